@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use redis::cmd;
 
-use super::{super::replies, cluster::Cluster, map::address_shown, node::Node};
+use super::{super::replies, cluster::Cluster, node::Node, slot_map::address_shown};
 use crate::domain::{About, Failure, Hazard, Role};
 
 impl Cluster {

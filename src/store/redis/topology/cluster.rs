@@ -30,9 +30,9 @@ use super::{
         warnings::Warnings,
     },
     cluster_state::ClusterState,
-    map::{Redirect, address_shown},
     node::{Common, Node},
     scout::Scout,
+    slot_map::{Redirect, address_shown},
     way::Way,
 };
 use crate::{

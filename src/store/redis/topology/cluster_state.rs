@@ -28,8 +28,8 @@ use super::{
         warnings::{self, Source},
     },
     absences::{Absences, BLINK},
-    map::{Away, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
+    slot_map::{Away, SlotMap, address_shown, slots_in_words, why_down},
     snapshot::TopologySnapshot,
     way::Way,
 };
@@ -271,7 +271,7 @@ impl ClusterState {
     }
 
     /// Believes `map`, unless it is older than what is known. Returns whether it is another one.
-    pub(super) fn adopt(&self, map: Map) -> bool {
+    pub(super) fn adopt(&self, map: SlotMap) -> bool {
         let confirms = |snapshot: &mut TopologySnapshot| snapshot.confirms(&map, Instant::now());
         if self.snapshot.lock().as_mut().is_some_and(confirms) {
             self.see_guests_off();

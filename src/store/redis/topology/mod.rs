@@ -8,9 +8,9 @@ mod absences;
 mod checkup;
 mod cluster;
 mod cluster_state;
-mod map;
 mod node;
 mod scout;
+mod slot_map;
 mod snapshot;
 mod way;
 

@@ -25,7 +25,7 @@ use tokio::{
 use super::{
     super::{channels::Channels, connection::HostPort},
     cluster_state::ClusterState,
-    map::{Map, NO_CLUSTER, address_shown, no_cluster},
+    slot_map::{NO_CLUSTER, SlotMap, address_shown, no_cluster},
 };
 use crate::{
     domain::{Failure, Mutex, spread},
@@ -65,7 +65,7 @@ pub(super) struct Scout {
 }
 
 /// What one node says, or why it does not.
-type Said = Result<(Map, Option<Channels>), Error>;
+type Said = Result<(SlotMap, Option<Channels>), Error>;
 
 impl Scout {
     pub(super) fn new(cluster_state: &Arc<ClusterState>, seeds: Vec<HostPort>) -> Arc<Self> {
@@ -171,7 +171,7 @@ impl Scout {
     }
 
     /// Believes whoever knows most. Returns whether that is news.
-    fn believe(&self, mut said: Vec<(Map, Option<Channels>)>) -> bool {
+    fn believe(&self, mut said: Vec<(SlotMap, Option<Channels>)>) -> bool {
         said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
         self.cluster_state.speaks(&channels);
@@ -179,7 +179,7 @@ impl Scout {
     }
 
     /// What those say to whom there is a connection.
-    async fn ask_the_living(&self) -> Vec<(Map, Option<Channels>)> {
+    async fn ask_the_living(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
         fastrand::shuffle(&mut nodes);
@@ -195,7 +195,7 @@ impl Scout {
 
     /// What some say who are visited for that. One of the seeds is among the first: if all
     /// addresses have changed, only a seed still leads to the cluster.
-    async fn visit_some(&self) -> Vec<(Map, Option<Channels>)> {
+    async fn visit_some(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let all = visited_in_turn(&self.cluster_state.members(), &self.seeds);
         let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
         let (said, error) = gather(visits, VISITED).await;
@@ -249,7 +249,7 @@ fn of_all(mut errors: Vec<Error>) -> Error {
 async fn gather<'a>(
     mut left: impl Iterator<Item = BoxFuture<'a, Said>>,
     (at_once, silence): (usize, Duration),
-) -> (Vec<(Map, Option<Channels>)>, Option<Error>) {
+) -> (Vec<(SlotMap, Option<Channels>)>, Option<Error>) {
     let (mut said, mut failed) = (Vec::new(), None);
     let mut asked: FuturesUnordered<_> = left.by_ref().take(at_once).collect();
     let (mut until, mut next) = (None, Instant::now() + silence);
@@ -303,7 +303,7 @@ fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
     let [slots, nodes, channels] = replies else {
         return Err(in_the_way(&Failure::Unreadable("too few replies".into())));
     };
-    let map = Map::read(slots, nodes, at).map_err(|failure| in_the_way(&failure))?;
+    let map = SlotMap::read(slots, nodes, at).map_err(|failure| in_the_way(&failure))?;
     let channels = match channels {
         Value::ServerError(_) => Channels::Plain,
         _ => Channels::Sharded,
@@ -377,7 +377,7 @@ mod tests {
     }
 
     fn answering<'a>() -> BoxFuture<'a, Said> {
-        let map = Map::read(&Value::Array(vec![]), &Value::Nil, &at(1)).unwrap();
+        let map = SlotMap::read(&Value::Array(vec![]), &Value::Nil, &at(1)).unwrap();
         Box::pin(async { Ok((map, None)) })
     }
 

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::{
     super::connection::{Dialer, HostPort},
-    map::{Away, Map, address_shown},
     node::Node,
+    slot_map::{Away, SlotMap, address_shown},
 };
 
 /// For so long nobody is believed who says that the cluster has not come as far as we know.
@@ -32,7 +32,7 @@ type Guests = HashMap<HostPort, (Arc<Node>, Instant)>;
 /// A map, and the nodes on it.
 #[derive(Debug)]
 pub(super) struct TopologySnapshot {
-    map: Map,
+    map: SlotMap,
     /// The masters of the map, in its order.
     nodes: Vec<Found>,
     guests: Guests,
@@ -46,7 +46,7 @@ impl TopologySnapshot {
     /// made. Beside it those that are not on it any more.
     pub(super) fn drawn<Dialer>(
         before: Option<Self>,
-        map: Map,
+        map: SlotMap,
         dialers: Vec<Result<Dialer, String>>,
         make: impl Fn(Dialer) -> Arc<Node>,
         now: Instant,
@@ -71,12 +71,12 @@ impl TopologySnapshot {
         (masters.chain(others).collect(), guests)
     }
 
-    pub(super) fn map(&self) -> &Map {
+    pub(super) fn map(&self) -> &SlotMap {
         &self.map
     }
 
     /// Whether who says `map` knows less than we do.
-    pub(super) fn is_newer_than(&self, map: &Map, now: Instant) -> bool {
+    pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
         let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
         match map.epoch.cmp(&self.map.epoch) {
             Ordering::Less => now < self.believed_at + REMEMBERED,
@@ -86,7 +86,7 @@ impl TopologySnapshot {
     }
 
     /// Whether there is nothing new on `map`: it is known, or older.
-    pub(super) fn confirms(&mut self, map: &Map, now: Instant) -> bool {
+    pub(super) fn confirms(&mut self, map: &SlotMap, now: Instant) -> bool {
         if self.is_newer_than(map, now) {
             return true;
         }
@@ -200,14 +200,14 @@ mod tests {
     use super::*;
 
     /// A map of this age, on which all slots are at this port.
-    fn map_of(epoch: u64, port: u16) -> Map {
+    fn map_of(epoch: u64, port: u16) -> SlotMap {
         let all = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:{port}\r\n");
         let slots = redis::parse_redis_value(all.as_bytes()).unwrap();
         let nodes = format!("a 10.0.0.1:1@1 master - 0 0 {epoch} connected");
-        Map::read(&slots, &Value::BulkString(nodes.into()), &HostPort::default()).unwrap()
+        SlotMap::read(&slots, &Value::BulkString(nodes.into()), &HostPort::default()).unwrap()
     }
 
-    fn snapshot(map: Map, now: Instant) -> TopologySnapshot {
+    fn snapshot(map: SlotMap, now: Instant) -> TopologySnapshot {
         TopologySnapshot::drawn(None, map, Vec::<Result<(), _>>::new(), |()| unreachable!(), now).0
     }
 

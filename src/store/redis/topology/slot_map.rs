@@ -16,7 +16,7 @@ const SHOWN: usize = 3;
 
 /// Which master has which slot.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// The newest change that whoever said this knows of: a failover, or a slot that has moved,
     /// has a greater number than all before it.
     pub(super) epoch: u64,
@@ -27,7 +27,7 @@ pub(super) struct Map {
     members: BTreeSet<HostPort>,
 }
 
-impl Map {
+impl SlotMap {
     /// Reads the answers of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
     pub(super) fn read(slots: &Value, nodes: &Value, said_by: &HostPort) -> Result<Self, Failure> {
         let ranges = match slots {
@@ -261,14 +261,14 @@ mod tests {
         HostPort { host: "10.0.0.1".into(), port }
     }
 
-    fn read(reply: &str) -> Result<Map, Failure> {
+    fn read(reply: &str) -> Result<SlotMap, Failure> {
         let slots = redis::parse_redis_value(reply.as_bytes()).unwrap();
         let nodes = "a 10.0.0.7:7000@1 myself,master - 0 0 3 connected 0-5460\n\
                      b 10.0.0.8:7001@1,host slave a 0 0 3 connected\n\
                      c :7002@1 master - 0 0 7 connected 5461-16382\nodd\n";
         let format = redis::VerbatimFormat::Text;
         let nodes = Value::VerbatimString { format, text: nodes.into() };
-        Map::read(&slots, &nodes, &at_port(1))
+        SlotMap::read(&slots, &nodes, &at_port(1))
     }
 
     fn error(words: &str) -> Value {
