@@ -31,7 +31,7 @@ use super::{
     },
     cluster_state::ClusterState,
     node::{Common, Node},
-    scout::Scout,
+    refresher::TopologyRefresher,
     slot_map::{Redirect, address_shown},
     way::Way,
 };
@@ -56,7 +56,7 @@ const OTHERS: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(in crate::store::redis) struct Cluster {
     pub(super) cluster_state: Arc<ClusterState>,
-    scout: Arc<Scout>,
+    refresher: Arc<TopologyRefresher>,
 }
 
 /// What is asked of whoever has a slot.
@@ -111,7 +111,7 @@ impl Cluster {
         limit: Duration,
     ) -> Result<Self, Error> {
         let cluster = Self::new(seeds, settings, client_id, limit)?;
-        let other_seeds = cluster.scout.first_look().await?;
+        let other_seeds = cluster.refresher.first_look().await?;
         let nodes = cluster.cluster_state.masters();
         if nodes.is_empty() {
             return Err(Error::Connect {
@@ -135,7 +135,7 @@ impl Cluster {
             select_ok(nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)))).await?;
         }
         // There is a runtime: it was looked for.
-        drop(cluster.scout.keep_up());
+        drop(cluster.refresher.keep_up());
         Ok(cluster)
     }
 
@@ -148,7 +148,7 @@ impl Cluster {
     ) -> Result<Self, Error> {
         let cluster = Self::new(seeds, settings, client_id, limit)?;
         // Without a runtime the next caller sees to it.
-        drop(cluster.scout.keep_up());
+        drop(cluster.refresher.keep_up());
         Ok(cluster)
     }
 
@@ -175,15 +175,15 @@ impl Cluster {
         }
         let common = Common::of(client_id, Warnings::of_nodes(), limit);
         let cluster_state = Arc::new(ClusterState::new(common, way));
-        let scout = Scout::new(&cluster_state, seeds);
-        Ok(Self { cluster_state, scout })
+        let refresher = TopologyRefresher::new(&cluster_state, seeds);
+        Ok(Self { cluster_state, refresher })
     }
 
     /// Sees to it that everything is kept up, on the runtime of the caller if that of the one
     /// before is gone.
     pub(super) fn keep_up(&self) {
         // Without a runtime the next caller sees to it.
-        drop(self.scout.keep_up());
+        drop(self.refresher.keep_up());
         self.cluster_state.keep_up();
     }
 
@@ -198,8 +198,8 @@ impl Cluster {
             if let Some(channels) = self.cluster_state.channels() {
                 return Ok(channels);
             }
-            self.scout.keep_up()?;
-            let _hurry = self.scout.hurry();
+            self.refresher.keep_up()?;
+            let _request = self.refresher.request_refresh();
             if timeout_at(until, changed).await.is_err() {
                 return Err(self.cluster_state.away(0));
             }
@@ -233,12 +233,12 @@ impl Cluster {
                 Ok(reply) => reply,
                 // It was never sent.
                 Err(Failure::Unreachable(_)) if Instant::now() < until => {
-                    self.scout.suspect();
+                    self.refresher.suspect();
                     sleep(course.backoff.next(LATER)).await;
                     continue;
                 }
                 Err(failure) => {
-                    self.scout.suspect();
+                    self.refresher.suspect();
                     return Err(failure);
                 }
             };
@@ -309,7 +309,7 @@ impl Cluster {
             };
             let Err(failure) = &counted else { return counted };
             let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)) else {
-                self.scout.suspect();
+                self.refresher.suspect();
                 return counted;
             };
             if !self.goes_on(redirect, slot, &mut course).await? {
@@ -349,8 +349,8 @@ impl Cluster {
 
     /// The node that has `slot`, waited for if it is away or not known.
     async fn until_owned(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
-        let _hurry = self.scout.hurry();
-        self.scout.keep_up()?;
+        let _request = self.refresher.request_refresh();
+        self.refresher.keep_up()?;
         loop {
             let changed = self.cluster_state.changed.notified();
             let owner = self.cluster_state.owner(slot);
@@ -381,7 +381,7 @@ impl Cluster {
         match timeout(PATIENCE, &mut answer).await {
             Ok(answer) => answer,
             Err(_) => {
-                let _hurry = self.scout.hurry();
+                let _request = self.refresher.request_refresh();
                 answer.await
             }
         }
@@ -400,7 +400,7 @@ impl Cluster {
                 if let Some(at) = at.filter(|_| moved == slot) {
                     self.cluster_state.moved(slot, &at);
                 }
-                self.scout.suspect();
+                self.refresher.suspect();
             }
             Redirect::Ask(Some(at)) => course.asks = Some(at),
             Redirect::Ask(None) => {}
@@ -410,7 +410,7 @@ impl Cluster {
                 return Ok(true);
             }
             Redirect::Later => {
-                let _hurry = self.scout.hurry();
+                let _request = self.refresher.request_refresh();
                 sleep(course.backoff.next(LATER)).await;
                 return Ok(true);
             }
@@ -450,7 +450,7 @@ impl Cluster {
         let owner = self.cluster_state.owner(slot).filter(|node| node.commands.is_up());
         if let (Some(node), Some(at)) = (owner, self.cluster_state.address_of_owner(slot)) {
             let replies = self.patiently(node.commands.call_all(&both)).await;
-            let replies = replies.inspect_err(|_| self.scout.suspect());
+            let replies = replies.inspect_err(|_| self.refresher.suspect());
             let is_done =
                 |replies: &[Value]| replies.iter().all(|reply| Redirect::of(reply, &at).is_none());
             match replies {
@@ -476,7 +476,7 @@ impl Cluster {
 /// Nothing goes on when nobody asks any more.
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.scout.end();
+        self.refresher.end();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where questions go: to the one server there is, or to a node of a cluster.
 //!
 //! Start with `cluster.rs`, which follows a slot wherever it is. `cluster_state.rs` knows the nodes,
-//! `map.rs` reads who has which slot, and `scout.rs` finds that out. With one server nothing of
+//! `map.rs` reads who has which slot, and `refresher.rs` finds that out. With one server nothing of
 //! this is looked at.
 
 mod absences;
@@ -9,7 +9,7 @@ mod checkup;
 mod cluster;
 mod cluster_state;
 mod node;
-mod scout;
+mod refresher;
 mod slot_map;
 mod snapshot;
 mod way;

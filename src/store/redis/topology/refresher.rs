@@ -55,11 +55,11 @@ const OTHERS: Duration = Duration::from_millis(50);
 
 /// Looks for the nodes.
 #[derive(Debug)]
-pub(super) struct Scout {
+pub(super) struct TopologyRefresher {
     cluster_state: Arc<ClusterState>,
     seeds: Vec<HostPort>,
     /// How many wait for a node that is away.
-    hurried: AtomicUsize,
+    requests: AtomicUsize,
     running: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
 }
@@ -67,12 +67,12 @@ pub(super) struct Scout {
 /// What one node says, or why it does not.
 type Said = Result<(SlotMap, Option<Channels>), Error>;
 
-impl Scout {
+impl TopologyRefresher {
     pub(super) fn new(cluster_state: &Arc<ClusterState>, seeds: Vec<HostPort>) -> Arc<Self> {
         Arc::new(Self {
             cluster_state: Arc::clone(cluster_state),
             seeds,
-            hurried: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
             running: AtomicBool::new(false),
             task: Mutex::default(),
         })
@@ -128,10 +128,10 @@ impl Scout {
     }
 
     /// Has it look quickly, as long as what is returned lives.
-    pub(super) fn hurry(&self) -> Hurry<'_> {
-        self.hurried.fetch_add(1, Ordering::AcqRel);
+    pub(super) fn request_refresh(&self) -> RefreshRequest<'_> {
+        self.requests.fetch_add(1, Ordering::AcqRel);
         self.suspect();
-        Hurry(self)
+        RefreshRequest(self)
     }
 
     /// Has it look soon.
@@ -147,7 +147,7 @@ impl Scout {
             }
             let again = self.cluster_state.look_for_the_away();
             sleep(spread(pause(last_news.elapsed()))).await;
-            if self.hurried.load(Ordering::Acquire) > 0 {
+            if self.requests.load(Ordering::Acquire) > 0 {
                 continue;
             }
             let rests = Instant::now();
@@ -325,17 +325,17 @@ fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     Error::Connect { server: address_shown(at), reason, permanent: lasting, source: None }
 }
 
-/// While it lives the scout looks quickly.
-pub(super) struct Hurry<'a>(&'a Scout);
+/// While it lives the refresher looks quickly.
+pub(super) struct RefreshRequest<'a>(&'a TopologyRefresher);
 
-impl Drop for Hurry<'_> {
+impl Drop for RefreshRequest<'_> {
     fn drop(&mut self) {
-        self.0.hurried.fetch_sub(1, Ordering::AcqRel);
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Whoever looks now. When its runtime is gone another one may.
-struct Looking(Arc<Scout>);
+struct Looking(Arc<TopologyRefresher>);
 
 impl Drop for Looking {
     fn drop(&mut self) {
