@@ -31,9 +31,9 @@ use super::{
     },
     cluster_state::ClusterState,
     node::{Common, Node},
+    node_dialer::NodeDialer,
     refresher::TopologyRefresher,
     slot_map::{Redirect, address_shown},
-    way::Way,
 };
 use crate::{
     domain::{Backoff, Failure, Replicas},
@@ -169,12 +169,12 @@ impl Cluster {
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
         // What is wrong with certificates is told now, and not by a background.
-        let way = Way::new(seed, settings, client_id)?;
+        let node_dialer = NodeDialer::new(seed, settings, client_id)?;
         for at in &seeds {
-            way.dialer(at, None)?;
+            node_dialer.dialer(at, None)?;
         }
         let common = Common::of(client_id, Warnings::of_nodes(), limit);
-        let cluster_state = Arc::new(ClusterState::new(common, way));
+        let cluster_state = Arc::new(ClusterState::new(common, node_dialer));
         let refresher = TopologyRefresher::new(&cluster_state, seeds);
         Ok(Self { cluster_state, refresher })
     }

@@ -29,9 +29,9 @@ use super::{
     },
     absences::{Absences, BLINK},
     node::{Common, Node},
+    node_dialer::NodeDialer,
     slot_map::{Away, SlotMap, address_shown, slots_in_words, why_down},
     snapshot::TopologySnapshot,
-    way::Way,
 };
 use crate::{
     domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, NodeHealth, Object},
@@ -49,7 +49,7 @@ const MIXED: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct ClusterState {
     pub(super) common: Common,
-    pub(super) way: Way,
+    pub(super) node_dialer: NodeDialer,
     snapshot: Mutex<Option<TopologySnapshot>>,
     /// Told when there is another map.
     pub(super) changed: Notify,
@@ -79,10 +79,10 @@ struct Past {
 }
 
 impl ClusterState {
-    pub(super) fn new(common: Common, way: Way) -> Self {
+    pub(super) fn new(common: Common, node_dialer: NodeDialer) -> Self {
         Self {
             common,
-            way,
+            node_dialer,
             snapshot: Mutex::default(),
             changed: Notify::new(),
             channels: OnceLock::new(),
@@ -363,7 +363,8 @@ impl ClusterState {
     /// How the node at `at` is reached. No lock may be held: it asks the user.
     fn dialer(&self, at: &HostPort) -> Result<Arc<Dialer>, String> {
         let channels = self.channels().unwrap_or_default();
-        let dialer = self.way.dialer(at, Some(channels)).map_err(|error| error.to_string())?;
+        let dialer =
+            self.node_dialer.dialer(at, Some(channels)).map_err(|error| error.to_string())?;
         Ok(Arc::new(dialer))
     }
 

@@ -9,10 +9,10 @@ mod checkup;
 mod cluster;
 mod cluster_state;
 mod node;
+mod node_dialer;
 mod refresher;
 mod slot_map;
 mod snapshot;
-mod way;
 
 use std::{
     sync::{Arc, Weak},

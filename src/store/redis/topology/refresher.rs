@@ -207,7 +207,7 @@ impl TopologyRefresher {
     }
 
     async fn visit(&self, at: &HostPort) -> Said {
-        let dialer = self.cluster_state.way.dialer(at, None)?;
+        let dialer = self.cluster_state.node_dialer.dialer(at, None)?;
         let (replies, met) = dialer.ask_once(&questions()).await?;
         read(&replies, at, met.is_alone())
     }

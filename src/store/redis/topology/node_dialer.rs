@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// How the nodes are reached.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct NodeDialer {
     settings: Settings,
     client_id: String,
     /// User, password and TLS of them all, as the first seed has them.
@@ -20,7 +20,7 @@ pub(super) struct Way {
     reach: Arc<Reach>,
 }
 
-impl Way {
+impl NodeDialer {
     /// # Errors
     ///
     /// If there is something wrong with the certificates.
