@@ -50,7 +50,7 @@ const RETRY: Duration = Duration::from_millis(250);
 /// What one client hears on one connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    board: Arc<Board>,
+    subscription_state: Arc<SubscriptionState>,
     /// Made when something is to be heard, unless it was made before.
     link: OnceLock<Link>,
     dialer: Arc<Dialer>,
@@ -59,38 +59,39 @@ pub(super) struct Subscriptions {
 
 impl Subscriptions {
     pub(super) async fn connect(
-        board: Arc<Board>,
+        subscription_state: Arc<SubscriptionState>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
     ) -> Result<Self, Error> {
-        let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
+        let watcher: Arc<dyn Watcher> = Arc::<SubscriptionState>::clone(&subscription_state);
         let link = Link::connect(Arc::clone(&dialer), watcher, command_timeout).await?;
-        Ok(Self { board, link: link.into(), dialer, command_timeout })
+        Ok(Self { subscription_state, link: link.into(), dialer, command_timeout })
     }
 
     /// The same without a connection: it is made when something is to be heard.
     pub(super) fn when_wanted(
-        board: Arc<Board>,
+        subscription_state: Arc<SubscriptionState>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
     ) -> Self {
-        Self { board, link: OnceLock::new(), dialer, command_timeout }
+        Self { subscription_state, link: OnceLock::new(), dialer, command_timeout }
     }
 
     /// The same without a connection: it is made in the background, from now on.
     pub(super) fn connect_lazy(
-        board: Arc<Board>,
+        subscription_state: Arc<SubscriptionState>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
     ) -> Self {
-        let subscriptions = Self::when_wanted(board, dialer, command_timeout);
+        let subscriptions = Self::when_wanted(subscription_state, dialer, command_timeout);
         subscriptions.link();
         subscriptions
     }
 
     fn link(&self) -> &Link {
         self.link.get_or_init(|| {
-            let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&self.board);
+            let watcher: Arc<dyn Watcher> =
+                Arc::<SubscriptionState>::clone(&self.subscription_state);
             Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.command_timeout)
         })
     }
@@ -111,30 +112,30 @@ impl Subscriptions {
 
     pub(super) fn listen(&self, object: &Object) {
         self.link();
-        self.board.table.lock().listen(object);
-        self.board.changed.notify_one();
+        self.subscription_state.table.lock().listen(object);
+        self.subscription_state.changed.notify_one();
     }
 
     pub(super) fn unlisten(&self, object: &Object) {
-        self.board.table.lock().unlisten(object);
-        self.board.changed.notify_one();
+        self.subscription_state.table.lock().unlisten(object);
+        self.subscription_state.changed.notify_one();
     }
 
     /// As [`unlisten`](Self::unlisten), and nothing that was heard of it is told after this.
     pub(super) fn forget(&self, object: &Object) {
-        self.board.table.lock().forget(object);
-        self.board.changed.notify_one();
+        self.subscription_state.table.lock().forget(object);
+        self.subscription_state.changed.notify_one();
     }
 
     /// Asks anew for what another node was said to have.
     pub(super) fn ask_anew(&self) {
-        self.board.table.lock().ask_anew();
-        self.board.changed.notify_one();
+        self.subscription_state.table.lock().ask_anew();
+        self.subscription_state.changed.notify_one();
     }
 
     /// What we may do about `name`.
     pub(super) fn rights(&self, object: &Object) -> Rights {
-        self.board.table.lock().rights(object)
+        self.subscription_state.table.lock().rights(object)
     }
 
     /// Notes that the server refuses us the queue of `name`.
@@ -142,14 +143,14 @@ impl Subscriptions {
         if !self.rights(object).queue {
             return;
         }
-        self.board.hub.warn_once(Refused::Queue, object);
-        self.board.table.lock().refused(object, Refused::Queue, Instant::now());
-        self.board.changed.notify_one();
+        self.subscription_state.hub.warn_once(Refused::Queue, object);
+        self.subscription_state.table.lock().refused(object, Refused::Queue, Instant::now());
+        self.subscription_state.changed.notify_one();
     }
 
     /// Whether releases of `name` reach us.
     pub(super) fn hears_releases(&self, object: &Object) -> bool {
-        self.board.table.lock().hears_releases(object)
+        self.subscription_state.table.lock().hears_releases(object)
     }
 
     /// Whether there is a connection for them.
@@ -215,15 +216,15 @@ impl Hub {
 
 /// What is wanted and heard, in the hands of whoever carries the connection.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SubscriptionState {
     table: Mutex<Table>,
     changed: Notify,
     channels: Channels,
     hub: Arc<Hub>,
 }
 
-impl Board {
-    /// The board of the client called `client_id`, for one connection.
+impl SubscriptionState {
+    /// The subscription state of the client called `client_id`, for one connection.
     pub(super) fn of(client_id: &str, among: Among, hub: &Arc<Hub>) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(Table::of(client_id, among)),
@@ -317,7 +318,7 @@ impl Board {
     }
 }
 
-impl Watcher for Board {
+impl Watcher for SubscriptionState {
     fn carries(&self) -> &'static str {
         "messages"
     }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::super::{
     connection::{Dialer, Link, Watcher, learnt, time_of_day},
     replies,
-    subscriptions::{Among, Board, Hub, Subscriptions},
+    subscriptions::{Among, Hub, SubscriptionState, Subscriptions},
     synced::Synced,
     warnings::Warnings,
     watcher::Commands,
@@ -39,8 +39,8 @@ impl Common {
         Commands::telling(&self.hub, &self.warnings, dialer, replaces)
     }
 
-    fn board(&self, among: Among) -> Arc<Board> {
-        Board::of(&self.client_id, among, &self.hub)
+    fn subscription_state(&self, among: Among) -> Arc<SubscriptionState> {
+        SubscriptionState::of(&self.client_id, among, &self.hub)
     }
 }
 
@@ -58,8 +58,9 @@ impl Node {
         let watcher = common.watcher(&dialer, false);
         let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
-        let board = common.board(Among::Alone);
-        let subscriptions = Subscriptions::connect(board, dialer, common.limit).await?;
+        let subscription_state = common.subscription_state(Among::Alone);
+        let subscriptions =
+            Subscriptions::connect(subscription_state, dialer, common.limit).await?;
         Ok(Self { commands, subscriptions, synced })
     }
 
@@ -68,8 +69,8 @@ impl Node {
         let watcher = common.watcher(&dialer, false);
         let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
-        let board = common.board(Among::Alone);
-        let subscriptions = Subscriptions::connect_lazy(board, dialer, common.limit);
+        let subscription_state = common.subscription_state(Among::Alone);
+        let subscriptions = Subscriptions::connect_lazy(subscription_state, dialer, common.limit);
         Self { commands, subscriptions, synced }
     }
 
@@ -85,8 +86,8 @@ impl Node {
         let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let commands = commands.telling_rejection();
-        let board = common.board(among);
-        let subscriptions = Subscriptions::when_wanted(board, dialer, common.limit);
+        let subscription_state = common.subscription_state(among);
+        let subscriptions = Subscriptions::when_wanted(subscription_state, dialer, common.limit);
         Self { commands, subscriptions, synced }
     }
 
