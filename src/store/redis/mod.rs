@@ -14,6 +14,7 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod moving_names;
 mod renewals;
+mod replica_ack;
 mod replies;
 mod runner;
 mod scripts;
@@ -21,7 +22,6 @@ mod scripts;
 mod simulated;
 mod slots;
 mod subscriptions;
-mod synced;
 mod topology;
 mod warnings;
 mod watcher;

@@ -299,7 +299,7 @@ impl Cluster {
             let asks = course.asks.take();
             let node = self.whom(asks.as_ref(), slot, until).await?;
             let left = replicas.within(until.saturating_duration_since(Instant::now()));
-            let counting = node.synced.ask(granted.clone(), asks.is_some(), left);
+            let counting = node.replica_ack.ask(granted.clone(), asks.is_some(), left);
             let counted = match &asks {
                 Some(_) => counting.await,
                 None => match self.while_owned_by(&node, slot, counting).await {

@@ -158,7 +158,7 @@ impl Topology {
     ) -> Result<u32, Failure> {
         self.common().warnings.asked_for(replicas.least);
         match self {
-            Self::One(one) => one.node.synced.ask(granted, false, replicas).await,
+            Self::One(one) => one.node.replica_ack.ask(granted, false, replicas).await,
             Self::Cluster(cluster) => {
                 cluster.replicated(slot_of_name(claim.name()), &granted, replicas).await
             }

@@ -7,9 +7,9 @@ use tokio::time::{Instant, timeout};
 
 use super::super::{
     connection::{Dialer, Link, Watcher, learnt, time_of_day},
+    replica_ack::ReplicaAck,
     replies,
     subscriptions::{Among, Hub, SubscriptionState, Subscriptions},
-    synced::Synced,
     warnings::Warnings,
     watcher::Commands,
 };
@@ -49,29 +49,29 @@ impl Common {
 pub(in crate::store::redis) struct Node {
     pub(in crate::store::redis) commands: Link,
     pub(in crate::store::redis) subscriptions: Subscriptions,
-    pub(in crate::store::redis) synced: Synced,
+    pub(in crate::store::redis) replica_ack: ReplicaAck,
 }
 
 impl Node {
     /// The only server there is.
     pub(super) async fn connect(common: &Common, dialer: Arc<Dialer>) -> Result<Self, Error> {
         let watcher = common.watcher(&dialer, false);
-        let synced = Synced::new(&dialer, common.limit);
+        let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
         let subscription_state = common.subscription_state(Among::Alone);
         let subscriptions =
             Subscriptions::connect(subscription_state, dialer, common.limit).await?;
-        Ok(Self { commands, subscriptions, synced })
+        Ok(Self { commands, subscriptions, replica_ack })
     }
 
     /// The same without a connection: both are made in the background.
     pub(super) fn connect_lazy(common: &Common, dialer: Arc<Dialer>) -> Self {
         let watcher = common.watcher(&dialer, false);
-        let synced = Synced::new(&dialer, common.limit);
+        let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let subscription_state = common.subscription_state(Among::Alone);
         let subscriptions = Subscriptions::connect_lazy(subscription_state, dialer, common.limit);
-        Self { commands, subscriptions, synced }
+        Self { commands, subscriptions, replica_ack }
     }
 
     /// One of several, connected in the background; for messages, when there is something to
@@ -83,12 +83,12 @@ impl Node {
         replaces: bool,
     ) -> Self {
         let watcher = common.watcher(&dialer, replaces);
-        let synced = Synced::new(&dialer, common.limit);
+        let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let commands = commands.telling_rejection();
         let subscription_state = common.subscription_state(among);
         let subscriptions = Subscriptions::when_wanted(subscription_state, dialer, common.limit);
-        Self { commands, subscriptions, synced }
+        Self { commands, subscriptions, replica_ack }
     }
 
     /// Sees to it that the connections are kept up, on the runtime of the caller if that of
@@ -103,11 +103,11 @@ impl Node {
     pub(super) fn cut(&self) {
         self.commands.cut();
         self.subscriptions.cut();
-        self.synced.cut();
+        self.replica_ack.cut();
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects() + self.synced.reconnects()
+        self.commands.reconnects() + self.subscriptions.reconnects() + self.replica_ack.reconnects()
     }
 
     /// Asks the server what it says of itself, and warns of what can hurt locks.

@@ -249,12 +249,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::synced::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
+            "store::redis::replica_ack::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
         ),
         Defect {
             says: "replicas are told nothing behind what was granted",
             edits: &[Edit {
-                file: "src/store/redis/synced/round.rs",
+                file: "src/store/redis/replica_ack/round.rs",
                 from: "asker.asks(&asker.granted.touch)",
                 to: "asker.asks(&asker.granted.look)",
             }],
@@ -262,12 +262,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::synced::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
+            "store::redis::replica_ack::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
         ),
         Defect {
             says: "what is enough for one who asks replicas is enough for all",
             edits: &[Edit {
-                file: "src/store/redis/synced/round.rs",
+                file: "src/store/redis/replica_ack/round.rs",
                 from: "if *count < asker.least &&",
                 to: "if *count < 1 &&",
             }],
@@ -275,12 +275,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::synced::round::tests::what_is_not_there_is_acknowledged_by_nobody",
+            "store::redis::replica_ack::round::tests::what_is_not_there_is_acknowledged_by_nobody",
         ),
         Defect {
             says: "replicas of a server that has not granted count",
             edits: &[Edit {
-                file: "src/store/redis/synced/round.rs",
+                file: "src/store/redis/replica_ack/round.rs",
                 from: "        Value::Int(0) | Value::Nil => Ok(false),\n",
                 to: "        Value::Nil => Ok(false),\n",
             }],
@@ -288,12 +288,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::synced::tests::who_comes_while_replicas_are_waited_for_has_a_question_of_its_own",
+            "store::redis::replica_ack::tests::who_comes_while_replicas_are_waited_for_has_a_question_of_its_own",
         ),
         Defect {
             says: "who comes while replicas are waited for is taken for one of those",
             edits: &[Edit {
-                file: "src/store/redis/synced/mod.rs",
+                file: "src/store/redis/replica_ack/mod.rs",
                 from: "                Ok(replies) => round.answered(replies, Instant::now()),\n",
                 to: "                Ok(replies) => {\n                    round.joined_by(std::mem::take(&mut *self.askers.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
             }],
@@ -301,12 +301,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::synced::round::tests::what_goes_while_replicas_are_asked_again_is_acknowledged_by_nobody",
+            "store::redis::replica_ack::round::tests::what_goes_while_replicas_are_asked_again_is_acknowledged_by_nobody",
         ),
         Defect {
             says: "what is gone when replicas have answered counts",
             edits: &[Edit {
-                file: "src/store/redis/synced/round.rs",
+                file: "src/store/redis/replica_ack/round.rs",
                 from: "Ok(was_there && found?)",
                 to: "found.map(|_| was_there)",
             }],

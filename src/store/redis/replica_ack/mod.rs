@@ -33,14 +33,14 @@ use super::{
 use crate::domain::{Failure, Mutex, Replicas};
 
 /// Asks replicas how far they are.
-pub(super) struct Synced {
+pub(super) struct ReplicaAck {
     dialer: Arc<Dialer>,
     limit: Duration,
     link: OnceLock<Link>,
     come: Arc<Come>,
 }
 
-impl Synced {
+impl ReplicaAck {
     /// Makes no connection yet.
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
         // What waits for replicas is no silence.
@@ -92,7 +92,7 @@ impl Synced {
     }
 }
 
-impl fmt::Debug for Synced {
+impl fmt::Debug for ReplicaAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Synced").field("link", &self.link).finish_non_exhaustive()
     }
@@ -154,34 +154,34 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    fn synced(redis: &Redis) -> Arc<Synced> {
+    fn replica_ack(redis: &Redis) -> Arc<ReplicaAck> {
         let settings = Settings::default();
         let target = target(&redis.url(), &settings).unwrap();
         let dialer = Dialer::new(target, &settings, "tests", vec![]).unwrap();
-        Arc::new(Synced::new(&Arc::new(dialer), Duration::from_secs(3)))
+        Arc::new(ReplicaAck::new(&Arc::new(dialer), Duration::from_secs(3)))
     }
 
     /// Asks for one replica that has `name`.
-    fn ask(synced: &Arc<Synced>, name: &str) -> JoinHandle<Result<u32, Failure>> {
-        let (synced, granted) = (Arc::clone(synced), Granted::field(&[name], "one"));
+    fn ask(replica_ack: &Arc<ReplicaAck>, name: &str) -> JoinHandle<Result<u32, Failure>> {
+        let (replica_ack, granted) = (Arc::clone(replica_ack), Granted::field(&[name], "one"));
         let one = Replicas::at_least(1).within(SOON);
-        tokio::spawn(async move { synced.ask(granted, false, one).await })
+        tokio::spawn(async move { replica_ack.ask(granted, false, one).await })
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn who_comes_while_replicas_are_waited_for_has_a_question_of_its_own() {
         let master = Redis::start();
         let replica = Redis::start_replica_of(&master);
-        let synced = synced(&master);
+        let replica_ack = replica_ack(&master);
         replica.pause();
         let before = master.calls();
         master.command(&["HSET", "one", "one", "1"]);
-        let one = ask(&synced, "one");
+        let one = ask(&replica_ack, "one");
         eventually("replicas are waited for", SOON, || {
             master.calls().since(&before).of("wait") > 0
         });
         master.command(&["HSET", "other", "one", "1"]);
-        let other = ask(&synced, "other");
+        let other = ask(&replica_ack, "other");
         sleep(Duration::from_millis(50)).await;
         replica.resume();
         assert_eq!(one.await.unwrap().unwrap(), 1);
