@@ -211,7 +211,7 @@ const ENGINE_FLOORS: [&[&str]; 10] = [
     &["pending"],
     &["core"],
     &["contention"],
-    &["keeper"],
+    &["watchdog"],
     &["release"],
     &["events", "held"],
     &["acquire"],
@@ -243,7 +243,7 @@ fn floor(module: &str) -> Option<usize> {
     FLOORS.iter().position(|name| *name == module)
 }
 
-/// `src/engine/keeper/mod.rs` is the module `engine::keeper`.
+/// `src/engine/watchdog/mod.rs` is the module `engine::keeper`.
 fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
     let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib" | "main"));
@@ -1336,9 +1336,12 @@ fn finds_an_import_of_the_engine_that_points_up_inside_it() {
     assert_eq!(found("src/engine/contention/request_slot.rs", "use super::entry::Entry;"), 0);
     assert_eq!(found("src/engine/hold.rs", "use super::contention::RequestSlot;"), 1);
     assert_eq!(found("src/engine/grant.rs", "use crate::engine::{retry::Backoff};"), 1);
-    assert_eq!(found("src/engine/contention/entry.rs", "use crate::engine::keeper::Keeper;"), 1);
+    assert_eq!(
+        found("src/engine/contention/entry.rs", "use crate::engine::watchdog::Watchdog;"),
+        1
+    );
     assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a floor");
-    assert_eq!(found("src/store/mod.rs", "use crate::engine::keeper::Keeper;"), 0);
+    assert_eq!(found("src/store/mod.rs", "use crate::engine::watchdog::Watchdog;"), 0);
 }
 
 #[test]

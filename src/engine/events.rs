@@ -9,10 +9,10 @@ impl Subscriber for Engine {
             // Somebody forced a release of a lock that we hold; or this is the echo of our
             // previous hold, as it is soon after we entered.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
-                self.contention.grant(object).iter().for_each(|id| self.keeper.ask_about(*id));
+                self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }
             Event::Back => {
-                self.keeper.ask_about_all();
+                self.watchdog.ask_about_all();
                 self.core.back.notify_waiters();
             }
             Event::Moved => self.core.has_moved(),

@@ -4,7 +4,7 @@
 //! acquire                   THE waiting loop
 //! events · held             what the store tells; shares in a hold
 //! release                   giving back
-//! keeper                    grants kept alive
+//! watchdog                    grants kept alive
 //! contention                who wants a name, who has it here, whose turn it is
 //! core                      what every room uses: the store, the clock, counters, pending releases, a bell
 //! pending releases                     what is owed to the store
@@ -17,12 +17,12 @@
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together; the
 //! uppermost rooms, from `release` on, are methods of the [`Engine`] that it makes.
 //!
-//! One background task, started in [`Engine::revive`]: the keeper's loop beside the settler's.
+//! One background task, started in [`Engine::revive`]: the watchdog's loop beside the settler's.
 //! It does not hold the engine; it ends when that is dropped and everything owed is settled.
 //!
 //! # Locks
 //!
-//! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
+//! In this order: `contention`'s `listening`; its `entries`, or the watchdog's plan, never
 //! both; a hold's state, an inbox, the pending releases, the recent releases. No store is called under any of them but
 //! `listening`; a store may hold a lock of its own while it tells us something.
 
@@ -35,7 +35,6 @@ mod events;
 pub(crate) mod grant;
 pub(crate) mod held;
 mod hold;
-mod keeper;
 pub(crate) mod limits;
 mod pending;
 mod recent;
@@ -47,6 +46,7 @@ mod simulation;
 mod stress;
 pub(crate) mod tasks;
 pub(crate) mod timing;
+mod watchdog;
 
 use std::{
     fmt,
@@ -68,7 +68,6 @@ use self::{
     clock::Clock,
     contention::NameRegistry,
     core::Core,
-    keeper::Keeper,
     limits::{Limits, within},
     pending::PendingReleases,
     recent::RecentReleases,
@@ -76,6 +75,7 @@ use self::{
     retry::{Helps, retry_while},
     tasks::{OnDrop, Spawner},
     timing::{HEALTH_ANSWER, LONGEST_PATIENCE, RETURN_LOOKS},
+    watchdog::Watchdog,
 };
 #[cfg(test)]
 use crate::store::redis::memory::MemoryStore;
@@ -90,7 +90,7 @@ pub(crate) struct Engine {
     pub(crate) identity: Identity,
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
-    keeper: Arc<Keeper>,
+    watchdog: Arc<Watchdog>,
     cannot_ask: LogThrottle,
     not_replicated: LogThrottle,
     spawner: Spawner,
@@ -149,12 +149,12 @@ impl Engine {
             used,
         });
         let contention = NameRegistry::new(&core);
-        let keeper = Keeper::new(&core, &contention);
+        let watchdog = Watchdog::new(&core, &contention);
         let engine = Arc::new(Self {
             identity,
             core,
             contention,
-            keeper,
+            watchdog,
             cannot_ask: LogThrottle::default(),
             not_replicated: LogThrottle::default(),
             spawner,
@@ -187,9 +187,9 @@ impl Engine {
             return self.runs.load(Ordering::Acquire);
         }
         let (runs, contention) = (Arc::clone(&self.runs), Arc::clone(&self.contention));
-        let (core, keeper) = (Arc::clone(&self.core), Arc::clone(&self.keeper));
-        let settler = settle_all(core, Arc::clone(&contention), Arc::clone(&keeper));
-        let both = join(keeper.run(), settler);
+        let (core, watchdog) = (Arc::clone(&self.core), Arc::clone(&self.watchdog));
+        let settler = settle_all(core, Arc::clone(&contention), Arc::clone(&watchdog));
+        let both = join(watchdog.run(), settler);
         let ends = OnDrop::new(move || {
             runs.store(false, Ordering::Release);
             contention.rouse();
@@ -327,7 +327,7 @@ impl Engine {
             Err(failure) => Some(failure.to_string()),
         };
         let (commands_up, messages_up) = self.core.store.are_up();
-        let holds_in_doubt = self.keeper.holds().iter().filter(|hold| hold.is_in_doubt()).count();
+        let holds_in_doubt = self.watchdog.holds().iter().filter(|hold| hold.is_in_doubt()).count();
         let (health, findings) = (looked.unwrap_or_default().health(), self.core.store.findings());
         Health {
             commands_up,
@@ -400,12 +400,12 @@ impl Engine {
 
     /// Ends every hold and gives it back.
     fn take_back_all(&self) -> usize {
-        self.keeper.holds().iter().filter(|hold| self.take_back(hold)).count()
+        self.watchdog.holds().iter().filter(|hold| self.take_back(hold)).count()
     }
 
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.contention.is_idle() && self.keeper.watched() == 0 && self.core.pending.queued() == 0
+        self.contention.is_idle() && self.watchdog.watched() == 0 && self.core.pending.queued() == 0
     }
 }
 

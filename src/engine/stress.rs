@@ -156,7 +156,7 @@ fn a_shutdown_in_a_crowd_leaves_nothing() {
                 task.await.unwrap();
             }
             assert_eq!(client.stats().held, 0);
-            becomes(|| client.core.pending.queued() == 0 && client.keeper.watched() == 0).await;
+            becomes(|| client.core.pending.queued() == 0 && client.watchdog.watched() == 0).await;
             becomes(|| !store.keys().contains(&"door".to_owned())).await;
         });
     }

@@ -342,7 +342,7 @@ impl Engine {
     ) -> Result<Held, Error> {
         let hold = Arc::new(Hold::new(grant, request.terms, now, &self.core.counters));
         self.contention.entered(&hold, slot);
-        self.keeper.watch(&hold, taken_over);
+        self.watchdog.watch(&hold, taken_over);
         if self.core.open.is_closed() {
             self.take_back(&hold);
             return Err(Error::ShutDown);

@@ -54,7 +54,7 @@ impl Engine {
             self.free_in_background(hold, now);
             return Ok(Left::Lost { reason, holder: None });
         }
-        self.keeper.unwatch(hold.grant.id);
+        self.watchdog.unwatch(hold.grant.id);
         // Without an answer the background asks, and some holds leave with its answer.
         let leaves = OnDrop::new(|| {
             if !hold.leaves_when_answered() {
@@ -115,7 +115,7 @@ impl Engine {
 
     /// Gives `hold` back without waiting for it.
     pub(super) fn free_in_background(&self, hold: &Arc<Hold>, now: Instant) {
-        self.keeper.unwatch(hold.grant.id);
+        self.watchdog.unwatch(hold.grant.id);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "background release started");
         if hold.end(LostReason::Released).is_ok() {
@@ -129,7 +129,7 @@ impl Engine {
 
     /// Ends `hold`, of which the store is to know no more.
     pub(super) fn forget(&self, hold: &Arc<Hold>) {
-        self.keeper.unwatch(hold.grant.id);
+        self.watchdog.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
             let now = self.core.clock.now();
@@ -140,7 +140,7 @@ impl Engine {
 
     /// Ends `hold`, which the store keeps until its lease ends.
     pub(super) fn abandon(&self, hold: &Arc<Hold>) {
-        self.keeper.unwatch(hold.grant.id);
+        self.watchdog.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
         }
@@ -153,7 +153,7 @@ impl Engine {
         if hold.end(LostReason::ShutDown).is_err() {
             return false;
         }
-        self.keeper.unwatch(hold.grant.id);
+        self.watchdog.unwatch(hold.grant.id);
         let now = self.core.clock.now();
         self.core.pending.queue(PendingRelease::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);

@@ -11,10 +11,10 @@ use crate::{
     engine::{
         contention::NameRegistry,
         core::Core,
-        keeper::Keeper,
         pending::{PendingRelease, Withdrawal},
         retry::{Helps, retry_while},
         timing::{LOOK_AGAIN, REFUSED_RESTS},
+        watchdog::Watchdog,
     },
     store::LATEST,
 };
@@ -24,13 +24,13 @@ use crate::{
 pub(crate) async fn settle_all(
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
-    keeper: Arc<Keeper>,
+    watchdog: Arc<Watchdog>,
 ) {
     let (mut settling, mut last) = (FuturesUnordered::new(), 0);
     loop {
         while let Some((number, pending)) = core.pending.after(last) {
             if let PendingRelease::Release(Withdrawal { grant: Some(grant), .. }) = pending {
-                keeper.unwatch(grant);
+                watchdog.unwatch(grant);
             }
             let settled = settle(&core, &contention, pending);
             settling.push(async move { (number, settled.await) });

@@ -97,7 +97,7 @@ async fn what_was_left_to_one_who_does_not_look_is_given_back() {
 async fn what_the_store_knows_no_more_is_had_by_nobody_to_whom_it_was_left() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
-    let hold = engine.keeper.holds().remove(0);
+    let hold = engine.watchdog.holds().remove(0);
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().into_result().unwrap();

@@ -430,7 +430,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::what_was_asked_for_the_hold_before_prolongs_the_one_behind_it",
+            "engine::watchdog::schedule::tests::what_was_asked_for_the_hold_before_prolongs_the_one_behind_it",
         ),
         Defect {
             says: "what was asked for the hold before is not known of the next",
@@ -482,12 +482,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::who_tells_of_a_hold_again_and_again_has_it_asked_about_now_and_then",
+            "engine::watchdog::schedule::tests::who_tells_of_a_hold_again_and_again_has_it_asked_about_now_and_then",
         ),
         Defect {
             says: "whoever publishes drives the watchdog",
             edits: &[Edit {
-                file: "src/engine/keeper/schedule.rs",
+                file: "src/engine/watchdog/schedule.rs",
                 from: "now.max(Instant::from(watched.asked_at) + ECHO)",
                 to: "now.max(Instant::from(watched.asked_at))",
             }],
@@ -567,7 +567,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
+            "engine::watchdog::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
         ),
         Defect {
             says: "a writer with readers beside it is owed for as long as its own lease",
@@ -850,12 +850,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time",
+            "engine::watchdog::schedule::tests::a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time",
         ),
         Defect {
             says: "a hold that is renewed by re-entry makes the keeper spin",
             edits: &[Edit {
-                file: "src/engine/keeper/schedule.rs",
+                file: "src/engine/watchdog/schedule.rs",
                 from: "        self.put_off(id, ends);\n        (!in_flight).then_some(hold)",
                 to: "        if in_flight {\n            return None;\n        }\n        self.put_off(id, ends);\n        Some(hold)",
             }],
@@ -863,12 +863,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::a_failed_renewal_is_doubt_and_is_tried_until_the_end",
+            "engine::watchdog::schedule::tests::a_failed_renewal_is_doubt_and_is_tried_until_the_end",
         ),
         Defect {
             says: "a failed renewal is never tried again",
             edits: &[Edit {
-                file: "src/engine/keeper/schedule.rs",
+                file: "src/engine/watchdog/schedule.rs",
                 from: "let due = now + pause.max(SHORTEST_RETRY);",
                 to: "let due = hold.ends() + pause;",
             }],
@@ -887,7 +887,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::what_is_over_stays_over_whatever_is_answered",
+            "engine::watchdog::schedule::tests::what_is_over_stays_over_whatever_is_answered",
         ),
         Defect {
             says: "what was lost is held again when a late renewal succeeds",
@@ -900,7 +900,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::a_grant_is_passed_on_only_as_it_was_granted",
+            "engine::watchdog::schedule::tests::a_grant_is_passed_on_only_as_it_was_granted",
         ),
         Defect {
             says: "a hold that is due or in doubt is handed over",
@@ -913,7 +913,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::a_grant_is_passed_on_only_as_it_was_granted",
+            "engine::watchdog::schedule::tests::a_grant_is_passed_on_only_as_it_was_granted",
         ),
         Defect {
             says: "a hold that was entered again is handed over with the count that it has",
@@ -1395,11 +1395,11 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::keeper::tests::all_answers_that_have_come_are_heard_at_once"),
+        Finder::Unit("engine::watchdog::tests::all_answers_that_have_come_are_heard_at_once"),
         Defect {
             says: "renewals are heard a few at a time, while others run",
             edits: &[Edit {
-                file: "src/engine/keeper/mod.rs",
+                file: "src/engine/watchdog/mod.rs",
                 from: "Some(answered) = unconstrained(asked.next()) => self.heard(answered),",
                 to: "Some(answered) = asked.next() => self.heard(answered),",
             }],
@@ -1585,12 +1585,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::what_has_no_end_and_could_not_be_looked_at_is_looked_at_again_soon",
+            "engine::watchdog::schedule::tests::what_has_no_end_and_could_not_be_looked_at_is_looked_at_again_soon",
         ),
         Defect {
             says: "what has no end is looked at again in years",
             edits: &[Edit {
-                file: "src/engine/keeper/schedule.rs",
+                file: "src/engine/watchdog/schedule.rs",
                 from: ".min(hold.grant.claim.ttl / 10).min(LONGEST_DOUBT);",
                 to: ".min(hold.grant.claim.ttl / 10).max(LONGEST_DOUBT / 1_000);",
             }],
@@ -1624,12 +1624,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
+            "engine::watchdog::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
         ),
         Defect {
             says: "a writer that reads as well writes for as long as it reads",
             edits: &[Edit {
-                file: "src/engine/keeper/mod.rs",
+                file: "src/engine/watchdog/mod.rs",
                 from: "if hold.outlives_itself() {",
                 to: "if hold.outlives_itself() && hold.shares() == 0 {",
             }],
@@ -2013,7 +2013,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::keeper::schedule::tests::a_renewal_counts_from_when_it_was_sent"),
+        Finder::Unit("engine::watchdog::schedule::tests::a_renewal_counts_from_when_it_was_sent"),
         Defect {
             says: "a lease is renewed from when the answer came",
             edits: &[Edit {
@@ -2025,28 +2025,28 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::keeper::schedule::tests::a_grant_on_its_way_to_the_next_hold_is_not_renewed",
+            "engine::watchdog::schedule::tests::a_grant_on_its_way_to_the_next_hold_is_not_renewed",
         ),
         Defect {
             says: "the watchdog goes on after the guard has gone",
             edits: &[
                 Edit {
                     file: "src/engine/release/mod.rs",
-                    from: "        self.keeper.unwatch(hold.grant.id);\n        // Without an answer",
+                    from: "        self.watchdog.unwatch(hold.grant.id);\n        // Without an answer",
                     to: "        // Without an answer",
                 },
                 Edit {
                     file: "src/engine/release/mod.rs",
-                    from: "        self.keeper.unwatch(hold.grant.id);\n        tracing",
+                    from: "        self.watchdog.unwatch(hold.grant.id);\n        tracing",
                     to: "        tracing",
                 },
                 Edit {
-                    file: "src/engine/keeper/schedule.rs",
+                    file: "src/engine/watchdog/schedule.rs",
                     from: "if watched.hold.remaining(now).is_err() {",
                     to: "if now >= watched.hold.ends() {",
                 },
                 Edit {
-                    file: "src/engine/keeper/schedule.rs",
+                    file: "src/engine/watchdog/schedule.rs",
                     from: "Some(hold) if hold.remaining(now).is_err() =>",
                     to: "Some(hold) if now >= hold.ends() =>",
                 },
@@ -2054,17 +2054,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::keeper::schedule::tests::the_stores_no_is_loss_at_once"),
+        Finder::Unit("engine::watchdog::schedule::tests::the_stores_no_is_loss_at_once"),
         Defect {
             says: "the store's no is taken for silence",
             edits: &[
                 Edit {
-                    file: "src/engine/keeper/mod.rs",
+                    file: "src/engine/watchdog/mod.rs",
                     from: "gone.iter().for_each(|hold| self.contention.disown(hold));",
                     to: "drop(gone);",
                 },
                 Edit {
-                    file: "src/engine/keeper/schedule.rs",
+                    file: "src/engine/watchdog/schedule.rs",
                     from: "                self.unwatch(id);\n                return Some(hold);\n",
                     to: "                self.put_off(id, hold.ends());\n",
                 },
@@ -2176,7 +2176,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/mod.rs",
                 from: "if returned.is_ok() { 0 } else { self.take_back_all() }",
-                to: "if returned.is_ok() { 0 } else { self.keeper.holds().len() }",
+                to: "if returned.is_ok() { 0 } else { self.watchdog.holds().len() }",
             }],
         },
     ),

@@ -35,7 +35,7 @@ const BATCH: u32 = 100;
 ///
 /// Its one lock guards the plan, and is taken before a hold's state. Who awaits a loss is
 /// notified under it; contention is told when it is off.
-pub(crate) struct Keeper {
+pub(crate) struct Watchdog {
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
     plan: Mutex<Plan>,
@@ -52,7 +52,7 @@ struct Plan {
 /// The holds of one request, when it was made, and the answer to it.
 type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
-impl Keeper {
+impl Watchdog {
     pub(crate) fn new(core: &Arc<Core>, contention: &Arc<NameRegistry>) -> Arc<Self> {
         let looks_at = core.clock.now();
         Arc::new(Self {
