@@ -31,9 +31,9 @@ pub(crate) struct Core {
     /// How many callers ask for something that may have to be given back, or give it back.
     pub(super) asking: AtomicUsize,
     /// The store is there again.
-    pub(super) back: Notify,
+    pub(super) store_recovered: Notify,
     /// Rung when the background is to look sooner than it has planned.
-    pub(super) bell: Notify,
+    pub(super) notifier: Notify,
     /// Closed when the client is shut down. It has no permits: who acquires one waits for that.
     pub(super) open: Semaphore,
     /// Closed when the engine is dropped.

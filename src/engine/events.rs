@@ -13,7 +13,7 @@ impl Subscriber for Engine {
             }
             Event::Back => {
                 self.watchdog.ask_about_all();
-                self.core.back.notify_waiters();
+                self.core.store_recovered.notify_waiters();
             }
             Event::Moved => self.core.has_moved(),
             Event::Ask { .. } | Event::SubscriptionsLost => {}

@@ -375,7 +375,7 @@ impl Hold {
 
     /// Waits until it has left the store, and then for as long as those want who heard of it: but
     /// one who reads on is not waited for.
-    pub(super) async fn leaves_a_gap(&self) {
+    pub(super) async fn leaves_a_window(&self) {
         let left = timeout(SHARING_PAST, self.told_of(|state| state.has_left)).await;
         if left.is_ok() && self.state.lock().more > 0 {
             sleep(SHARING_RESTS).await;

@@ -6,7 +6,7 @@
 //! release                   giving back
 //! watchdog                    grants kept alive
 //! contention                who wants a name, who has it here, whose turn it is
-//! core                      what every room uses: the store, the clock, counters, pending releases, a bell
+//! core                      what every room uses: the store, the clock, counters, pending releases, a notifier
 //! pending releases                     what is owed to the store
 //! hold                      a grant while it lasts
 //! grant · retry · limits    what is granted; asking again; bounds for callers
@@ -131,7 +131,7 @@ impl Engine {
             (Arc::default(), PendingReleases::default(), AtomicUsize::new(0));
         let waited_for = Arc::default();
         let recent = RecentReleases::default();
-        let (back, bell) = (Notify::new(), Notify::new());
+        let (store_recovered, notifier) = (Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
         let moves = AtomicU64::new(0);
         let core = Arc::new(Core {
@@ -143,8 +143,8 @@ impl Engine {
             moves,
             waited_for,
             asking,
-            back,
-            bell,
+            store_recovered,
+            notifier,
             open,
             used,
         });
@@ -348,7 +348,7 @@ impl Engine {
     async fn rest(&self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}
-            () = self.core.back.notified() => {}
+            () = self.core.store_recovered.notified() => {}
         }
     }
 

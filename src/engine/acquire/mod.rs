@@ -250,7 +250,7 @@ impl Engine {
             return Ok(Some(hold));
         }
         let Some(past) = self.about_to_leave(request) else { return Ok(None) };
-        Box::pin(self.unless_closed(past.leaves_a_gap())).await?;
+        Box::pin(self.unless_closed(past.leaves_a_window())).await?;
         Ok(share())
     }
 
@@ -269,15 +269,15 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<bool, Error> {
         let others_first = slot.head_start.unwrap_or_default();
-        let gap = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
+        let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
         // Who has little patience needs it to ask.
         let patience = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
-        let longest = (others_first + gap).min(patience.unwrap_or(Duration::MAX));
+        let longest = (others_first + window).min(patience.unwrap_or(Duration::MAX));
         slot.rests(self.core.clock.now() + longest);
         let rest = async {
             sleep(others_first).await;
             if let Some(past) = past {
-                past.leaves_a_gap().await;
+                past.leaves_a_window().await;
             }
         };
         self.unless_closed(timeout(longest, rest)).await?.ok();

@@ -82,7 +82,7 @@ pub(super) struct WaitState {
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
     /// Until when the lock is left to those who do not queue, or was.
-    pub(super) gap_ends: Option<Instant>,
+    pub(super) yield_ends: Option<Instant>,
     /// Since when nobody here wants it.
     pub(super) quiet_since: Option<Instant>,
     /// When it is to be looked at.
@@ -292,12 +292,12 @@ impl Entry {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);
         match others {
-            RemoteWaiters::Outsiders(gap)
-                if wait_state.gap_ends.is_none_or(|it| now >= it + 3 * gap) =>
+            RemoteWaiters::Outsiders(window)
+                if wait_state.yield_ends.is_none_or(|it| now >= it + 3 * window) =>
             {
-                wait_state.gap_ends = Some(now + gap);
+                wait_state.yield_ends = Some(now + window);
             }
-            RemoteWaiters::Next(gap) => wait_state.gap_ends = Some(now + 2 * gap),
+            RemoteWaiters::Next(window) => wait_state.yield_ends = Some(now + 2 * window),
             RemoteWaiters::Outsiders(_) | RemoteWaiters::Listeners | RemoteWaiters::Nobody => {}
         }
     }
@@ -310,7 +310,7 @@ impl Entry {
 
     /// For how long those who do not queue may still ask first.
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
-        let ends = self.wait_state.as_ref()?.gap_ends?;
+        let ends = self.wait_state.as_ref()?.yield_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
     }
 }

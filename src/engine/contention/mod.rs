@@ -491,7 +491,7 @@ impl Entries {
         self.agenda.insert((due, object.clone()));
         let first = self.agenda.first().is_some_and(|(first, _)| *first == due);
         if first || lingers && self.agenda.len() > MOST_LINGERING {
-            core.bell.notify_one();
+            core.notifier.notify_one();
         }
     }
 

@@ -378,17 +378,23 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
     assert!(contention.is_contended(&door) && !contention.is_contended(&Object::lock("window")));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
 
-    let gap = Duration::from_millis(4);
-    contention.note(&door, RemoteWaiters::Outsiders(gap));
-    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
-    advance(gap).await;
+    let window = Duration::from_millis(4);
+    contention.note(&door, RemoteWaiters::Outsiders(window));
+    assert_eq!(
+        contention.line(&door, PLAIN, true, || true).await.unwrap().head_start,
+        Some(window)
+    );
+    advance(window).await;
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     // no more than a quarter of the time
-    contention.note(&door, RemoteWaiters::Outsiders(gap));
+    contention.note(&door, RemoteWaiters::Outsiders(window));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
-    advance(3 * gap).await;
-    contention.note(&door, RemoteWaiters::Outsiders(gap));
-    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
+    advance(3 * window).await;
+    contention.note(&door, RemoteWaiters::Outsiders(window));
+    assert_eq!(
+        contention.line(&door, PLAIN, true, || true).await.unwrap().head_start,
+        Some(window)
+    );
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
 }
@@ -397,10 +403,10 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
 async fn who_left_the_lock_to_others_lets_them_ask_first() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
-    let gap = Duration::from_millis(4);
+    let window = Duration::from_millis(4);
     // The first in the queue asks when the gap ends: whoever comes back, after it.
     for (others, waits) in
-        [(RemoteWaiters::Outsiders(gap), gap), (RemoteWaiters::Next(gap), 2 * gap)]
+        [(RemoteWaiters::Outsiders(window), window), (RemoteWaiters::Next(window), 2 * window)]
     {
         engine.contention.note(&Object::lock("door"), others);
         let start = Instant::now();
@@ -408,23 +414,23 @@ async fn who_left_the_lock_to_others_lets_them_ask_first() {
         assert_eq!(start.elapsed(), waits);
     }
     // Who has little patience rests for a quarter of it.
-    engine.contention.note(&Object::lock("door"), RemoteWaiters::Next(gap));
+    engine.contention.note(&Object::lock("door"), RemoteWaiters::Next(window));
     let start = Instant::now();
-    drop(lock.acquire_within(gap).await.unwrap());
-    assert_eq!(start.elapsed(), gap / 4);
+    drop(lock.acquire_within(window).await.unwrap());
+    assert_eq!(start.elapsed(), window / 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_in_the_queue_is_let_in_after_each_gap() {
     let (_engine, contention, door) = door();
-    let gap = Duration::from_millis(4);
+    let window = Duration::from_millis(4);
     for _ in 0..2 {
-        contention.note(&door, RemoteWaiters::Next(gap));
+        contention.note(&door, RemoteWaiters::Next(window));
         assert_eq!(
             contention.line(&door, PLAIN, true, || true).await.unwrap().head_start,
-            Some(2 * gap)
+            Some(2 * window)
         );
-        advance(gap).await;
+        advance(window).await;
     }
 }
 

@@ -122,7 +122,7 @@ async fn withdraw_at_last(
         }
         tokio::select! {
             () = sleep(REFUSED_RESTS) => {}
-            () = core.back.notified() => {}
+            () = core.store_recovered.notified() => {}
             _ = core.used.acquire() => return None,
         }
     }

@@ -87,7 +87,7 @@ impl Watchdog {
         change(&mut plan.schedule);
         if let Some(next) = plan.schedule.next().filter(|next| *next < plan.looks_at) {
             plan.looks_at = next;
-            self.core.bell.notify_one();
+            self.core.notifier.notify_one();
         }
     }
 
@@ -118,7 +118,7 @@ impl Watchdog {
                 _ = self.core.used.acquire() => return,
                 // All that have come: on a busy runtime it may be long until we are polled again.
                 Some(answered) = unconstrained(asked.next()) => self.heard(answered),
-                () = self.core.bell.notified() => {}
+                () = self.core.notifier.notified() => {}
                 () = sleep_until(looks_at) => {}
             }
         }

@@ -42,11 +42,11 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
         // The first one rings too, and is heard here.
-        let _ = contention.core.bell.notified().now_or_never();
+        let _ = contention.core.notifier.notified().now_or_never();
         let name = Object::lock(format!("door-{n}"));
         contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);
     }
-    assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
+    assert!(contention.core.notifier.notified().now_or_never().is_some(), "it is to look at once");
     contention.look();
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
@@ -63,7 +63,7 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
     }
     contention.left(&first);
     let mut looks = 0;
-    while contention.core.bell.notified().now_or_never().is_some() && looks < 100 {
+    while contention.core.notifier.notified().now_or_never().is_some() && looks < 100 {
         contention.look();
         looks += 1;
     }

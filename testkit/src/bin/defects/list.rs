@@ -1148,8 +1148,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who comes back asks with the first in the queue when a gap ends",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "wait_state.gap_ends = Some(now + 2 * gap),",
-                to: "wait_state.gap_ends = Some(now + gap),",
+                from: "wait_state.yield_ends = Some(now + 2 * window),",
+                to: "wait_state.yield_ends = Some(now + window),",
             }],
         },
     ),
@@ -1159,7 +1159,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who waits for a store that was away does not ask when it is back",
             edits: &[Edit {
                 file: "src/engine/events.rs",
-                from: "                self.core.back.notify_waiters();\n",
+                from: "                self.core.store_recovered.notify_waiters();\n",
                 to: "",
             }],
         },
@@ -1617,7 +1617,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a refused release waits for its minute though the store is back",
             edits: &[Edit {
                 file: "src/engine/release/settle.rs",
-                from: "            () = core.back.notified() => {}\n",
+                from: "            () = core.store_recovered.notified() => {}\n",
                 to: "",
             }],
         },
