@@ -102,7 +102,7 @@ impl fmt::Debug for ReplicaAck {
 #[derive(Default)]
 struct Come {
     askers: Mutex<Vec<Asker>>,
-    bell: Notify,
+    notifier: Notify,
 }
 
 impl Come {
@@ -112,7 +112,7 @@ impl Come {
         askers.retain(|asker| !asker.reply.is_closed());
         askers.push(asker);
         drop(askers);
-        self.bell.notify_one();
+        self.notifier.notify_one();
     }
 
     /// Asks for all of them, round by round. Dropping this tells those who are in a round that
@@ -122,7 +122,7 @@ impl Come {
         loop {
             round.joined_by(std::mem::take(&mut *self.askers.lock()));
             if round.is_over() {
-                self.bell.notified().await;
+                self.notifier.notified().await;
                 continue;
             }
             match wire.call_all(&round.question(Instant::now())).await {
