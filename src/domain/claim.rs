@@ -117,7 +117,7 @@ impl Verdict {
     pub(crate) const GRANTED: Self = Self::Granted { token: None };
 }
 
-/// A number that grows with each hold of a name, whoever has it.
+/// A number that grows with each hold of a name.
 pub(crate) type Token = NonZero<u64>;
 
 /// What a question that is answered "busy" leaves in the queue of the lock. A place
@@ -136,9 +136,9 @@ pub(crate) enum Place {
 /// How a hold is given back. Only locks tell the first two apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReleaseMode {
-    /// Everybody who waits is told, and whoever asks first has it.
+    /// All waiters are notified, and the first request acquires it.
     Broadcast,
-    /// It is reserved for the next in the queue, who is told; in between it is left
+    /// It is reserved for the next in the queue, which is notified; in between it is left
     /// to those who do not queue. The place of who gives back goes as well.
     HandOver,
     /// It is nobody's, and not free: who has it from now on, the store need not know. Of a
@@ -171,7 +171,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// There is too little of it, whoever has the rest; or others who wait go first.
+    /// Too little of it is free; or others who wait go first.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 

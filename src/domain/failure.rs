@@ -55,7 +55,7 @@ const PASSING: [&str; 9] = [
 /// Codes of a missing right.
 const FORBIDDEN: [&str; 4] = ["DENIED", "NOAUTH", "NOPERM", "WRONGPASS"];
 
-/// A full server is told at once: waiting makes no room.
+/// The code of a full server, which is returned at once: waiting frees no memory.
 const FULL: &str = "OOM";
 
 impl Refusal {
@@ -119,8 +119,7 @@ impl Failure {
         self.may_pass() && !matches!(self, Self::Unreachable(_))
     }
 
-    /// Whether asking again later can help whoever gives back: who is not let in now may be let
-    /// in then.
+    /// Whether a later retry can help a release: a rejected login may be accepted then.
     pub(crate) fn may_pass_or_let_in(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
         self.may_pass() || matches!(self, Self::Refused { code, .. } if is_rejection(code))

@@ -1,4 +1,4 @@
-//! Trouble that many callers have at once is told once, with how many they are.
+//! Logs a problem that many callers have at once only once, with their number.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::Mutex;
 
-/// How far apart the same trouble is told.
+/// The shortest time between two logs of the same problem.
 pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When something was last told, and how often it has happened since.
+/// When a problem was last logged, and how often it has happened since.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
@@ -18,7 +18,7 @@ impl LogThrottle {
         Self(Mutex::new((None, 0)))
     }
 
-    /// Counts it once more at `now`. Returns how often it happened, if it is to be told.
+    /// Counts it once more at `now`. Returns how often it happened, if it must be logged.
     pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock();
         told.1 += 1;

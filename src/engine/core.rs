@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// Another server has taken the place of one: has given back once more what it may not have
-    /// heard of. What is noted meanwhile finds the new number, or is found here.
+    /// received. What is noted meanwhile finds the new number, or is found here.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));

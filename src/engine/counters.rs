@@ -7,7 +7,7 @@ use std::{
 
 use crate::domain::{LostReason, Stats};
 
-/// Makes the counters behind [`Stats`]. What stands in `Stats` and not here is told besides.
+/// Makes the counters behind [`Stats`]. The other fields of `Stats` come from elsewhere.
 macro_rules! counters {
     ($($count:ident,)+) => {
         #[derive(Debug, Default)]

@@ -84,7 +84,7 @@ impl Held {
 }
 
 impl Held {
-    /// Leaves what is held as it is, to whoever gives it back.
+    /// Leaves the hold to another task, which releases it.
     pub(crate) fn forget(mut self) {
         self.given_back = true;
         let Watch { hold, engine } = &self.watch;

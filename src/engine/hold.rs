@@ -1,7 +1,7 @@
 //! One owner's grant of one name, and the moment when it must no longer be
 //! believed.
 //!
-//! It knows no store: it is told what was answered, and what time it is. Its one lock
+//! It knows no store: callers pass replies and the time. Its one lock
 //! guards what changes of it but the number of its shares, and is a leaf.
 
 use std::{
@@ -54,7 +54,7 @@ struct State {
     doubted: bool,
     /// How often it became more than its grant: by one more share, or by a reader beside.
     more: u32,
-    /// How many writes may be on their way: each passes under whoever has the same owner.
+    /// How many writes may be on their way: each passes under any hold of the same owner.
     writes: u32,
     /// How many replicas are known to have it.
     replication: ReplicationStatus,
@@ -373,7 +373,7 @@ impl Hold {
         !state.has_left && (state.over.is_some() || shared)
     }
 
-    /// Waits until it has left the store, and then for as long as those want who heard of it: but
+    /// Waits until it has left the store, and then for as long as its waiters want: but
     /// one who reads on is not waited for.
     pub(super) async fn leaves_a_window(&self) {
         let left = timeout(SHARING_PAST, self.told_of(|state| state.has_left)).await;
@@ -391,7 +391,7 @@ impl Hold {
         told.iter().for_each(|told| told.notify_waiters());
     }
 
-    /// What somebody would be told who asked for the name at `now`.
+    /// The reply to a request for the name at `now`.
     pub(super) fn as_holder(&self, now: Instant) -> Option<Holder> {
         let remaining = self.remaining(now).ok()?;
         Some(Holder {

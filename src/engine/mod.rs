@@ -285,7 +285,7 @@ impl Engine {
         self.ask(&object.name, |store| store.held_by(object, owner)).await
     }
 
-    /// Frees `object`, whoever holds it. Returns whether somebody did.
+    /// Frees `object` of any holder. Returns whether there was one.
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(&object.name)?;
@@ -373,7 +373,7 @@ impl Engine {
         (taken, left)
     }
 
-    /// Who asks may have been granted something that nobody has heard of.
+    /// A cancelled request may have been granted without a received reply.
     fn unsettled(&self) -> usize {
         self.core.asking() + self.core.pending.queued()
     }

@@ -2,7 +2,7 @@
 //! of cancelled acquisitions.
 //!
 //! Who settles something itself owes it if it is dropped before it is done.
-//! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
+//! One mutex guards the list. It is a leaf: the holder of another lock may take it.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) enum PendingRelease {
     /// Give the lock back.
     Release(Withdrawal),
-    /// Give back once more what another server was told to be given back.
+    /// Release once more what was released at another server.
     Repeat { claim: Claim, until: Instant },
     /// Tell it how many shares the hold has.
     Recount { hold: Arc<Hold> },

@@ -1,5 +1,5 @@
 //! What was given back lately, to be given back once more where another server takes the place
-//! of the one that was told: it may not have heard of it.
+//! of the one that was asked: it may not have received it.
 //!
 //! Once its release went to the store an owner is never held again: what goes to the next one here
 //! does not go to the store. So a repeated release takes nothing from anybody.
@@ -44,7 +44,7 @@ impl RecentReleases {
         true
     }
 
-    /// What a server that has not heard of its release may still know at `now`, and until when.
+    /// The holds that a server without their release may still have at `now`, and until when.
     pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };

@@ -10,7 +10,7 @@ use std::{
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Does it when it is dropped: at the end, or because whoever awaits something was
+/// Does it when it is dropped: at the end, or because the awaiting task was
 /// cancelled, or its runtime ended.
 #[must_use = "it is done as soon as this is dropped"]
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
@@ -35,7 +35,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 }
 
 /// Lets the other tasks run that are ready. The runtime may move us to another of its threads
-/// meanwhile, and whoever else polls us goes on at once.
+/// meanwhile, and every other poller goes on at once.
 pub(crate) async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -48,7 +48,7 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Starts tasks: on the runtime of whoever asks, who must be on one, unless a simulation puts
+/// Starts tasks: on the runtime of the caller, which must be on one, unless a simulation puts
 /// them somewhere else.
 pub(crate) type Spawner = Arc<dyn Fn(Job) + Send + Sync>;
 

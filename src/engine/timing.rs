@@ -41,7 +41,7 @@ pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 /// Who has waited for so long where nobody queues is left what it wants, for a while.
 pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
-/// How many questions in a row a waiter asks in vain because it was told to; then no
+/// How many notifications in a row a waiter follows in vain; then no
 /// more than one in [`VAIN_REST`]. Messages may be forged.
 pub(crate) const VAIN_QUESTIONS: u32 = 16;
 pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
@@ -68,14 +68,15 @@ pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
-/// A hold that has lasted for so long, and is waited for by its own client, is told in the log
+/// A hold that has lasted for so long, and is waited for by its own client, is logged
 /// when it is renewed.
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
 pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
-/// Who has the request slot, was told to ask or has slept until its time, and does nothing for so long
+/// An owner of the request slot that was notified or has slept until its time, and does nothing
+/// for so long
 /// after somebody has seen that, loses its turn to the next in line: nobody polls it.
 pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
 

@@ -3,7 +3,8 @@
 //! The hold is there meanwhile: the watchdog renews it, a shutdown takes it back, and dropping this
 //! future gives it back like any guard. What a hold of this client leaves to the next one here
 //! was acknowledged with its grant, and so were the tokens of all of them: nothing is written
-//! when it changes hands. When another server takes the place of one, it is asked about anew. Renewals are not waited for: what is lost with one is time.
+//! when it changes hands. When another server takes the place of one, it is asked again.
+//! Renewals are not waited for: what is lost with one is time.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -17,7 +18,7 @@ use crate::{
 
 impl Engine {
     /// Passes `held` if so many replicas have it, else gives it back. Not after `until`, where the
-    /// caller's patience ends. In a box: whoever asks no replica is small.
+    /// caller's patience ends. In a box, so that a caller without replicas stays small.
     pub(super) fn acknowledged<'a>(
         self: &'a Arc<Self>,
         replicas: Replicas,
@@ -60,7 +61,7 @@ impl Engine {
     fn tell_of(&self, hold: &Hold, error: &Error) {
         let (lock, owner) = (hold.name(), &hold.grant.claim.owner);
         let due = match error {
-            // Its end is told already.
+            // Its end is logged already.
             Error::Lost { .. } | Error::ShutDown => None,
             _ => self.not_replicated.once_more(self.core.clock.now()),
         };

@@ -3,10 +3,10 @@
 //! Have the request slot of this process. Ask, bound to withdraw on drop. Granted and still in
 //! time: hold. Else listen, and once we hear *ask again*, because a release between the
 //! first question and the subscription wakes nobody; from then on with a place in the
-//! queue. Then wait to be told, or for the holder's remaining lease, whichever is first, but
+//! queue. Then wait for a notification, or for the holder's remaining lease, whichever is first, but
 //! by messages never longer than a few seconds. Repeat.
 //!
-//! What we are told is when to ask. What we believe is the answer.
+//! A notification only says when to ask. Only a reply is believed.
 //!
 //! What is not held, as a latch, is asked for in the same way, by `until_open`. Nothing comes of
 //! it but the answer, which all have who stood in line when it was asked for; and nothing has to
@@ -53,11 +53,11 @@ pub(super) struct Attempt<'a> {
     unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,
-    /// When the holder's lease ends, as far as the store has told.
+    /// When the holder's lease ends, according to the last reply.
     free_at: Option<Instant>,
-    /// Whether we ask because we were told to.
+    /// Whether a notification caused this request.
     told: bool,
-    /// Where we are told to.
+    /// The source of the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
     /// Held by those who are to ask again, to be counted.
@@ -353,7 +353,7 @@ impl<'a> Attempt<'a> {
 
     /// Waits until it makes sense to ask again.
     async fn wait(&mut self) {
-        // It was told rounded down to the millisecond, and timers are late by as much; who
+        // The reply was rounded down to the millisecond, and timers are late by as much; who
         // comes too early all the same asks once more.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));

@@ -394,14 +394,14 @@ impl Engine {
     }
 
     /// Whether a guard here may have `object`: what was given back may be held by its owner
-    /// at a server that has not heard of it.
+    /// at a server that has not received it.
     fn may_be_held_here(&self, object: &Object) -> bool {
         !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 
-    /// The store did not answer for so long, and `heard` is what it said before.
+    /// The store did not reply for so long, and `heard` has its previous reply.
     fn unanswered(&self, name: &Name, waited: Duration, heard: Option<Said>) -> Error {
-        // What is in the way now is newer than what was heard.
+        // The current failure is newer than the previous reply.
         match (self.core.store.in_the_way(name), heard) {
             (Some(refused @ Failure::Refused { .. }), _) => Error::about(name, refused),
             (None, Some(Err(failure))) => Error::about(name, failure),

@@ -13,7 +13,7 @@ use crate::{
     store::SubscriptionLevel,
 };
 
-/// What one acquisition has waited through so far. Pure: it is told the time.
+/// What one acquisition has waited through so far. Pure: the caller passes the time.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// When it came to the line of its process, or the store first said no.
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     first_look: Option<Instant>,
     /// Whether it has said that it waits for long.
     patient: bool,
-    /// How often in a row it was told to ask, and asked in vain.
+    /// How many notifications in a row led to a request in vain.
     vain: u32,
     /// How long the last answer took.
     took: Duration,
@@ -54,7 +54,7 @@ impl Waiting {
         self.since
     }
 
-    /// The store said no when it was asked at `asked_at`, because we were told to or not.
+    /// The store rejected the request of `asked_at`, which a notification caused or not.
     pub(super) fn in_vain(&mut self, asked_at: Instant, told: bool) {
         self.since.get_or_insert(asked_at);
         self.refused = true;
@@ -121,7 +121,7 @@ impl Waiting {
         self.polls.next((first.min(longest), longest))
     }
 
-    /// How long to rest though we are told to ask: it was in vain so often.
+    /// How long to rest despite a notification, after many requests in vain.
     pub(super) fn rest(&self) -> Option<Duration> {
         (self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)
     }

@@ -56,7 +56,7 @@ pub(super) struct PendingWakeup {
     pub(super) at: Instant,
 }
 
-/// A grant for whoever asks, who may be asleep.
+/// A grant for the owner of the request slot, which may be asleep.
 pub(super) struct Offered {
     handoff: HandoffGrant,
     at: Instant,
@@ -69,11 +69,11 @@ pub(super) struct WaitState {
     pub(super) inbox: Arc<Inbox>,
     /// Whether releases are to be listened to.
     pub(super) listens: bool,
-    /// A grant of this shape is of use to whoever asks, who looks into the inbox.
+    /// A grant of this profile is of use to the owner of the slot, which reads the inbox.
     pub(super) asker: Option<LeaseProfile>,
     /// The grant that is for it.
     pub(super) offered: Option<Offered>,
-    /// Until when it sleeps, if it is told nothing. It asks if there is no such time.
+    /// Until when it sleeps without a notification. It asks if there is no such time.
     pub(super) rests_until: Option<Instant>,
     /// When it was first seen that it ought to do something.
     pub(super) idle_since: Option<Instant>,
@@ -170,7 +170,8 @@ impl Entry {
         Some(next.profile)
     }
 
-    /// Whether a grant of this `profile` is of use to whoever has the request slot, and has none yet.
+    /// Whether a grant of this `profile` is of use to the owner of the request slot, which has
+    /// none yet.
     pub(super) fn has_use_for(&self, profile: LeaseProfile) -> bool {
         match (&self.slot, &self.wait_state) {
             (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.profile == profile,
@@ -181,7 +182,7 @@ impl Entry {
         }
     }
 
-    /// Leaves `handoff` to whoever has the request slot: one who sleeps is woken.
+    /// Leaves `handoff` to the owner of the request slot, and wakes it.
     pub(super) fn offer(&mut self, handoff: HandoffGrant, at: Instant) {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff = Some(handoff);
@@ -191,7 +192,7 @@ impl Entry {
         }
     }
 
-    /// What was left to whoever asks.
+    /// The grant that was left to the owner of the slot.
     pub(super) fn take_offered(&mut self) -> Option<HandoffGrant> {
         Some(self.wait_state.as_mut()?.offered.take()?.handoff)
     }
@@ -287,7 +288,7 @@ impl Entry {
 
     /// Notes what a release found. Those who do not queue ask first for a quarter of the
     /// time at most: they may be there and want nothing. After a gap for others the first in
-    /// the queue asks: whoever comes back waits twice as long, so as not to race with it.
+    /// the queue asks: a returning waiter waits twice as long, so that it does not race with it.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);
@@ -302,7 +303,7 @@ impl Entry {
         }
     }
 
-    /// Whether others want it, as far as we have heard lately.
+    /// Whether others want it, according to recent replies and messages.
     pub(super) fn is_contended(&self, clock: &Clock) -> bool {
         let at = self.wait_state.as_ref().and_then(|wait_state| wait_state.contended_at);
         at.is_some_and(|at| clock.now() < at + CONTENDED)
@@ -316,12 +317,12 @@ impl Entry {
 }
 
 impl WaitState {
-    /// Notes that whoever asks sleeps until then, or asks the store.
+    /// Notes that the owner of the slot sleeps until then, or asks the store.
     pub(super) fn asker_rests(&mut self, until: Option<Instant>) {
         (self.rests_until, self.idle_since) = (until, None);
     }
 
-    /// When to look again at whoever asks, while it may be well.
+    /// When to check the owner of the slot again, if it may still be active.
     fn is_to_wait_for_asker(&mut self, now: Instant) -> Option<Instant> {
         let rests = match self.rests_until {
             Some(until) if now < until && !self.inbox.is_told() => {

@@ -1,6 +1,6 @@
-//! What whoever asks for a name is told: one mailbox for each name.
+//! Notifications for the owner of a request slot: one inbox for each name.
 //!
-//! Its mutex guards three small facts and is a leaf. What is told is *when to ask*, and
+//! Its mutex guards three small facts and is a leaf. A notification says *when to ask*, and
 //! nothing else: a message that is lost, late or forged changes no more than that.
 
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{domain::Mutex, store::SubscriptionLevel};
 
-/// The mailbox of whoever has the request slot.
+/// The inbox of the owner of the request slot.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     told: Mutex<Told>,
@@ -22,12 +22,12 @@ struct Told {
     level: SubscriptionLevel,
     /// Whether who has the request slot may have a place in the queue of the lock.
     queued: bool,
-    /// When it has been told to ask.
+    /// When it has to ask, by a notification.
     ask_at: Option<Instant>,
 }
 
 impl Inbox {
-    /// What is heard of the name.
+    /// The level of the subscription.
     pub(crate) fn level(&self) -> SubscriptionLevel {
         self.told.lock().level
     }
@@ -37,30 +37,30 @@ impl Inbox {
         self.told.lock().queued = queued;
     }
 
-    /// Another one, where the same is heard.
+    /// Another one with the same subscription.
     pub(super) fn another(&self) -> Self {
         let told = Told { level: self.level(), ..Told::default() };
         Self { told: Mutex::new(told), changed: Notify::new() }
     }
 
-    /// Whether it is time to ask by what has been told.
+    /// Whether a notification says that it is time to ask.
     pub(super) fn is_told(&self) -> bool {
         self.told.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Begins anew, for the next one who has the request slot.
+    /// Clears it for the next owner of the request slot.
     pub(super) fn clear(&self) {
         let mut told = self.told.lock();
         (told.queued, told.ask_at) = (false, None);
     }
 
-    /// From now on this is heard. Something may have been missed before.
+    /// Sets the subscription from now on. A message may have been missed before.
     pub(super) fn hear(&self, level: SubscriptionLevel) {
         self.told.lock().level = level;
         self.ask_at(Instant::now());
     }
 
-    /// The lock was released. Who queues need not ask if the queue was told besides.
+    /// The lock was released. A queued waiter need not ask if the queue was notified as well.
     /// Returns whether it is to ask.
     pub(super) fn freed(&self, queue_told: bool) -> bool {
         let asks = !(queue_told && self.told.lock().queued);
@@ -70,7 +70,7 @@ impl Inbox {
         asks
     }
 
-    /// Has whoever has the request slot ask at `moment`, if not before.
+    /// Makes the owner of the request slot ask at `moment`, if not before.
     pub(super) fn ask_at(&self, moment: Instant) {
         let mut told = self.told.lock();
         told.ask_at = Some(told.ask_at.map_or(moment, |before| before.min(moment)));
@@ -78,7 +78,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Waits until it is time to ask, but not beyond `limit`. Returns whether we were told.
+    /// Waits until it is time to ask, but not beyond `limit`. Returns whether a notification came.
     pub(crate) async fn until_told(&self, limit: Instant) -> bool {
         loop {
             let now = Instant::now();

@@ -190,7 +190,7 @@ impl NameRegistry {
     }
 
     /// The store says that the grant of `asked` is not ours any more: neither `asked` nor
-    /// whoever has it by now may believe in it.
+    /// the hold that has it by now may trust it.
     pub(crate) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
@@ -204,14 +204,14 @@ impl NameRegistry {
         }
     }
 
-    /// The store has told us that `hold` is not ours any more. Somebody may have seen before
-    /// that it is over, and told nobody.
+    /// The store has replied that `hold` is gone. Another task may have noticed its end before,
+    /// without a notification.
     fn lost(&self, hold: &Hold) {
         hold.end(LostReason::NotOwned).ok();
         self.left(hold);
     }
 
-    /// Notes that `hold` is over: whoever waits here may ask now.
+    /// Notes that `hold` is over: waiters of this process may ask now.
     pub(crate) fn left(&self, hold: &Hold) {
         if hold.object().traits().is_shared() {
             hold.has_left();
@@ -236,7 +236,7 @@ impl NameRegistry {
         }
     }
 
-    /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
+    /// Passes the grant of `hold` to the next waiter of this process, if it is of use and others
     /// are not kept waiting.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
@@ -340,7 +340,7 @@ impl NameRegistry {
         waited_for || other_side.is_some_and(wanted)
     }
 
-    /// Whether others want `object`, as far as we have heard lately.
+    /// Whether others want `object`, according to recent replies and messages.
     pub(crate) fn is_contended(&self, object: &Object) -> bool {
         let entries = self.entries.lock();
         entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
@@ -375,7 +375,7 @@ impl NameRegistry {
     }
 
     /// Has the store listen to `object` for one who begins `anew`, or no longer if nobody wants
-    /// it now. One at a time, so that whoever comes last has looked last.
+    /// it now. One at a time, so that the last caller also decides last.
     fn settle_listening(&self, object: &Object, anew: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =

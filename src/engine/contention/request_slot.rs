@@ -26,7 +26,7 @@ pub(crate) struct RequestSlot {
     pub(crate) position: LinePosition,
     /// What the hold before left to us, if it did.
     pub(crate) handoff: Option<HandoffGrant>,
-    /// Where it is told to us that we may ask, if the name is subscribed to already. A turn
+    /// The inbox that wakes this task, if the name is subscribed to already. A turn
     /// that has not asked cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
@@ -65,7 +65,7 @@ impl NameRegistry {
                 self.settle_listening(object, true);
             }
             // The background may have ended before we stood in the line. When it ends later we
-            // are called out of the line, which is no turn, and see to it anew.
+            // are called out of the line, which is no turn, and check again.
             if !revive() {
                 return None;
             }
@@ -191,7 +191,7 @@ impl Entries {
 }
 
 impl RequestSlot {
-    /// Where it is told to us that we may ask; the name is listened to from now on. A grant of
+    /// The inbox that wakes this task. The name is subscribed to from now on. A grant of
     /// this `profile` is of use to us.
     pub(crate) fn listen(&self, profile: LeaseProfile) -> Arc<Inbox> {
         let (inbox, anew) = {
@@ -233,7 +233,7 @@ impl RequestSlot {
         entry.is_asked_by(self.ticket()).then(|| entry.take_offered())?
     }
 
-    /// Notes that we sleep until then, or until we are told something. Returns whether we have
+    /// Notes that this task sleeps until then, or until a notification. Returns whether it has
     /// the request slot.
     pub(crate) fn rests(&self, until: Instant) -> bool {
         let mut entries = self.contention.entries.lock();

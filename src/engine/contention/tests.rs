@@ -254,7 +254,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     assert!(slot.handoff.take().is_none());
 }
 
-/// One that was called alone, and slept, kept out whoever came after it.
+/// A sleeping waiter that was notified alone kept out all waiters behind it.
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
@@ -296,7 +296,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     assert!(waits.now_or_never().flatten().is_some());
 }
 
-/// The store's no came while the grant was nobody's, and nobody was told.
+/// The store reported the loss while no hold had the grant, and no task was notified.
 #[tokio::test]
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let (engine, contention, name) = door();
@@ -404,7 +404,7 @@ async fn who_left_the_lock_to_others_lets_them_ask_first() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);
-    // The first in the queue asks when the gap ends: whoever comes back, after it.
+    // The first in the queue asks when the yield window ends, a returning waiter after it.
     for (others, waits) in
         [(RemoteWaiters::Outsiders(window), window), (RemoteWaiters::Next(window), 2 * window)]
     {

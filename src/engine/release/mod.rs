@@ -75,7 +75,7 @@ impl Engine {
             held = ?hold.held_for(self.core.clock.now()), result = ?given, "release completed");
 
         let left = match given {
-            // What is known to be lost is told, whatever the store says.
+            // A known loss is returned, whatever the store replies.
             Err(failure) if believed.is_ok() => return Err(self.error(hold.name(), failure)),
             Ok(None) if believed.is_ok() => {
                 return Ok(Left::Lost { reason: LostReason::InDoubt, holder: None });
@@ -101,7 +101,7 @@ impl Engine {
         Ok(left)
     }
 
-    /// Passes the grant of `hold` on to whoever is next in this process, if somebody waits
+    /// Passes the grant of `hold` to the next waiter of this process, if a task waits
     /// here and nobody else is kept waiting for too long.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !self.contention.pass_on(hold, now) {
@@ -245,8 +245,8 @@ async fn release(
     Ok(given)
 }
 
-/// Tells the store how many shares `hold` has, until that is what it was told. If it is not
-/// ours any more, whoever has a share learns so.
+/// Sends the number of shares of `hold` to the store, until the store has the current one. If
+/// the hold is gone, every task with a share is notified.
 pub(crate) async fn recount(
     core: &Core,
     contention: &NameRegistry,
@@ -272,7 +272,7 @@ pub(crate) async fn recount(
             contention.disown(hold);
             return Ok(outcome);
         }
-        // Others may have told another number meanwhile, and have been executed
+        // Another task may have sent another number meanwhile, which was executed
         // in another order.
         if hold.shares() == told.load(Ordering::Relaxed) {
             return Ok(outcome);

@@ -151,7 +151,7 @@ async fn withdraw(
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
-    // A refusal of what has no lease is told, and asked for again more seldom.
+    // A rejected release without a lease is logged, and retried less often.
     let helps: Helps = match claim.is_endless() {
         false => Failure::may_pass_or_let_in,
         true => Failure::may_pass,
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Its name was known for ever, and whoever came next waited for it to leave.
+    /// Its name was known for ever, and the next waiter waited for it to leave.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_known_of_a_reader_without_an_end_that_was_given_back_in_the_background() {
         let (_memory, engine, client) = one();
@@ -371,7 +371,7 @@ mod tests {
         core.pending.listed()
     }
 
-    /// Its count was told until a lease of a day would have ended, though it was given back.
+    /// Its count was sent until a lease of a day would have ended, although it was released.
     #[tokio::test(start_paused = true)]
     async fn the_count_of_what_was_given_back_is_told_no_more() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
@@ -393,7 +393,7 @@ mod tests {
         }
     }
 
-    /// Each had its count told, all of them beside each other.
+    /// Each had its count sent, all at the same time.
     #[tokio::test(start_paused = true)]
     async fn one_who_enters_again_and_again_in_vain_has_one_count_to_tell() {
         let (memory, engine, client) = one();

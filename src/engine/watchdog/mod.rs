@@ -34,7 +34,7 @@ const BATCH: u32 = 100;
 /// The watchdog of one client.
 ///
 /// Its one lock guards the plan, and is taken before a hold's state. Who awaits a loss is
-/// notified under it; contention is told when it is off.
+/// notified under it; contention is notified after it is released.
 pub(crate) struct Watchdog {
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
@@ -146,7 +146,7 @@ impl Watchdog {
         self.core.clock.timer(looks_at)
     }
 
-    /// Has whoever waits ask. What the store may keep beyond its time is given back.
+    /// Makes the waiters ask. What the store may keep beyond its time is released.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
             // It leaves when that is answered.
@@ -190,7 +190,7 @@ impl Watchdog {
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();
-        // The grant may have gone on meanwhile: whoever has it is told, too.
+        // The grant may have gone on meanwhile: its current hold is notified, too.
         let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::{Client, MemoryStore, engine::Engine};
 
-    /// So many of them were heard whenever the runtime came round, as tokio counts: holds were
+    /// So many of them were processed whenever the runtime came round, as tokio counts: holds were
     /// lost that the store had renewed.
     #[tokio::test(start_paused = true)]
     async fn all_answers_that_have_come_are_heard_at_once() {

@@ -1,6 +1,6 @@
 //! When to renew, what to renew together, and which holds are beyond hope.
 //!
-//! Pure: it is told the time, and does no I/O.
+//! Pure: the caller passes the time, and it does no I/O.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -83,7 +83,7 @@ impl Schedule {
     }
 
     /// Has this hold asked about at `now`, or once more if that is on its way; but not more
-    /// often than every [`ECHO`]: whoever may publish a message may publish many.
+    /// often than every [`ECHO`]: a client that may publish a message may publish many.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -176,7 +176,7 @@ impl Schedule {
 
     /// Takes the store's word on a hold that was to be renewed when it was `asked_at`. What
     /// comes later than the answer to a later question says nothing about that one. Returns
-    /// whoever has the grant by now, if it is not ours any more.
+    /// the hold that has the grant by now, if the store has lost it.
     pub(super) fn answered(
         &mut self,
         hold: &Arc<Hold>,

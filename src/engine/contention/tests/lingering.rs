@@ -41,7 +41,7 @@ async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
 async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
-        // The first one rings too, and is heard here.
+        // The first one notifies, too, and is consumed here.
         let _ = contention.core.notifier.notified().now_or_never();
         let name = Object::lock(format!("door-{n}"));
         contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);

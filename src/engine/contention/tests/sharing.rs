@@ -371,7 +371,7 @@ async fn who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_the
     }
 }
 
-/// A dropped guard is given back in the background, behind whoever comes at once: one hold
+/// A dropped guard is released in the background, behind a task that comes at once: one hold
 /// overlapped with the next for ever.
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_given_back() {

@@ -2,7 +2,7 @@
 //!
 //! `WAIT` blocks its connection, and counts replicas up to what that same connection has written.
 //! So there is a third one, made when somebody asks first. In one write it writes each grant once
-//! more as it is, which replicas are told behind these grants; waits; and looks whether all grants
+//! more as it is, which replicas receive after these grants; waits; and looks whether all grants
 //! are still there. Both show that this is the server that has granted, before and after: an
 //! address may have moved, another one may be master, the slot may be elsewhere.
 //!
@@ -98,7 +98,7 @@ impl fmt::Debug for ReplicaAck {
     }
 }
 
-/// Those who have come to ask, for whoever carries the connection.
+/// The waiting calls, for the task of the connection.
 #[derive(Default)]
 struct Come {
     askers: Mutex<Vec<Asker>>,
@@ -127,7 +127,7 @@ impl Come {
             }
             match wire.call_all(&round.question(Instant::now())).await {
                 Ok(replies) => round.answered(replies, Instant::now()),
-                // It has ended: whoever carries it drops us.
+                // It has ended: the task of the connection drops this future.
                 Err(_) => pending().await,
             }
         }

@@ -1,6 +1,6 @@
 //! Those who ask together how many replicas have what they were granted.
 //!
-//! Pure: it is told the time, and what the server has answered.
+//! Pure: the caller passes the time, and the replies of the server.
 
 use std::time::Duration;
 

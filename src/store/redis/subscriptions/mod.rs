@@ -2,7 +2,7 @@
 //!
 //! [`Table`] knows what is wanted and what is confirmed, and is brought up to date by the
 //! task that carries the connection. It lies behind one mutex, which is never held while
-//! somebody is told: events are told in order under a second mutex, by the tasks of the
+//! an event is sent: events are sent in order under a second mutex, by the tasks of the
 //! store alone.
 
 mod rights;
@@ -40,8 +40,8 @@ use crate::{
 /// side is still there.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// So many corrections are on their way at once. One is for a name: whoever waits for very many
-/// names would else be taken for one whose server is late, and begin anew for ever.
+/// So many corrections are on their way at once. One is for a name: with very
+/// many names, the server would otherwise seem late, and the client would reconnect for ever.
 const ON_THEIR_WAY: usize = 1_024;
 
 /// How long to wait before what failed is asked for again.
@@ -51,7 +51,7 @@ const RETRY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     subscription_state: Arc<SubscriptionState>,
-    /// Made when something is to be heard, unless it was made before.
+    /// Made for the first subscription, unless it was made before.
     link: OnceLock<Link>,
     dialer: Arc<Dialer>,
     command_timeout: Duration,
@@ -68,7 +68,7 @@ impl Subscriptions {
         Ok(Self { subscription_state, link: link.into(), dialer, command_timeout })
     }
 
-    /// The same without a connection: it is made when something is to be heard.
+    /// The same without a connection: it is made for the first subscription.
     pub(super) fn when_wanted(
         subscription_state: Arc<SubscriptionState>,
         dialer: Arc<Dialer>,
@@ -121,13 +121,13 @@ impl Subscriptions {
         self.subscription_state.changed.notify_one();
     }
 
-    /// As [`unlisten`](Self::unlisten), and nothing that was heard of it is told after this.
+    /// As [`unlisten`](Self::unlisten), and no event of it is sent after this.
     pub(super) fn forget(&self, object: &Object) {
         self.subscription_state.table.lock().forget(object);
         self.subscription_state.changed.notify_one();
     }
 
-    /// Asks anew for what another node was said to have.
+    /// Subscribes again to what another node was said to have.
     pub(super) fn ask_anew(&self) {
         self.subscription_state.table.lock().ask_anew();
         self.subscription_state.changed.notify_one();
@@ -174,7 +174,7 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    /// Tells `subscriber` what is heard from now on.
+    /// Sends events to `subscriber` from now on.
     pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         *self.subscriber.lock() = Some(subscriber);
     }
@@ -214,7 +214,7 @@ impl Hub {
     }
 }
 
-/// What is wanted and heard, in the hands of whoever carries the connection.
+/// Wanted and confirmed subscriptions, for the task of the connection.
 #[derive(Debug)]
 pub(super) struct SubscriptionState {
     table: Mutex<Table>,
@@ -234,7 +234,7 @@ impl SubscriptionState {
         })
     }
 
-    /// Tells what there is to be told, in order.
+    /// Sends the pending events, in order.
     fn tell(&self) {
         self.hub.tell_all(|| self.table.lock().next_event());
     }
@@ -276,7 +276,7 @@ impl SubscriptionState {
         }
     }
 
-    /// Asks for one correction. Returns why it is not made: if it is, that was told before.
+    /// Asks for one correction. Returns why it is not made. If it is made, an event was sent before.
     async fn ask(&self, wire: &Wire, correction: Correction) -> Option<Refusal> {
         let verb = match correction.subscribe {
             Some(_) => self.channels.subscribe(),
@@ -291,7 +291,7 @@ impl SubscriptionState {
             // A slot that moves away says the same, unasked.
             (Channels::Sharded, None) => wire.follow(&command).await,
         };
-        // Without an answer the connection is over, and nothing is heard on it.
+        // Without a reply the connection is over, and brings no messages.
         let Ok(Value::ServerError(error)) = answer else { return None };
         let refusal = match error.code() {
             "NOPERM" => Refusal::Forbidden,
@@ -353,7 +353,7 @@ impl Watcher for SubscriptionState {
         }
         drop(table);
         if info.kind == PushKind::SUnsubscribe {
-            // What is not wanted any more needs nothing; what is, is asked for anew.
+            // An unwanted subscription needs nothing; a wanted one is requested again.
             self.changed.notify_one();
         }
         self.tell();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     /// All were asked for at once. The server was said to be late before the last was answered,
-    /// and everything began anew, for ever.
+    /// and everything started over, for ever.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_takes_its_time_over_very_many_names_is_not_left() {
         let store = served_slowly(&Twin::new(7)).await;

@@ -1,7 +1,7 @@
-//! What is to be heard, and what the server has confirmed: one is brought to the other.
+//! Wanted and confirmed subscriptions: the first are brought to the second.
 //!
-//! Pure: no I/O, told the time. What is asked for is asked on one connection and answered
-//! there, or that ends and everything is asked for anew on the next. So nobody need ask
+//! Pure: no I/O, and the caller passes the time. What is asked for is asked on one connection and answered
+//! there, or that ends and everything is requested again on the next. So nobody need ask
 //! what an answer that never came would have said.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -27,7 +27,7 @@ pub(super) struct Table {
     /// Channels that may not be as they are wanted.
     unsettled: BTreeSet<String>,
     refusals: Refusals,
-    /// What is to be told, in order.
+    /// The pending events, in order.
     events: VecDeque<Event>,
 }
 
@@ -63,7 +63,7 @@ impl Among {
 #[derive(Debug, Default)]
 struct WantedName {
     channels: Vec<String>,
-    /// What was told last.
+    /// The level of the last event.
     level: SubscriptionLevel,
 }
 
@@ -152,7 +152,7 @@ impl Table {
             self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
-        // Who wants it anew does not know yet.
+        // A new waiter does not know it yet.
         let level = self.objects.get(object).map(|wish| wish.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -302,20 +302,20 @@ impl Table {
         }
     }
 
-    /// Asks anew for what another node was said to have.
+    /// Subscribes again to what another node was said to have.
     pub(super) fn ask_anew(&mut self) {
         let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
         self.unsettled.extend(off.map(|(name, _)| name.clone()));
     }
 
-    /// A connection begins, on which nothing is heard yet.
+    /// A connection begins, without subscriptions.
     pub(super) fn begin(&mut self) {
         self.refusals.clear();
         let objects: BTreeSet<Object> = self.objects.keys().cloned().collect();
         objects.iter().for_each(|object| self.want(object));
     }
 
-    /// The connection is lost: everything that was heard, and what was asked.
+    /// The connection is lost, with all subscriptions and requests.
     pub(super) fn end(&mut self) {
         let deaf = |(object, wish): (&Object, &mut WantedName)| {
             let before = std::mem::take(&mut wish.level);
@@ -343,7 +343,7 @@ impl Table {
         objects.iter().for_each(|object| self.update(object));
     }
 
-    /// Tells what is heard of `name` if that has changed.
+    /// Sends the level of `name` if it has changed.
     fn update(&mut self, object: &Object) {
         let Some(wish) = self.objects.get_mut(object) else { return };
         let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
@@ -411,7 +411,7 @@ mod tests {
         std::iter::from_fn(|| table.next_event()).collect()
     }
 
-    /// A table that hears of the turn at `door`, as it was told.
+    /// A table with a full subscription to `door`.
     fn hearing() -> Table {
         let mut table = table();
         table.listen(&name("door"));
@@ -482,7 +482,7 @@ mod tests {
         );
     }
 
-    /// It was taken for a no to what may still be heard.
+    /// It was taken for a rejection of a subscription that is still allowed.
     #[test]
     fn a_refusal_takes_the_right_that_was_asked_for_whatever_was_refused_meanwhile() {
         let (mut table, now) = (table(), Instant::now());
@@ -638,7 +638,7 @@ mod tests {
         assert_eq!(told(&mut table), [Event::Subscribed(name("window"), SubscriptionLevel::Turns)]);
     }
 
-    /// A server that takes its time, refuses and loses connections; and what was told of it.
+    /// A server that takes its time, refuses and loses connections; and the events of it.
     struct Server {
         table: Table,
         chance: fastrand::Rng,

@@ -1,4 +1,5 @@
-//! Which nodes of a cluster are away for long enough to be warned of. Pure: it is told the time.
+//! Which nodes of a cluster are unreachable for long enough for a warning. Pure: the caller
+//! passes the time.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::domain::Finding;
 
-/// One that is back so soon is told of as a connection that was lost, and no more.
+/// A node that is back so soon is only logged as a lost connection.
 pub(super) const BLINK: Duration = Duration::from_secs(1);
 
 /// Nodes that no question reaches.

@@ -59,7 +59,7 @@ pub(in crate::store::redis) struct Cluster {
     refresher: Arc<TopologyRefresher>,
 }
 
-/// What is asked of whoever has a slot.
+/// A request to the owner of a slot.
 struct Question<'a> {
     slot: u16,
     command: &'a Cmd,
@@ -68,7 +68,7 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Whether this is an answer to whoever asks.
+    /// Whether the caller takes this for a reply.
     fn takes(&self, redirect: &Redirect) -> bool {
         let reports_split = self.request.is_some_and(|(request, _)| request.reports_split());
         reports_split && *redirect == Redirect::Split
@@ -168,7 +168,7 @@ impl Cluster {
             _ => None,
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
-        // What is wrong with certificates is told now, and not by a background.
+        // Wrong certificates are returned now, and not logged by a background task.
         let node_dialer = NodeDialer::new(seed, settings, client_id)?;
         for at in &seeds {
             node_dialer.dialer(at, None)?;
@@ -269,7 +269,7 @@ impl Cluster {
 
     /// Where the node is that was asked.
     fn address(&self, asked: Option<HostPort>, slot: u16) -> HostPort {
-        // With no owner by now it has been looked for anew, and whoever is named has a host.
+        // With no owner by now the topology was refreshed, and each named node has a host.
         asked.or_else(|| self.cluster_state.address_of_owner(slot)).unwrap_or_default()
     }
 
@@ -286,7 +286,7 @@ impl Cluster {
         }
     }
 
-    /// How many replicas of whoever has the slot have what was `granted`.
+    /// How many replicas of the owner of the slot have what was `granted`.
     pub(super) async fn replicated(
         &self,
         slot: u16,

@@ -5,7 +5,7 @@
 //!
 //! # Locks
 //!
-//! `placed` is taken before `snapshot`, and before whoever is told of events. Under `snapshot` nothing is
+//! `placed` is taken before `snapshot`, and before the locks of subscribers to events. Under `snapshot` nothing is
 //! taken but what a node has of its own. How a node is reached is found out before: a translation of
 //! addresses is the user's, and may do anything.
 
@@ -58,7 +58,7 @@ pub(super) struct ClusterState {
     outgrown: Mutex<Option<Instant>>,
     /// Why there is no map yet.
     obstacle: Mutex<Option<String>>,
-    /// Nodes that are away, and whether that was told.
+    /// Unreachable nodes, and whether that was logged.
     absences: Mutex<Absences>,
     /// Of nodes that were left.
     past: Mutex<Past>,
@@ -102,7 +102,7 @@ impl ClusterState {
     }
 
     /// Settles how messages travel: for ever, as Redisson does. Those who come after an upgrade
-    /// settle it otherwise, which is told. This is what nodes `said`, of which the last is believed.
+    /// settle it otherwise, which is logged. This is what nodes `said`, of which the last is believed.
     pub(super) fn speaks(&self, said: &[Channels]) {
         let Some(last) = said.last() else { return };
         let settled = self.channels.get_or_init(|| *last);
@@ -305,7 +305,7 @@ impl ClusterState {
         gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
 
-    /// Asks anew how those nodes are reached that are not: it may be otherwise by now.
+    /// Translates the addresses of undialled nodes again: the result may differ by now.
     fn reach_anew(&self) {
         let unreached =
             self.snapshot.lock().as_ref().map(TopologySnapshot::unreached).unwrap_or_default();
@@ -443,7 +443,7 @@ impl ClusterState {
         (commands, any && nodes.iter().all(|(_, node)| node.subscriptions.are_up()))
     }
 
-    // What is heard.
+    // Subscriptions.
 
     pub(super) fn listen(&self, object: &Object) {
         let mut placed = self.placed.lock();
@@ -471,7 +471,7 @@ impl ClusterState {
         node.is_some_and(|node| node.subscriptions.hears_releases(object))
     }
 
-    /// Listens to each name where it is now, and asks anew for what was refused.
+    /// Subscribes to each name at its current node, and again to rejected ones.
     fn settle(&self) {
         let mut placed = self.placed.lock();
         for (object, at) in placed.iter_mut() {

@@ -204,9 +204,9 @@ impl Topology {
         matches!(self, Self::Cluster(_))
     }
 
-    // What is heard.
+    // Subscriptions.
 
-    /// Tells `subscriber` what is heard from now on.
+    /// Sends events to `subscriber` from now on.
     pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         match self {
             Self::One(one) => one.common.hub.tell(subscriber),

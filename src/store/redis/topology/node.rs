@@ -75,7 +75,7 @@ impl Node {
     }
 
     /// One of several, connected in the background; for messages, when there is something to
-    /// be heard. If it does not let us in, who asks is told so: the others do.
+    /// be heard. If it rejects the login, the caller gets an error, because the other nodes accept it.
     pub(super) fn among(
         common: &Common,
         dialer: Arc<Dialer>,

@@ -29,7 +29,7 @@ impl NodeDialer {
         Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
     }
 
-    /// How to reach the node at `at`: the one place where an address that a node has told
+    /// How to reach the node at `at`: the one place where an announced address
     /// becomes one that is dialled.
     fn target(&self, at: &HostPort) -> Result<Target, Error> {
         let tls = matches!(self.seed.place, Place::At(Address::Tcp { tls: true, .. }));
@@ -46,7 +46,7 @@ impl NodeDialer {
         let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
         let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
         match channels {
-            // Another one has told of it.
+            // Another node has announced it.
             Some(channels) => Ok(dialer(preloads(channels))?.beside_others()),
             None => dialer(Vec::new()),
         }

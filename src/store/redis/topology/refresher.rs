@@ -1,8 +1,8 @@
 //! Finds out who is where in a cluster: at the beginning, when something is not where it was
 //! looked for, and seldom on its own.
 //!
-//! One task, one look at a time. Of several answers the one is believed of whoever knows of the
-//! newest change: a node that was cut off, or has not been told yet, knows less.
+//! One task, one look at a time. Of several replies, the one with the newest change is believed:
+//! a node that was cut off, or has not been informed yet, knows less.
 
 use std::{
     collections::BTreeSet,
@@ -111,7 +111,7 @@ impl TopologyRefresher {
             return Ok(());
         }
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-        // Locked before: whoever looks next is noted next.
+        // Locked before, so that the next refresh is also noted next.
         let mut task = self.task.lock();
         if !self.running.swap(true, Ordering::AcqRel) {
             let looking = Looking(Arc::clone(self));
@@ -170,7 +170,7 @@ impl TopologyRefresher {
         self.believe(maps)
     }
 
-    /// Believes whoever knows most. Returns whether that is news.
+    /// Believes the newest reply. Returns whether it changes the topology.
     fn believe(&self, mut said: Vec<(SlotMap, Option<Channels>)>) -> bool {
         said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
@@ -314,7 +314,7 @@ fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
 /// What `failure` means to who wants to know of the node at `at` who is where.
 fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
-    // Who may not ask is not told that there is no cluster.
+    // A denied request does not show that there is no cluster.
     let none = no_cluster(failure).or_else(|| (alone && lacks_a_right).then_some(NO_CLUSTER));
     let reason = match none {
         Some(none) => none.to_owned(),

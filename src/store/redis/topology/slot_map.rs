@@ -17,7 +17,7 @@ const SHOWN: usize = 3;
 /// Which master has which slot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct SlotMap {
-    /// The newest change that whoever said this knows of: a failover, or a slot that has moved,
+    /// The newest change that the replying node knows of: a failover, or a slot that has moved,
     /// has a greater number than all before it.
     pub(super) epoch: u64,
     /// For each slot one more than the index of its master; 0 if it has none.
@@ -248,7 +248,7 @@ pub(super) fn why_down(lost: &[String]) -> String {
     }
 }
 
-/// An address for a log: whoever told it may have put anything there.
+/// An address for a log: an announced one may contain anything.
 pub(super) fn address_shown(at: &HostPort) -> String {
     shown(&at.to_string())
 }

@@ -13,8 +13,8 @@ use super::{
 /// For so long nobody is believed who says that the cluster has not come as far as we know.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// For so long a node's word that a slot has moved counts more than those who may not have been
-/// told yet.
+/// For so long a node's word that a slot has moved counts more than nodes that may not have been
+/// informed yet.
 const TOLD_SOON: Duration = Duration::from_secs(1);
 
 /// For so long a node is kept that has no slot, after it was last asked about one on its way.
@@ -150,7 +150,7 @@ impl TopologySnapshot {
         (!is_up(master) && !leads_there(master)).then_some(master)
     }
 
-    /// Whether whoever is at `at` is on it, dialled or not.
+    /// Whether the node at `at` is on it, dialled or not.
     pub(super) fn knows(&self, at: &HostPort) -> bool {
         self.guests.contains_key(at) || self.map.masters().contains(at)
     }
