@@ -309,7 +309,7 @@ mod reentry {
     }
 
     #[test]
-    fn what_is_lost_is_not_entered_again_but_acquired_anew() {
+    fn lost_hold_is_acquired_again_instead_of_reentered() {
         // given a hold whose lease ended, and whose guard is still there
         let world = World::new();
         let lock = world.door();

@@ -192,7 +192,7 @@ fn is_wrong_type(refusal: &RedisError) {
 }
 
 #[test]
-fn what_is_no_fence_in_its_place_is_an_error_and_nothing_is_written() {
+fn invalid_fence_is_an_error_and_writes_nothing() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     server.command(&["SET", TOTAL, "15"]);

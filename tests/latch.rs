@@ -103,7 +103,7 @@ async fn patience_ends_for_all_who_wait_and_says_that_it_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_passes_when_the_latch_is_deleted() {
+async fn waiter_passes_when_the_latch_is_deleted() {
     let [latch, other] = two();
     latch.set(5).await.unwrap();
     let waiter = waiting(&other).await;
@@ -112,7 +112,7 @@ async fn who_waits_passes_when_the_latch_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_in_the_middle_keeps_nobody_from_passing() {
+async fn cancelled_latch_waiter_blocks_nobody() {
     let [latch, other] = two();
     latch.set(1).await.unwrap();
     let (first, second, third) =

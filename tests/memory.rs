@@ -497,7 +497,7 @@ async fn a_hold_that_is_over_when_its_replicas_have_it_is_given_to_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_while_replicas_are_waited_for_is_waited_for_no_longer_than_they_are() {
+async fn hanging_store_is_awaited_no_longer_than_replicas() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap().replicated(Replicas::at_least(1));
     let begun = Instant::now();

@@ -151,7 +151,7 @@ async fn a_release_elsewhere_is_heard_at_once_and_by_one_who_polls_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_asks_when_the_nearest_lease_ends() {
+async fn waiter_asks_when_the_nearest_lease_ends() {
     let t = World::of(2).await;
     let _long = t.one.clone().lease(secs(60)).acquire().await.unwrap();
     let _short = t.one.clone().lease(ms(2_345)).acquire().await.unwrap();
@@ -178,7 +178,7 @@ async fn patience_that_ends_says_that_there_was_none_to_be_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_refused_and_nothing_is_asked() {
+async fn invalid_permit_request_sends_nothing() {
     let t = World::of(1).await;
     assert!(matches!(t.one.acquire_many(0).await, Err(Error::ZeroCount { .. })));
     let most = |error: Error| match error {
@@ -255,7 +255,7 @@ async fn a_permit_whose_id_was_seen_is_no_others_when_it_was_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_of_no_use_to_who_waits_here_goes_to_the_store() {
+async fn permits_of_another_count_are_released_to_the_store() {
     let t = World::of(2).await;
     let none = t.one.clone().local_handoff(0, secs(1));
     let cases = [
@@ -362,7 +362,7 @@ async fn a_permit_that_is_taken_away_is_told_with_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_by_the_store_is_told_and_a_stall_ends_it_by_our_own_clock() {
+async fn permits_are_lost_by_the_store_or_by_the_local_deadline() {
     let t = World::of(2).await;
     let guard = t.one.acquire().await.unwrap();
     assert!(t.store.lose("printers") && !t.store.lose("printers"));

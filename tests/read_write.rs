@@ -64,7 +64,7 @@ async fn a_hold_is_shared_by_as_many_as_a_local_hand_over_may_reach() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_terms_of_its_own_has_a_hold_of_its_own() {
+async fn reader_with_other_terms_gets_its_own_hold() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     let minute = Duration::from_secs(60);
@@ -110,7 +110,7 @@ async fn those_who_waited_while_one_asked_enter_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_to_write_goes_before_readers_that_come_later() {
+async fn waiting_writer_precedes_later_readers() {
     for same_client in [true, false] {
         let (_store, here, there) = prices();
         let writers = if same_client { &here } else { &there }.clone();
@@ -245,7 +245,7 @@ async fn readers_that_read_for_long_and_in_turns_do_not_keep_a_writer_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_writes_no_more_in_the_store_reads_no_more_beside_it() {
+async fn lost_writer_cannot_acquire_read_with_its_guard() {
     let (store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     assert!(store.lose("prices"));
@@ -366,7 +366,7 @@ async fn readers_are_renewed_and_end_with_their_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_polls_reads_and_writes_too() {
+async fn polling_waiter_acquires_both_sides() {
     let (_store, here, there) = prices();
     let polling =
         WaitStrategy::Polling { initial: Duration::from_millis(1), max: Duration::from_millis(8) };

@@ -177,7 +177,7 @@ async fn a_name_with_braces_lies_where_its_tag_does_and_a_latch_may_have_none() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_under_a_lock_must_lie_in_its_slot_and_the_error_says_so() {
+async fn guarded_write_to_another_slot_is_refused_with_a_remedy() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let held = client.lock("orders:42").unwrap().acquire().await.unwrap();
@@ -301,7 +301,7 @@ async fn once_let_in(lock: &Lock) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_does_not_let_us_in_any_more_is_named_and_what_was_held_there_is_given_back() {
+async fn node_that_rejects_the_login_is_named_and_holds_released() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -389,7 +389,7 @@ async fn a_right_to_ask_who_has_which_slot_that_is_missing_is_named() {
 
 /// It was sent from one node to the other and back, and told that they do not agree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_may_not_ask_where_a_slot_goes_is_told_so_and_goes_on_when_it_has_moved() {
+async fn denied_asking_is_returned_until_the_slot_has_moved() {
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-asking"]);
     let client = as_user(&cluster, "narrow").await;
@@ -1012,7 +1012,7 @@ async fn permits_that_have_all_expired_are_free_when_their_slot_has_moved() {
 
 /// It was deleted, and what is gone there may not be written again: nothing was left of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_replaced_under_a_lock_while_its_slot_is_on_its_way_is_replaced_behind_it_or_not() {
+async fn guarded_replace_follows_a_migrating_slot() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let guard = Arc::new(client.lock(NAME).unwrap().acquire().await.unwrap());
@@ -1039,7 +1039,7 @@ async fn what_is_replaced_under_a_lock_while_its_slot_is_on_its_way_is_replaced_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_waits_hears_at_the_new_owner_of_a_slot_that_has_moved() {
+async fn waiter_is_woken_by_the_new_node_of_a_moved_slot() {
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
@@ -1057,7 +1057,7 @@ async fn who_waits_hears_at_the_new_owner_of_a_slot_that_has_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_send_us_from_one_to_the_other_are_told_of_and_not_followed_for_ever() {
+async fn circular_redirects_end_with_an_error() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
@@ -1103,7 +1103,7 @@ async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
 
 /// The node was blamed that is away, and not the setting.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_refuses_all_names_while_another_is_away_is_quoted_with_the_setting() {
+async fn clusterdown_names_the_full_coverage_setting() {
     let cluster = Cluster::options().replicas(0).impatient().start();
     let lost = owner(&cluster, NAME);
     let living = other_than(&cluster, NAME);
@@ -1128,8 +1128,7 @@ async fn who_refuses_all_names_while_another_is_away_is_quoted_with_the_setting(
 
 /// It was told that the lock is held, by what was known before.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_again_and_again_while_the_cluster_is_down_is_told_so_and_not_of_the_last_holder()
-{
+async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
     let lost = owner(&cluster, NAME);
     let living = other_than(&cluster, NAME);
@@ -1159,7 +1158,7 @@ async fn who_asks_again_and_again_while_the_cluster_is_down_is_told_so_and_not_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_names_a_node_as_if_it_were_alone_is_told_how_to_name_a_cluster() {
+async fn single_server_url_of_a_node_is_refused_with_a_remedy() {
     let cluster = three_masters();
     let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
     let client = Client::connect(&owner(&cluster, NAME).url()).await.unwrap();
@@ -1292,7 +1291,7 @@ fn a_client_goes_on_where_its_next_user_runs() {
 
 /// It was told what a node had said before to those who ran elsewhere.
 #[test]
-fn what_a_node_refused_to_those_of_a_runtime_that_is_gone_is_asked_anew_on_the_next() {
+fn denied_subscription_is_retried_on_the_next_runtime() {
     let cluster = three_masters();
     with_user(&cluster);
     let node = &cluster.nodes()[0];

@@ -199,7 +199,7 @@ async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (I
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn while_masters_are_killed_no_two_have_what_is_replicated_and_everybody_goes_on() {
+async fn replicated_locks_exclude_while_primaries_die() {
     // given names of either kind on each node, which are wanted all the time
     let cluster = Arc::new(Cluster::options().links().impatient().start());
     let (replicated, plain) = (names("replicated"), names("plain"));

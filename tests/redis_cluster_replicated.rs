@@ -61,7 +61,7 @@ async fn is_free(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_a_lock_on_any_node_knows_that_a_replica_of_this_node_has_it() {
+async fn replicated_grant_is_acknowledged_by_its_own_node() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -211,7 +211,7 @@ async fn a_lock_that_a_replica_has_acknowledged_outlives_the_death_of_its_master
 
 /// Nobody has it there, and replicas of the one before do not count.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_failover_forgets_while_replicas_are_waited_for_is_given_to_nobody() {
+async fn grant_lost_by_failover_during_wait_is_not_returned() {
     let cluster = Cluster::options().links().start();
     let url = cluster.url();
     let client = Client::connect(&url).await.unwrap();
@@ -232,7 +232,7 @@ async fn what_a_failover_forgets_while_replicas_are_waited_for_is_given_to_nobod
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_a_failover_takes_along_is_acknowledged_by_the_replicas_of_the_next_master() {
+async fn grant_is_acknowledged_by_replicas_of_the_new_primary() {
     let cluster = Arc::new(Cluster::start());
     let client = client(&cluster).await;
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
@@ -312,7 +312,7 @@ async fn while_a_slot_is_on_its_way_its_grants_are_acknowledged_where_they_are()
 /// It was taken out, to be put in again, and what is gone there may not come back: nobody had it,
 /// and it was not free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_permit_that_is_asked_about_again_while_its_slot_is_on_its_way_is_there_still() {
+async fn permit_in_a_migrating_slot_is_counted_again() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let two = Replicas::at_least(2).within(PATIENCE * 2);

@@ -41,7 +41,7 @@ fn until_silence(redis: &Redis) {
 // Outages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_began_to_wait_in_a_long_outage_queues_when_it_is_over() {
+async fn waiter_of_a_long_outage_queues_after_it() {
     // given two tasks that want a lock while the server is away for longer than an
     // answer may take
     let redis = Redis::start();

@@ -280,7 +280,7 @@ impl Setup {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiters_of_one_process_cost_one_subscription_and_one_question_in_seconds() {
+async fn thousand_local_waiters_share_one_subscription() {
     let t = Setup::new().await;
     let before = t.redis.calls();
     let crowd = t.crowd().await;
@@ -311,7 +311,7 @@ async fn a_thousand_waiters_that_leave_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiters_of_one_process_enter_one_after_the_other_by_a_few_commands_in_all() {
+async fn thousand_local_waiters_cost_few_commands() {
     // given a crowd
     let t = Setup::new().await;
     let crowd = t.crowd().await;

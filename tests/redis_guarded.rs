@@ -232,8 +232,7 @@ async fn a_write_that_arrives_when_another_holds_writes_nothing() {
 // Nobody knows whether it was written.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_whose_reply_is_lost_is_not_sent_again_and_the_error_says_that_it_may_have_happened()
- {
+async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = patient(&proxy.url()).await;
@@ -287,7 +286,7 @@ async fn a_write_that_was_cancelled_lands_before_the_lock_goes_on_or_never() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_on_a_connection_that_was_given_up_writes_nothing_when_its_owner_has_gone() {
+async fn late_write_of_a_gone_owner_writes_nothing() {
     // given a write on its way when its client has given up
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -436,7 +435,7 @@ async fn a_user_without_a_right_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_under_the_name_and_is_no_lock_is_named() {
+async fn key_of_another_type_is_named_in_the_error() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["SET", "door", "x"]);

@@ -109,7 +109,7 @@ async fn client_of_a_full_server_is_not_ready() {
 
 /// At the second time a probe alone had it.
 #[tokio::test]
-async fn what_comes_back_is_told_again_and_its_end_each_time() {
+async fn returning_hazard_is_logged_again_with_its_end() {
     let primary = Redis::start();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&primary.url()).await.unwrap();
@@ -127,7 +127,7 @@ async fn what_comes_back_is_told_again_and_its_end_each_time() {
 }
 
 #[tokio::test]
-async fn what_ends_by_itself_is_told_without_a_probe_and_nobody_looks_for_the_end_of_a_setting() {
+async fn passing_hazard_is_logged_as_resolved_without_a_probe() {
     let refuses = Redis::options().arg("--min-replicas-to-write", "1").start();
     let evicts = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let well = Redis::start();
@@ -179,7 +179,7 @@ async fn a_primary_that_nobody_can_replace_is_found_and_told_each_time() {
 
 /// It was told as over just when it mattered.
 #[tokio::test]
-async fn that_a_primary_writes_alone_is_not_over_when_its_last_replica_goes() {
+async fn unprotected_primary_stays_raised_without_replicas() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let (log, _logged) = Log::begin();
@@ -331,7 +331,7 @@ async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
 
 /// Of one that had answered for minutes it was said that it may use TLS.
 #[tokio::test]
-async fn that_no_sentinel_is_left_is_found_and_told_once() {
+async fn missing_sentinels_are_found_and_logged_once() {
     let redis = Sentinels::start();
     let url = redis.url();
     let (log, _logged) = Log::begin();
@@ -375,7 +375,7 @@ async fn sentinels_that_answer_and_say_no_primary_are_told_as_what_they_are() {
 
 /// A client went on with its primary, and nobody told that no failover would be followed.
 #[tokio::test]
-async fn that_the_sentinels_have_forgotten_the_master_is_told() {
+async fn forgotten_primary_of_sentinels_is_logged() {
     let redis = Sentinels::options().replicas(1).start();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&redis.url()).await.unwrap();
@@ -400,7 +400,7 @@ async fn that_the_sentinels_have_forgotten_the_master_is_told() {
 
 /// It was told only where the last one of them stands in the URL.
 #[tokio::test]
-async fn that_no_sentinel_is_left_is_told_whichever_was_the_last() {
+async fn no_sentinel_is_logged_whichever_was_the_last() {
     let redis = Sentinels::options().replicas(1).start();
     let [listed, others @ ..] = redis.sentinels() else { panic!("there are some") };
     let (log, _logged) = Log::begin();

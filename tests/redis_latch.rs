@@ -228,7 +228,7 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_lacks_a_right_is_told_and_who_may_not_listen_asks() {
+async fn denied_latch_user_gets_an_error_or_polls() {
     let redis = Redis::start();
     let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~other"]).await;
     let narrow = narrow.latch("start").unwrap();

@@ -99,7 +99,7 @@ async fn a_permit_is_16_bytes_with_the_end_of_its_lease_by_the_clock_of_the_serv
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_free_is_announced_and_never_a_number_below_one() {
+async fn release_publishes_the_positive_number_of_free_permits() {
     let (redis, _client, permits) = setup(1).await;
     let mut listener = Listener::to(&redis, CHANNEL);
     let guard = permits.acquire().await.unwrap();
@@ -186,7 +186,7 @@ async fn one_call_renews_a_hundred_permits_and_no_more_however_few_have_them() {
 // Others.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_of_a_release_that_java_makes() {
+async fn waiter_is_woken_by_a_redisson_release() {
     let (redis, _client, permits) = setup(1).await;
     hold_by_hand(&redis, "java's", NEVER);
     let waiting = waiter(&permits);
@@ -199,7 +199,7 @@ async fn who_waits_is_told_of_a_release_that_java_makes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_expired_unseen_is_neither_renewed_nor_counted_twice() {
+async fn expired_permit_is_not_renewed_or_counted_twice() {
     // given a hold that believes in its permit, and a lease that somebody cut short
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
@@ -322,7 +322,7 @@ async fn the_lines_of_the_guide_show_whose_a_permit_is_and_free_it() {
 
 /// As after a loss of all data: it looks as if others had them all.
 #[tokio::test]
-async fn who_asks_for_permits_of_nobody_knows_how_many_is_told_so_and_seldom() {
+async fn unset_total_is_logged_and_not_often() {
     let (redis, _client, permits) = setup(1).await;
     let (log, _noting) = Log::begin();
     let told = || log.text().matches("call set_if_absent").count();
@@ -480,7 +480,7 @@ async fn the_rights_that_permits_need_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_announce_gives_back_all_the_same_and_waiters_notice() {
+async fn release_without_publish_permission_is_noticed_by_waiters() {
     let redis = Redis::start();
     let (owner, mute) = (client(&redis).await, with_rights(&redis, "mute", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;
@@ -492,7 +492,7 @@ async fn who_may_not_announce_gives_back_all_the_same_and_waiters_notice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_listen_or_polls_asks_now_and_then() {
+async fn waiter_without_subscription_polls() {
     let redis = Redis::start();
     let (owner, deaf) = (client(&redis).await, with_rights(&redis, "deaf", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;

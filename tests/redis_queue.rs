@@ -169,7 +169,7 @@ async fn clients_enter_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_later_does_not_overtake() {
+async fn later_waiter_does_not_overtake() {
     // given one who queues and one who comes again and again
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
@@ -443,7 +443,7 @@ async fn a_waiter_that_hears_nothing_when_its_turn_comes_enters_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_it_back_before_others_have_heard_gives_it_to_them_the_next_time() {
+async fn fast_reacquirer_yields_at_its_next_release() {
     // given a client that never waits, and finds that others listen when it releases
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
@@ -527,7 +527,7 @@ async fn while_somebody_waits_who_does_not_queue_the_lock_is_left_to_it_again_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_queue_has_a_head_start_before_our_next_question() {
+async fn outsider_acquires_in_the_yield_window() {
     // given a client whose releases find that a Redisson client waits
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -617,7 +617,7 @@ async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_queue_and_who_may_not_take_turns() {
+async fn queued_and_unqueued_clients_alternate() {
     let redis = Redis::start();
     let (limited, free) = (limited(&redis).await, client(&redis).await);
     for clients in [[&limited, &free], [&free, &limited]] {
@@ -736,7 +736,7 @@ async fn a_server_without_memory_passes_a_lock_on_to_those_who_queue_already() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_to_a_server_without_memory_waits_as_long_as_the_lock_is_taken() {
+async fn waiter_waits_without_queue_when_the_server_is_full() {
     // given a held lock, and then no memory for more
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -783,7 +783,7 @@ async fn a_fixed_lease_lasts_as_long_as_it_was_asked_for_from_the_entry_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_told_that_it_is_its_turn_has_its_whole_lease_at_once() {
+async fn reserved_waiter_gets_a_whole_lease() {
     // given one who has waited for less and for more than a reservation lasts
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -523,7 +523,7 @@ async fn each_side_is_taken_away_for_itself_and_its_holders_are_told() {
 
 /// All of the lock was deleted: the reader believed on while another one wrote.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_beside_a_writer_that_is_taken_away_reads_on_for_its_own_lease() {
+async fn reading_writer_reads_on_when_its_write_side_is_lost() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(60)).acquire().await.unwrap();
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
@@ -543,7 +543,7 @@ async fn who_reads_beside_a_writer_that_is_taken_away_reads_on_for_its_own_lease
 
 /// It was shown as the holder, and could not be taken away.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_writes_beside_a_reader_that_is_taken_away_writes_on() {
+async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
@@ -647,7 +647,7 @@ async fn a_right_that_is_missing_is_told_and_nothing_is_left_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_key_of_those_who_wait_to_write_all_enter_and_leave_and_none_goes_first() {
+async fn denied_writers_key_disables_writer_preference() {
     let own = "~{door}:*";
     let cases: [&[&str]; 5] = [
         &["~door", own, "&*", "+@all"],
@@ -810,7 +810,7 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_say_so_on_the_channel_leaves_all_the_same() {
+async fn release_works_without_publish_permission() {
     let redis = Redis::start();
     let rights = ["~*", "+@all"];
     let (mute, other) = (with_rights(&redis, "limited", &rights).await, client(&redis).await);
@@ -975,7 +975,7 @@ async fn a_task_that_reads_and_waits_to_write_learns_that_it_waits_for_its_own_c
 }
 
 #[tokio::test]
-async fn who_is_in_its_own_way_for_long_is_told_by_the_log() {
+async fn long_self_wait_is_logged() {
     const TOLD: &str = "self-wait detected: this client waits for a lock that it holds";
     let (log, _noting) = Log::begin();
     let redis = Redis::start();
@@ -1147,7 +1147,7 @@ async fn reads_for_a_millisecond_and_drops(lock: ReadWriteLock) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_nobody_knows_enters_behind_readers_of_one_process_that_come_and_go() {
+async fn unqueued_writer_acquires_behind_shared_readers() {
     a_writer_that_nobody_knows_enters_behind(64, reads_and_releases).await;
 }
 
@@ -1204,7 +1204,7 @@ async fn a_hundred_readers_are_kept_by_one_evalsha_per_third_of_the_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_script_runs_as_many_commands_beside_ten_thousand_readers_as_beside_forty() {
+async fn script_cost_is_independent_of_the_number_of_readers() {
     let few = commands_beside(40).await;
     let many = commands_beside(10_000).await;
     assert_eq!(few, many);

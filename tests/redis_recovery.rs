@@ -128,7 +128,7 @@ async fn an_outage_with_many_callers_is_a_few_lines_in_the_log() {
 
 /// Whoever kept a connection up next told of its loss as if that were new: `lost_for=0ns`.
 #[test]
-fn who_keeps_a_lost_connection_up_on_another_runtime_tells_no_loss_again() {
+fn supervisor_on_a_new_runtime_logs_no_second_loss() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (log, _logged) = Log::begin();
     let (redis, first) = (Redis::start(), runtime());

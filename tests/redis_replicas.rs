@@ -90,7 +90,7 @@ async fn a_replica_that_is_promoted_by_hand_is_used_when_the_primary_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_is_demoted_by_hand_is_left_by_everybody_also_by_those_who_only_wait() {
+async fn clients_leave_a_manually_demoted_primary() {
     // given a holder, and a waiter
     let [primary, replica] = pair();
     let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
@@ -215,7 +215,7 @@ async fn when_commands_go_to_another_server_all_connections_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_commands_go() {
+async fn mismatched_connection_reconnects_until_it_matches() {
     // given a client whose connection for messages is made anew, to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));
@@ -239,7 +239,7 @@ async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_co
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_primary_among_the_addresses_is_found_while_one_is_connected_to_the_first() {
+async fn second_primary_among_addresses_is_found() {
     // given a client of a primary and its replica
     let [primary, replica] = pair();
     let client = client([&primary, &replica]).await;

@@ -62,7 +62,7 @@ async fn is_free(redis: &Redis, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_the_lock_knows_that_one_of_two_replicas_has_it_too() {
+async fn replicated_grant_is_acknowledged_by_one_of_two_replicas() {
     let master = Redis::start();
     let [well, ill] = two_replicas_of(&master);
     ill.pause();
@@ -147,7 +147,7 @@ async fn a_replica_that_stands_still_holds_up_nobody_who_does_not_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_less_time_is_told_before_those_who_have_more() {
+async fn call_with_less_time_returns_first() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -182,7 +182,7 @@ async fn many_who_ask_at_the_same_time_share_the_questions() {
 
 // A grant in transit rests for 10 ms: on one thread nobody can take it back before it is seen.
 #[tokio::test]
-async fn what_a_task_leaves_to_the_next_one_here_is_asked_about_once() {
+async fn handed_over_grant_is_counted_once() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -296,7 +296,7 @@ impl Taking {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_grant_that_was_given_is_there_after_a_failover_to_a_replica_that_is_behind() {
+async fn replicated_grants_survive_failover_to_a_late_replica() {
     // given a replica that hears of everything a moment later
     let (master, replica) = (Redis::start(), Redis::start());
     master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
@@ -358,7 +358,7 @@ async fn a_server_that_has_become_a_replica_itself_acknowledges_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_leaves_while_replicas_are_waited_for_gives_the_lock_back() {
+async fn cancelled_replicated_acquire_releases_its_grant() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));
@@ -403,7 +403,7 @@ async fn a_connection_that_is_lost_while_replicas_are_waited_for_is_made_again()
 
 /// It was told as a lock that could not be reached, as if it had never been granted.
 #[tokio::test(flavor = "multi_thread")]
-async fn that_replicas_cannot_be_asked_any_more_is_said() {
+async fn uncountable_replicas_are_named_in_the_error() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -501,7 +501,7 @@ async fn one_command_more_is_the_right_that_it_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_no_replica_has_no_connection_for_it() {
+async fn client_without_replicated_locks_opens_no_connection() {
     let redis = Redis::start();
     let client = client(&redis).await;
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;

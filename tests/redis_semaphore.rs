@@ -319,7 +319,7 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
 
 /// As after a loss of all data: it looks as if others had them all.
 #[tokio::test]
-async fn who_asks_for_permits_of_nobody_knows_how_many_is_told_so_and_seldom() {
+async fn unset_total_is_logged_and_not_often() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let (log, _noting) = Log::begin();
@@ -340,7 +340,7 @@ async fn who_asks_for_permits_of_nobody_knows_how_many_is_told_so_and_seldom() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_lacks_a_right_is_told_and_nothing_is_half_done() {
+async fn denied_semaphore_user_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
@@ -463,7 +463,7 @@ async fn a_full_server_grants_nothing_and_takes_permits_back() {
 // Who waits longest.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_longest_is_named_for_five_seconds_and_keeps_nobody_out_when_it_is_dead() {
+async fn dead_longest_waiter_blocks_nobody_after_five_seconds() {
     let redis = Redis::start();
     let (few, proxy) = (pool(&redis).await, Proxy::before(redis.port()));
     let many = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
@@ -489,7 +489,7 @@ async fn who_waits_longest_is_named_for_five_seconds_and_keeps_nobody_out_when_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_kept_others_out_for_half_a_minute_keeps_nobody_out_for_as_long() {
+async fn longest_waiter_yields_after_thirty_seconds() {
     // given permits of one who is dead, and one who waits for all but one
     let redis = Redis::start();
     let (few, many) = (pool(&redis).await, pool(&redis).await);
@@ -518,7 +518,7 @@ async fn who_has_kept_others_out_for_half_a_minute_keeps_nobody_out_for_as_long(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_wrote_in_place_of_the_patient_one_gives_no_permits_and_keeps_nobody_out() {
+async fn forged_longest_waiter_gets_nothing_and_blocks_nobody() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(1).await.unwrap();
@@ -541,7 +541,7 @@ async fn what_others_wrote_in_place_of_the_patient_one_gives_no_permits_and_keep
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_after_long_and_has_asked_nothing_leaves_no_trace() {
+async fn cancelled_unsent_waiter_leaves_no_trace() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(2).await.unwrap();

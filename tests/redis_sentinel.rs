@@ -76,7 +76,7 @@ async fn a_master_is_found_by_its_sentinels_and_works_as_any_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_connects_in_the_background_finds_the_master_when_the_sentinels_are_there() {
+async fn lazy_client_connects_when_sentinels_appear() {
     let redis = Sentinels::options().replicas(1).start();
     redis.sentinels().iter().for_each(Redis::stop);
     let client = Client::connect_lazy(&redis.url()).unwrap();
@@ -91,7 +91,7 @@ async fn a_client_that_connects_in_the_background_finds_the_master_when_the_sent
 // A failover.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_is_followed_by_holders_and_waiters_and_nobody_stays_at_the_old_master() {
+async fn holders_and_waiters_follow_a_failover() {
     // given a holder that is renewed each second, and a waiter
     let redis = Sentinels::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -253,7 +253,7 @@ async fn comes_and_goes(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
 /// The client left the old master a second after the promotion: what it had given back there in
 /// that second was locked for a ttl, by owners of its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_given_back_to_the_old_master_can_be_had_at_the_new_one_at_once() {
+async fn lock_released_at_old_primary_is_free_at_the_new_one() {
     // given a hundred names that are held and given back in turns
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
@@ -295,8 +295,7 @@ async fn a_release_that_a_failover_loses_is_repeated_by_the_client_that_made_it(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends_if_its_client_is_gone()
- {
+async fn lost_release_of_a_dead_client_blocks_until_lease_end() {
     let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let began = Instant::now();
@@ -309,7 +308,7 @@ async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_is_closed_again_and_permits_are_taken_again_where_a_failover_loses_that() {
+async fn failover_may_undo_latch_counts_and_permit_releases() {
     // given a latch that is opened, and a permit that is given back, of which no replica has heard
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
@@ -641,8 +640,7 @@ async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
 
 /// A server does not say what it is to whom it does not let in: only `WRONGPASS` was told.
 #[tokio::test]
-async fn a_server_that_does_not_let_us_in_may_be_no_sentinel_and_one_that_was_asked_before_is_one()
-{
+async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     let plain = Redis::options().password("theirs").start();
     let url = format!("redis-sentinel://127.0.0.1:{}/mymaster", plain.port());
     for builder in [Client::builder(), Client::builder().sentinel_credentials("eye", "eyes")] {
@@ -829,7 +827,7 @@ fn all_at(redis: &Redis, port: u16) {
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_may_have_an_authority_of_their_own_and_each_is_trusted_for_its_own_alone() {
+async fn sentinels_may_use_a_separate_authority() {
     let redis = with_two_authorities(Redis::options().tls());
     let url = redis.url();
     let (servers, sentinels) = (redis.ca_pem(), redis.sentinels()[0].ca_pem());
@@ -1012,7 +1010,7 @@ async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
 
 /// Of a server that was killed it was said that it may not be reached by its address.
 #[tokio::test(flavor = "multi_thread")]
-async fn that_an_address_may_lead_nowhere_is_said_only_where_nobody_was_reached_by_it() {
+async fn translation_hint_appears_only_for_unreached_addresses() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
     let client = client(&redis).await;
     redis.master().stop();
@@ -1050,7 +1048,7 @@ async fn a_master_that_is_cut_off_from_the_sentinels_is_left_though_we_reach_it(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_is_cut_off_with_the_old_master_is_refused_where_replicas_are_demanded() {
+async fn cut_off_client_is_refused_with_min_replicas() {
     // given a master that takes writes only with a replica that hears it, and a client with
     // links of its own
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");

@@ -65,7 +65,7 @@ async fn a_lazy_client_waits_for_a_server_that_starts_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lazy_client_asked_on_its_first_connection_is_withdrawn_when_that_is_lost() {
+async fn lazy_client_withdraws_requests_of_a_lost_connection() {
     // given a question that was sent as soon as there was a connection
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());

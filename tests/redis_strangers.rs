@@ -37,7 +37,7 @@ fn put(redis: &Redis, scripts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_place_is_dropped_from_the_queue_and_keeps_nobody_out() {
+async fn invalid_queue_entry_is_dropped_and_blocks_nobody() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for odd in [

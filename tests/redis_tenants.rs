@@ -162,7 +162,7 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_for_replicas_has_what_it_needs_and_no_right_too_many() {
+async fn guide_user_for_replicas_has_exact_permissions() {
     let redis = Redis::start();
     let _replica = Redis::start_replica_of(&redis);
     let commands = commands_of_the_guide("leasehold");
@@ -180,7 +180,7 @@ async fn the_user_of_the_guide_for_replicas_has_what_it_needs_and_no_right_too_m
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_for_permits_can_do_all_there_is_and_has_no_right_too_many() {
+async fn guide_user_for_permits_has_exact_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("permits");
     follow(&redis, &words);
@@ -216,7 +216,7 @@ async fn the_user_of_the_guide_for_permits_can_do_all_there_is_and_has_no_right_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_for_semaphores_can_do_all_there_is_and_has_no_right_too_many() {
+async fn guide_user_for_semaphores_has_exact_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("semaphores");
     follow(&redis, &words);
@@ -249,7 +249,7 @@ async fn the_user_of_the_guide_for_semaphores_can_do_all_there_is_and_has_no_rig
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_for_latches_can_do_all_there_is_and_has_no_right_too_many() {
+async fn guide_user_for_latches_has_exact_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("latches");
     follow(&redis, &words);
@@ -298,7 +298,7 @@ async fn the_user_of_the_guide_writes_under_its_lock_when_it_may_write_the_data(
 
 /// Names with braces have another place in our own keys and channels.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_users_of_the_guide_for_names_with_braces_take_turns_and_are_refused_nothing() {
+async fn guide_users_for_braced_names_are_denied_nothing() {
     let redis = Redis::start();
     follow(&redis, &command_of_the_guide("tenant-7"));
     let mut app = command_of_the_guide("leasehold");

@@ -88,7 +88,7 @@ async fn permits_are_added_and_taken_away() {
 
 /// testBlockingAcquire, testBlockingNAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_many_enters_when_they_have_come_back_one_by_one() {
+async fn waiter_for_many_permits_acquires_when_all_returned() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(5).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_drain_takes_what_is_free() {
 
 /// testReleaseAcquire, testReleaseIfExists
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_back_is_there_again_unless_the_semaphore_is_gone() {
+async fn released_permits_return_unless_the_semaphore_is_gone() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(10).await.unwrap();

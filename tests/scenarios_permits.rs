@@ -94,7 +94,7 @@ async fn there_are_none_until_somebody_says_how_many() {
 
 // testAvailablePermits, testAcquiredPermits, testGetPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_free_held_and_there_in_all_adds_up() {
+async fn free_held_and_total_permits_add_up() {
     let t = Setup::of(2).await;
     let leased = t.leased(secs(4));
     assert_eq!(t.counts().await, [2, 0, 2]);
@@ -113,7 +113,7 @@ async fn what_is_free_held_and_there_in_all_adds_up() {
 
 // testExpiration
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_an_end_goes_as_a_whole() {
+async fn lease_ends_all_permits_of_a_hold_together() {
     let t = Setup::of(10).await;
     t.redis.command(&["PEXPIRE", "printers", "1500"]);
     let guard = t.leased(secs(60)).acquire().await.unwrap();
@@ -126,7 +126,7 @@ async fn what_is_given_an_end_goes_as_a_whole() {
 
 // testExpire, testExpireTryAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_has_a_permit_when_its_lease_is_over() {
+async fn waiter_acquires_when_a_lease_ends() {
     let t = Setup::of(1).await;
     let first = t.leased(secs(2)).acquire().await.unwrap();
     let begun = Instant::now();
@@ -159,7 +159,7 @@ async fn permits_are_added_and_taken_away() {
 
 // testBlockingAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn who_finds_none_waits_for_a_release() {
+async fn waiter_without_free_permits_waits_for_a_release() {
     let t = Setup::of(1).await;
     let guard = t.one.acquire().await.unwrap();
     assert_eq!(guard.ids()[0].to_string().len(), 32);
@@ -215,7 +215,7 @@ async fn a_try_for_many_has_all_or_none() {
 
 // testReleaseWithoutPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_id_and_what_nobody_holds_is_not_released() {
+async fn invalid_or_unheld_permit_id_is_not_released() {
     let t = Setup::of(1).await;
     let refused = PermitId::new("1234").map_err(Error::from).unwrap_err();
     assert!(matches!(refused, Error::PermitId(_)));
@@ -325,7 +325,7 @@ async fn how_long_a_permit_lasts_is_seen_by_its_id() {
 
 // testConcurrencyMultiPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn who_wants_all_of_them_has_them_one_after_the_other() {
+async fn waiter_for_all_permits_collects_them() {
     let t = Setup::of(2).await;
     let all = async |permits: &ExpirableSemaphore| {
         let guard = permits.acquire_many_within(2, SOON).await.unwrap();

@@ -126,7 +126,7 @@ async fn a_reader_that_came_later_and_left_prolongs_nothing() {
 
 // testWR, testWriteReadReentrancy
 #[tokio::test(flavor = "multi_thread")]
-async fn who_writes_may_read_as_well_and_stop_either_first() {
+async fn writer_may_also_read_and_release_either_first() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     let reading = t.one.acquire_read_with(&writing).await.unwrap();

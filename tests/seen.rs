@@ -291,7 +291,7 @@ async fn a_loss_is_warned_of_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_back_is_not_called_lost() {
+async fn released_hold_is_not_logged_as_lost() {
     let (notes, _taking) = Notes::taken();
     let lock = World::new().lock;
     drop(lock.acquire().await.unwrap());

@@ -178,7 +178,7 @@ async fn all_who_can_enter_do_after_one_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_here_is_served_in_order_however_many_each_wants() {
+async fn local_waiters_acquire_in_order_of_arrival() {
     let t = world(2).await;
     let two = t.one.acquire(2).await.unwrap();
     let (many, few) = (waiting(&t.one, 2).await, waiting(&t.one, 1).await);
@@ -203,7 +203,7 @@ async fn patience_ends_and_says_that_they_are_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_leaves_nothing_and_takes_nothing_later() {
+async fn waiter_that_gave_up_takes_nothing_later() {
     let t = world(1).await;
     let all = t.one.acquire(1).await.unwrap();
     let waiter = waiting(&t.other, 1).await;
@@ -215,7 +215,7 @@ async fn who_gives_up_leaves_nothing_and_takes_nothing_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_granted_to_one_who_has_given_up_comes_back() {
+async fn late_grant_of_a_cancelled_waiter_is_released() {
     let t = world(1).await;
     t.store.stall();
     assert!(timeout(millis(5), t.one.acquire(1)).await.is_err());
@@ -389,7 +389,7 @@ async fn one_who_wants_more_than_there_are_keeps_nobody_of_another_client_out() 
 
 /// What is held for ever counts as if it were to come back.
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_keeps_the_others_out_for_half_a_minute_and_then_not_for_as_long() {
+async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     // given permits of one who is dead, and two clients that each wait for all but one
     let t = world(10).await;
     let _dead = t.one.acquire(2).await.unwrap();

@@ -77,7 +77,7 @@ fn give_back(guard: ExpirablePermits) {
 }
 
 #[test]
-fn what_one_side_holds_the_other_counts() {
+fn permits_of_one_language_count_for_the_other() {
     let both = Both::of(5);
     both.agree([5, 0, 5]);
     let guard = both.rust.acquire_many(2).unwrap();

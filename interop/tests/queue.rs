@@ -85,7 +85,7 @@ fn a_place_in_the_queue_is_its_owner_since_it_came() {
 }
 
 #[test]
-fn who_is_told_asks_and_only_then_has_its_lease() {
+fn notified_client_acquires_by_its_own_request() {
     // given one of ours that queues
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
@@ -159,7 +159,7 @@ fn a_newcomer_that_does_what_the_page_says_has_its_turn() {
 }
 
 #[test]
-fn who_is_told_and_does_not_ask_keeps_others_out_for_less_than_a_second() {
+fn notified_client_that_is_silent_blocks_less_than_a_second() {
     // given one in the queue that will not ask, and behind it one of ours
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
@@ -209,7 +209,7 @@ fn polling_waiter_of_ours_has_no_place_in_the_queue() {
 }
 
 #[test]
-fn who_is_gone_is_passed_over_in_the_queue() {
+fn dead_client_is_skipped_in_the_queue() {
     // given a process of ours that queues and is killed, what was no place ever, and one
     // of ours behind them
     let scene = Scene::start(2);

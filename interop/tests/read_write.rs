@@ -31,7 +31,7 @@ fn asleep(both: &Together, count: i64) {
 // Waiting and entering.
 
 #[test]
-fn who_waits_is_woken_by_the_message_of_who_is_in_the_way() {
+fn waiter_is_woken_by_the_release_of_the_blocking_side() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
@@ -60,7 +60,7 @@ fn who_waits_is_woken_by_the_message_of_who_is_in_the_way() {
 }
 
 #[test]
-fn who_waits_enters_when_a_lease_ends_by_itself() {
+fn waiter_acquires_when_a_lease_expires() {
     let both = Together::start();
     let cases = WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it)));
     let waiting: Vec<_> = cases
@@ -375,7 +375,7 @@ fn javas_re_entries_and_our_shares_stand_side_by_side() {
 /// One of ours leaves while a Java reader of several leases is there: the lock lives as long as the
 /// longest of them.
 #[test]
-fn who_leaves_looks_at_the_leases_of_the_other_language() {
+fn release_honours_the_leases_of_the_other_language() {
     let both = Together::start();
     for way in WAYS {
         let [stays, leaves] = pair(&both, way, [Kind::Read, Kind::Read]);

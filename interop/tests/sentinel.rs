@@ -92,7 +92,7 @@ fn a_short_watchdog_of_ours_outlives_a_master_that_hangs() {
 
 /// As the page about guarantees says: the lock is lost, ours is told so, and Redisson is not.
 #[test]
-fn a_lock_that_a_failover_forgets_is_entered_by_the_other_and_our_holder_alone_is_told() {
+fn failover_loss_is_reported_to_the_rust_holder_alone() {
     // given locks of both that no replica knows of, and a waiter of the other language for each
     let redis = Sentinels::options().links().impatient().start();
     let both = Together::on_with(&redis, |setup| setup.watchdog(SECOND * 9));

@@ -396,7 +396,7 @@ mod tests {
 
     /// Its replicas were waited for by their own time alone, and the answer until the lease ended.
     #[test]
-    fn who_enters_again_waits_no_longer_than_its_patience() {
+    fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);
         let store = MemoryStore::new();
         let client = Client::with_store(&store).unwrap();
@@ -422,7 +422,7 @@ mod tests {
 
     /// It was entered as it was, though its caller wanted more than whoever entered first.
     #[test]
-    fn what_too_few_replicas_have_is_not_entered_again_by_who_wants_more() {
+    fn reentry_with_more_replicas_needs_their_acknowledgement() {
         let store = MemoryStore::new();
         let door = Client::with_store(&store).unwrap().lock("door").unwrap();
         let first = door.acquire().unwrap();

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spread_stays_near() {
+    fn spread_duration_stays_near() {
         for _ in 0..1_000 {
             let time = spread(Duration::from_secs(4));
             assert!(time >= Duration::from_secs(3) && time <= Duration::from_secs(5));

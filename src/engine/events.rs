@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_leaves_a_store_alone_asks_again_when_it_is_back() {
+    async fn resting_waiter_asks_again_when_the_store_recovers() {
         let (_, engine) = client(&MemoryStore::new());
         let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
@@ -54,7 +54,7 @@ mod tests {
     /// What was given back and answered was believed to be free, while the server that had taken
     /// the other one's place held it for a ttl.
     #[tokio::test(start_paused = true)]
-    async fn what_another_server_has_not_heard_of_is_given_back_once_more() {
+    async fn release_missed_by_a_new_server_is_repeated() {
         for dropped in [true, false] {
             let memory = MemoryStore::new();
             let (client, engine) = client(&memory);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_that_went_to_the_next_one_here_is_not_given_back_by_those_before_it() {
+    async fn handed_over_owner_is_not_released_by_earlier_holds() {
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
         let door = client.lock("door").unwrap();
@@ -103,7 +103,7 @@ mod tests {
 
     /// Who waited for it and was polled late had it noted late, when nothing was given back once more.
     #[tokio::test(start_paused = true)]
-    async fn what_is_on_its_way_back_when_commands_go_elsewhere_is_given_back_there_too() {
+    async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -126,7 +126,7 @@ mod tests {
 
     /// Each time as many more were owed.
     #[tokio::test(start_paused = true)]
-    async fn what_is_given_back_once_more_is_owed_once_however_often_commands_go_elsewhere() {
+    async fn repeated_release_is_queued_once_per_claim() {
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
         for number in 0..10 {
@@ -146,8 +146,7 @@ mod tests {
 
     /// Another node moved, and it was forgotten with what had been given back long before the last.
     #[tokio::test(start_paused = true)]
-    async fn what_is_being_given_back_once_more_is_not_forgotten_when_commands_go_elsewhere_again()
-    {
+    async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);
@@ -175,7 +174,7 @@ mod tests {
 
     /// It was dated by its question, and forgotten beside a later one.
     #[tokio::test(start_paused = true)]
-    async fn what_was_answered_lately_is_given_back_once_more_however_long_it_was_asked_for() {
+    async fn recent_release_is_repeated_whatever_its_duration() {
         const LONG: Duration = Duration::from_secs(120);
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);

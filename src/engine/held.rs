@@ -273,7 +273,7 @@ mod tests {
 
     /// The store's no to the count of the others was taken for an answer like any other.
     #[tokio::test(start_paused = true)]
-    async fn who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others() {
+    async fn release_of_a_lost_share_reports_the_loss_to_all() {
         for dropped in [true, false] {
             let store = MemoryStore::new();
             let [door, operator] =
@@ -314,8 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_handed_over_is_not_written_to_by_the_hold_before_though_the_owner_is_the_same()
-     {
+    async fn previous_hold_cannot_write_after_hand_off_to_same_owner() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let door = client.lock("door").unwrap();
@@ -334,8 +333,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lock_with_a_write_on_its_way_goes_back_to_the_store_and_the_next_has_another_owner()
-    {
+    async fn lock_with_a_pending_write_is_not_handed_over() {
         for cancelled in [true, false] {
             let store = MemoryStore::new();
             let client = Client::with_store(&store);
@@ -359,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_store_refuses_is_told_and_the_hold_goes_on() {
+    async fn rejected_guarded_write_keeps_the_hold() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let door = client.lock("door").unwrap();
@@ -380,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_asked_for_is_refused_before_anything_is_asked() {
+    async fn invalid_guarded_write_sends_nothing() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         store.fail("ERR asked");
@@ -398,7 +396,7 @@ mod tests {
 
     /// It was asked for until the lease ended, as what is to be given back.
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_let_in_to_enter_again_is_told_so_at_once() {
+    async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         store.fail("WRONGPASS invalid username-password pair or user is disabled.");
@@ -409,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hold_may_write_while_its_client_is_shut_down_and_not_when_it_is_taken_back() {
+    async fn hold_may_write_until_shutdown_revokes_it() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();

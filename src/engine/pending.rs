@@ -210,7 +210,7 @@ mod tests {
 
     /// It was queued again by who gave it back, which may have looked a moment too early.
     #[test]
-    fn what_is_to_be_given_back_again_meanwhile_is_owed_anew() {
+    fn release_queued_again_meanwhile_is_repeated() {
         let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);
         let claim = Claim::plain(Object::lock("door"), Owner::new("one:1").unwrap(), TTL);
         for _ in 0..3 {

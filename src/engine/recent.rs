@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_long_before_the_last_release_is_forgotten() {
+    fn old_releases_are_forgotten() {
         let (recent, start) = (RecentReleases::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for seconds in [0, 4, 32] {
@@ -91,7 +91,7 @@ mod tests {
 
     /// A new primary kept a writer for as long as another one read beside it.
     #[test]
-    fn what_may_be_kept_for_longer_than_it_was_asked_for_is_remembered() {
+    fn recent_release_is_kept_for_the_longest_possible_lease() {
         let (recent, now) = (RecentReleases::default(), Instant::now());
         recent.note(&claim(1, TTL / 6), ReleaseMode::HandOver, now);
         assert_eq!(owners(&recent, now + TTL / 3), ["one:1"]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_somebodys_or_nobodys_is_not_remembered() {
+    fn only_released_holds_are_remembered() {
         let (recent, now) = (RecentReleases::default(), Instant::now());
         recent.note(&claim(1, TTL), ReleaseMode::Forget, now);
         recent.note(&claim(2, TTL), ReleaseMode::Leave, now);

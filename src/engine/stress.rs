@@ -164,7 +164,7 @@ fn a_shutdown_in_a_crowd_leaves_nothing() {
 
 /// Each start of the background ended at once, and made the waiter start another one.
 #[test]
-fn who_waits_in_line_on_a_runtime_that_is_gone_is_told() {
+fn waiter_of_a_dead_runtime_gets_an_error() {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "one");
     let (lock, runtime) = (door(&engine), threads(1));

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_takes_no_room_and_lets_everything_pass() {
+    fn forgotten_resource_uses_no_memory_and_passes_all() {
         let gate = Gate::new();
         gate.pass("a", 2).unwrap();
         gate.forget("a");

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fenced_is_refused_and_says_what_to_do() {
+    fn invalid_fenced_script_is_refused_with_a_remedy() {
         let none = [""; 0];
         assert_eq!(script("#!lua\n", ["a"], none, 1).unwrap_err(), InvalidScript::Shebang);
         assert_eq!(script("return 1", none, none, 1).unwrap_err(), InvalidScript::NoKey);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_not_shown() {
+    fn debug_of_a_call_hides_the_written_data() {
         let shown = format!("{:?}", set("key", "secret", 7));
         assert_eq!(shown, "Call { resource: \"key\", token: 7, .. }");
     }

@@ -453,7 +453,7 @@ mod tests {
     use crate::{Client, MemoryStore};
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_has_seen_the_id_of_goes_to_no_task_here() {
+    async fn permit_with_a_seen_id_is_not_handed_over() {
         for (seen, handed_over) in [(false, 1), (true, 0)] {
             let client = Client::with_store(&MemoryStore::new());
             let permits = client.expirable_semaphore("printers").unwrap();

@@ -10,7 +10,7 @@ use leasehold::{Client, Error, Release, WaitStrategy};
 use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn who_was_woken_in_vain_soon_after_it_came_knows_the_holder_after_that_one() {
+async fn waiter_woken_in_vain_knows_the_current_holder() {
     // given three who wait one after the other, the second for a lease that is fixed
     let world = World::new();
     let [first, second, third] = [(); 3].map(|()| door(&Client::with_store(&world.store)));

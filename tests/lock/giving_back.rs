@@ -26,7 +26,7 @@ async fn each_reentry_is_counted_and_each_release_counts_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_at_once_after_a_long_hold_leaves_a_fiftieth_of_that_time_to_others() {
+async fn returning_task_yields_a_fiftieth_of_its_long_hold() {
     let lock = World::new().door();
     for (held, left) in [(millis(40), millis(0)), (millis(100), millis(2)), (secs(9), millis(8))] {
         let guard = lock.acquire().await.unwrap();

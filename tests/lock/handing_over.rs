@@ -102,7 +102,7 @@ async fn the_one_before_was_released_and_the_next_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_another_kind_of_hold_asks_for_it_and_enters_at_once() {
+async fn task_with_another_profile_requests_its_own_grant() {
     let world = World::new();
     let plain = || world.staying();
     for (held, wanted, time) in [
@@ -129,7 +129,7 @@ async fn who_wants_another_kind_of_hold_asks_for_it_and_enters_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_otherwise_takes_the_same_grant() {
+async fn polling_waiter_takes_the_same_handed_over_grant() {
     let world = World::new();
     let polling = || {
         world.staying().wait_strategy(WaitStrategy::Polling { initial: millis(500), max: secs(1) })
@@ -237,7 +237,7 @@ async fn with_no_turns_or_no_time_the_lock_does_not_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_handed_over_is_renewed() {
+async fn handed_over_hold_is_renewed() {
     let world = World::new();
     let lock = world.staying().ttl(secs(3));
     let guard = lock.acquire().await.unwrap();
@@ -255,7 +255,7 @@ async fn what_was_handed_over_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_handed_over_is_lost_as_any_other() {
+async fn handed_over_hold_can_be_lost() {
     for reason in [LostReason::NotOwned, LostReason::Expired] {
         let world = World::new();
         let lock = world.staying().ttl(secs(3));
@@ -284,7 +284,7 @@ async fn what_was_handed_over_is_lost_as_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_lost_is_not_handed_over() {
+async fn lost_hold_is_not_handed_over() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -297,7 +297,7 @@ async fn what_was_lost_is_not_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_for_renewal_is_not_handed_over() {
+async fn hold_due_for_renewal_is_not_handed_over() {
     // given a hold whose renewal is not answered
     let world = World::new();
     let lock = world.staying().ttl(secs(3));
@@ -317,7 +317,7 @@ async fn what_is_due_for_renewal_is_not_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_entered_twice_is_not_handed_over() {
+async fn reentered_hold_is_not_handed_over() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -331,7 +331,7 @@ async fn what_was_entered_twice_is_not_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_handed_over_can_be_entered_again() {
+async fn handed_over_hold_can_be_reentered() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -362,7 +362,7 @@ async fn max_hold_counts_from_the_own_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_shut_down_before_it_knows_gives_the_lock_back() {
+async fn shutdown_releases_a_grant_that_was_just_handed_over() {
     // given one who was handed the lock, and has not run since
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
@@ -399,7 +399,7 @@ async fn a_release_during_shutdown_hands_over_to_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_handed_over_is_taken_back_by_shutdown() {
+async fn shutdown_releases_a_handed_over_hold() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;

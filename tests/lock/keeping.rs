@@ -140,7 +140,7 @@ async fn of_a_lease_and_a_longest_hold_the_shorter_one_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_in_doubt_but_not_lost_while_the_store_is_away_for_less_than_its_lease() {
+async fn short_outage_leaves_a_hold_in_doubt() {
     for words in [None, Some("LOADING"), Some("NOPERM no permission")] {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();

@@ -53,7 +53,7 @@ async fn the_wait_for_a_loss_goes_on_while_another_share_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_is_never_held_again() {
+async fn lost_hold_is_never_held_again() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.stall();

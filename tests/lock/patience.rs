@@ -27,7 +27,7 @@ async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() 
 
 /// It was told what was left when the store was last asked, up to seconds before.
 #[tokio::test(start_paused = true)]
-async fn what_is_left_to_the_holder_is_what_is_left_when_patience_ends() {
+async fn timed_out_shows_the_remaining_lease_of_the_holder() {
     let world = World::new();
     let _guard = world.door().lease(secs(20)).acquire().await.unwrap();
     let timed_out = world.other_door().acquire_within(millis(1_900)).await.unwrap_err();
@@ -152,7 +152,7 @@ async fn endless_patience_waits_like_no_bound_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_comes_back_after_a_long_hold_with_little_patience_asks_before_it_ends() {
+async fn returning_task_asks_before_its_timeout() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     sleep(secs(1)).await;

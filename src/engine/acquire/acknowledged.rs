@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_leaves_meanwhile_gives_back() {
+    async fn cancelled_acquire_releases_its_grant() {
         let (_store, client, lock) = door(1);
         let left = timeout(Duration::from_millis(500), lock.acquire()).await;
         assert!(left.is_err());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_goes_on_here_is_known_to_replicas_as_it_was_and_no_better() {
+    async fn handed_over_grant_keeps_its_acknowledgements() {
         // given one who has it with two replicas, and one behind it who wants as many
         let (store, client, lock) = door(2);
         let first = lock.acquire().await.unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     /// They were counted at the server before, and the next one here had it with none.
     #[tokio::test(start_paused = true)]
-    async fn what_goes_on_here_is_asked_about_again_at_another_server() {
+    async fn handed_over_grant_is_counted_again_at_a_new_server() {
         let memory = MemoryStore::new();
         memory.set_replicas(2);
         let engine = Engine::on(&memory, "one");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_to_the_queue_looks_soon_and_then_seldom() {
+    fn queued_waiter_checks_soon_and_then_seldom() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.place(SubscriptionLevel::Turns, now);
         let look = waiting.for_messages(SubscriptionLevel::Turns, now);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_answered_late_among_very_many_asks_less_often_and_others_as_often_as_ever() {
+    fn late_waiter_of_many_names_asks_less_often() {
         let now = Instant::now();
         let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
         let waits = |names: u32, took: Duration, level: SubscriptionLevel| {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_for_long_says_so_and_is_to_withdraw() {
+    fn long_waiter_is_named_and_must_withdraw() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         assert_eq!(waiting.waited(now), None);
         waiting.in_vain(now, false);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_to_ask_in_vain_again_and_again_rests() {
+    fn waiter_rests_after_many_notifications_in_vain() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         for _ in 0..VAIN_QUESTIONS {
             assert_eq!(waiting.rest(), None);

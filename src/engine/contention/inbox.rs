@@ -107,7 +107,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3);
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_told_before_it_waits_does_not_wait() {
+    async fn early_notification_ends_the_wait_at_once() {
         let inbox = Inbox::default();
         inbox.freed(false);
         let limit = Instant::now() + LONG;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_told_to_ask_later_asks_then_unless_it_is_told_to_ask_now() {
+    async fn inbox_keeps_the_earliest_time_to_ask() {
         let (inbox, start) = (Inbox::default(), Instant::now());
         inbox.ask_at(start + LONG / 3);
         inbox.ask_at(start + LONG / 2);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_queues_leaves_a_release_to_the_queue_that_was_told() {
+    async fn queued_waiter_ignores_a_release_that_notified_the_queue() {
         let (inbox, start) = (Inbox::default(), Instant::now());
         inbox.queues(true);
         inbox.freed(true);

@@ -102,7 +102,7 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
 
 /// The background may end between the look at it and the place in the line.
 #[tokio::test]
-async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
+async fn waiter_in_line_starts_the_background_task() {
     let (engine, contention, name) = door();
     let _hold = hold(&engine, &name).await;
     let revived = std::cell::Cell::new(0);
@@ -146,7 +146,7 @@ async fn turns_are_taken_in_the_order_of_coming() {
 }
 
 #[tokio::test]
-async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
+async fn leaving_waiter_passes_on_its_request_slot() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
@@ -159,7 +159,7 @@ async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
+async fn waiter_returns_shut_down_after_shutdown() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let (called, waiting) = (in_line(&contention, &name), in_line(&contention, &name));
@@ -256,7 +256,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 
 /// A sleeping waiter that was notified alone kept out all waiters behind it.
 #[tokio::test(start_paused = true)]
-async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
+async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let _sleeps = in_line(&contention, &name);
@@ -320,7 +320,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed_for_long() {
+async fn lost_lock_is_not_trusted_during_its_hand_off() {
     // given a grant on its way to one that sleeps
     let store = MemoryStore::new();
     let lock = Client::of(Engine::on(&store, "one"))
@@ -400,7 +400,7 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_left_the_lock_to_others_lets_them_ask_first() {
+async fn task_after_hand_over_lets_others_ask_first() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);
@@ -451,7 +451,7 @@ async fn a_release_that_finds_others_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
+async fn only_the_slot_owner_receives_notifications() {
     let (_engine, contention, name) = door();
     let released = || Event::Freed { object: name.clone(), queue_told: false };
     contention.hear(released());

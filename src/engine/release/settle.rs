@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_for_ever_does_not_outlive_its_client() {
+    async fn rejected_release_ends_with_its_client() {
         for refusal in REFUSALS {
             let (store, client, guard) = three().await;
             store.fail(refusal);
@@ -277,7 +277,7 @@ mod tests {
 
     /// It knocked until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_given_back_does_not_outlive_its_client_for_long() {
+    async fn failing_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
         let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
         let guard = lock.acquire().await.unwrap();
@@ -296,7 +296,7 @@ mod tests {
 
     /// It was tried until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
-    async fn what_is_given_back_once_more_in_vain_does_not_outlive_its_client_for_long() {
+    async fn failing_repeated_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
         let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
         lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
@@ -313,7 +313,7 @@ mod tests {
 
     /// Its name was known for ever, and the next waiter waited for it to leave.
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_known_of_a_reader_without_an_end_that_was_given_back_in_the_background() {
+    async fn background_release_of_an_endless_reader_leaves_nothing() {
         let (_memory, engine, client) = one();
         let read = client.read_write_lock("prices").unwrap().read().ttl(CENTURY);
         drop(read.acquire().await.unwrap());
@@ -334,7 +334,7 @@ mod tests {
 
     /// All that was dropped in an outage was given back twice: it was dated by its first question.
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_when_commands_went_elsewhere_is_repeated_there_and_no_later_question() {
+    async fn request_is_repeated_at_the_new_server_but_no_later_one() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
             assert_eq!(repeated_after_a_move(asked_before).await, repeated, "{asked_before}");
         }

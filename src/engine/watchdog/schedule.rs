@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_and_could_not_be_looked_at_is_looked_at_again_soon() {
+    fn unchecked_endless_hold_is_checked_again_soon() {
         let mut t = Setup::new();
         let hold = t.add_for(CENTURY, 0, Terms { renewed: false, ..RENEWED });
         t.schedule.ask_about_all(t.at(1_000));
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stays_over_whatever_is_answered() {
+    fn ended_hold_stays_ended_after_late_replies() {
         // given two holds whose renewal is on its way
         let mut t = Setup::new();
         let (late, lost) = (t.add_at(0), t.add_at(0));
@@ -555,7 +555,7 @@ mod tests {
 
     /// A release that failed was given up while the store still had the lock.
     #[test]
-    fn what_was_asked_for_the_hold_before_prolongs_the_one_behind_it() {
+    fn renewal_of_the_previous_hold_extends_the_next() {
         // given a grant that went on as it was before its renewal
         let mut t = Setup::new();
         let first = t.add_at(0);
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tells_of_a_hold_again_and_again_has_it_asked_about_now_and_then() {
+    fn repeated_messages_about_a_hold_cause_few_checks() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let asked: usize = (0..1_000)
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_of_a_hold_while_a_question_fails_asks_about_it_soon() {
+    fn message_during_a_failed_renewal_causes_an_early_check() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);

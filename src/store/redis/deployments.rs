@@ -120,7 +120,7 @@ async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_at_one_server() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_by_replicas_that_are_waited_for() {
+async fn guide_user_may_wait_for_replicas() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     admit(&master, "narrow", &rights(&[OF_REPLICAS]));

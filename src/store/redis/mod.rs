@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_may_not_listen_leaves_the_queue_when_it_gives_up() {
+    async fn unsubscribed_waiter_leaves_the_queue_when_it_gives_up() {
         let twin = Twin::new(7);
         let deaf = served(&twin, "deaf", "&redisson_lock__channel:*").await;
         let (held, wanted) = (claim("other:1"), claim("deaf:1"));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_may_not_tell_the_next_in_the_queue_tells_everybody() {
+    async fn denied_reservation_message_wakes_all_waiters() {
         let twin = Twin::new(7);
         let mute = served(&twin, "mute", "&redisson_lock__channel:*").await;
         let waiter = served(&twin, "waiter", "&*").await;

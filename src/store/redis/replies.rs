@@ -303,7 +303,7 @@ mod tests {
 
     /// A missing right was of no known kind where servers have other words for it.
     #[test]
-    fn what_a_script_was_refused_is_known_by_its_code_whatever_server_says_it() {
+    fn rejection_within_a_script_is_known_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";
         for (said, code, words) in [
             (
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_release_found_is_read() {
+    fn release_reply_is_parsed() {
         let freed = |others| GivenBack::Freed(others);
         let given_back = |reply: &Value| given_back(reply, &Object::lock("door").name);
         assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(RemoteWaiters::Nobody));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_failure_and_not_a_panic() {
+    fn unreadable_reply_is_a_failure() {
         let odd = [
             Value::Nil,
             Value::Int(7),

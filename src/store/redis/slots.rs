@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hashed_is_the_first_tag_that_is_one() {
+    fn slot_hashes_the_first_valid_tag() {
         for (key, tagged) in
             [("a{b", "a{b"), ("a}b", "a}b"), ("}{b}", "b"), ("{}", "{}"), ("{a{b}}", "a{b")]
         {

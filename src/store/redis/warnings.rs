@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_appears_is_new_until_it_is_over_and_then_again() {
+    fn hazard_is_new_again_after_its_end() {
         let mut there = There::default();
         let mut told = |hazards: &[Hazard]| turned(&mut there, "one", hazards, false);
         assert_eq!(told(&[Hazard::UnprotectedPrimary]), [1, 0]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_look_cannot_see_is_not_over() {
+    fn hidden_hazard_is_not_over() {
         let unseen = || Hazard::ChecksDenied { command: "INFO".into() };
         let quorum = || Hazard::NoQuorum { usable: 1, needed: 2 };
         for (before, blind) in [
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nobody_can_take_its_place_is_not_over_when_locks_ask_for_replicas() {
+    fn no_replica_stays_raised_when_locks_require_replicas() {
         let warnings = Warnings::default();
         let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
         let found = || -> Vec<_> {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_forgotten_has_nothing_any_more_and_nothing_is_said() {
+    fn forgotten_source_has_no_hazards_and_no_logs() {
         let mut there = There::default();
         turned(&mut there, "one", &[Hazard::UnprotectedPrimary], true);
         there.forget("one");

@@ -51,7 +51,7 @@ async fn one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asked_before_anybody_came_answers_nobody() {
+async fn reply_from_before_a_waiter_came_is_not_shared() {
     let (_engine, contention, name) = door();
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
     asker.asks();

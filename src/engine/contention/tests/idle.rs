@@ -142,7 +142,7 @@ async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sleeps_until_its_time_keeps_its_turn() {
+async fn sleeping_slot_owner_keeps_its_slot_until_its_time() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(first.listen(PLAIN).until_told(Instant::now() + SOON).await, "that it listens now");

@@ -29,7 +29,7 @@ async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
+async fn entries_of_unwanted_names_are_bounded() {
     let (_engine, contention, _) = door();
     for n in 0..2 * MOST_LINGERING {
         contention.note(&Object::lock(format!("door-{n}")), RemoteWaiters::Listeners);

@@ -26,7 +26,7 @@ async fn held(store: &MemoryStore) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_left_to_one_who_asks_is_given_back_when_the_client_closes() {
+async fn offered_grant_is_released_when_the_client_closes() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
@@ -66,7 +66,7 @@ async fn a_shutdown_gives_back_what_was_left_to_one_who_has_not_seen_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_left_to_one_who_goes_is_left_to_the_next() {
+async fn offered_grant_goes_to_the_next_when_its_task_leaves() {
     let (_store, _engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     // Who was asked for its owner is not passed on.
@@ -82,7 +82,7 @@ async fn what_was_left_to_one_who_goes_is_left_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_left_to_one_who_does_not_look_is_given_back() {
+async fn ignored_offer_is_released() {
     let (store, _engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
@@ -94,7 +94,7 @@ async fn what_was_left_to_one_who_does_not_look_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_knows_no_more_is_had_by_nobody_to_whom_it_was_left() {
+async fn offered_grant_is_void_when_the_store_lost_it() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let hold = engine.watchdog.holds().remove(0);

@@ -27,7 +27,7 @@ fn prices() -> (MemoryStore, ReadWriteLock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_while_somebody_here_wants_to_write_has_a_hold_of_its_own() {
+async fn reader_gets_its_own_hold_while_a_writer_waits() {
     let (_store, prices) = prices();
     let prices = prices.prefer_writers(false);
     let first = prices.read().acquire().await.unwrap();
@@ -153,7 +153,7 @@ async fn a_writer_that_reads_as_well_is_not_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_twice_beside_its_own_writing_gives_back_each_for_itself() {
+async fn writer_releases_each_of_its_two_reading_guards() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = here.write().acquire().await.unwrap();
@@ -227,7 +227,7 @@ async fn a_last_reader_whose_release_is_dropped_has_given_back() {
 
 /// Others must not wait for those who are never done.
 #[tokio::test(start_paused = true)]
-async fn who_reads_again_and_again_beside_others_lets_other_tasks_run() {
+async fn repeated_shared_reads_let_other_tasks_run() {
     let (_store, here) = prices();
     let _beside = here.read().acquire().await.unwrap();
     let reads = async {
@@ -244,7 +244,7 @@ async fn who_reads_again_and_again_beside_others_lets_other_tasks_run() {
 
 /// Who takes its share first and then lets others run has it as long as nobody polls it.
 #[tokio::test(start_paused = true)]
-async fn who_lets_other_tasks_run_and_is_polled_by_nobody_has_no_share_meanwhile() {
+async fn unpolled_yielding_reader_has_no_share() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let beside = here.read().acquire().await.unwrap();
@@ -262,7 +262,7 @@ async fn who_lets_other_tasks_run_and_is_polled_by_nobody_has_no_share_meanwhile
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_while_others_may_join_is_told_with_its_reason() {
+async fn shared_hold_reports_the_reason_of_its_end() {
     let client = Client::with_store(&MemoryStore::new());
     let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
     let mut release = Box::pin(guard.release());
@@ -317,7 +317,7 @@ fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
 
 /// With no gap between one hold and the next who is woken by a release alone never enters.
 #[tokio::test(start_paused = true)]
-async fn who_comes_when_sharing_has_just_ended_leaves_others_alone_with_it_for_a_moment() {
+async fn reader_yields_to_others_after_sharing_ended() {
     let (_store, here) = prices();
     let read = here.read();
     let came = async |after| {
@@ -343,7 +343,7 @@ async fn who_comes_when_sharing_has_just_ended_leaves_others_alone_with_it_for_a
 
 /// By time alone, with 64 tasks on a busy machine, the next hold came before the last had gone.
 #[tokio::test(start_paused = true)]
-async fn who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap() {
+async fn reader_waits_for_old_shares_then_leaves_a_window() {
     for tries in [false, true] {
         let (store, here) = prices();
         let read = here.read();
@@ -374,7 +374,7 @@ async fn who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_the
 /// A dropped guard is released in the background, behind a task that comes at once: one hold
 /// overlapped with the next for ever.
 #[tokio::test(start_paused = true)]
-async fn who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_given_back() {
+async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     let (_store, here) = prices();
     let read = here.read();
     let before = read.acquire().await.unwrap();
@@ -393,7 +393,7 @@ async fn who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_
 
 /// Its turn went on after six seconds: it was taken for one who asks.
 #[tokio::test(start_paused = true)]
-async fn one_who_leaves_a_gap_and_is_polled_by_nobody_has_its_turn_for_a_second_or_two() {
+async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let (_store, here) = prices();
     let read = here.read();
     let _sharing = [read.acquire().await.unwrap(), read.acquire().await.unwrap()];
@@ -421,7 +421,7 @@ async fn no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_tim
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_to_let_others_run_has_no_share_after_the_shutdown_has_begun() {
+async fn yielding_reader_gets_no_share_after_shutdown_began() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let read = client.read_write_lock("prices").unwrap().read();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_server_does_not_let_us_in_is_told_at_once_and_then_every_ten_seconds() {
+    fn rejected_login_is_logged_at_once_then_every_ten_seconds() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_when_the_connection_ends_is_told_that_it_may_have_happened() {
+    async fn caller_gets_unanswered_when_the_connection_ends() {
         let mut t = Setup::new();
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_confirmed_unasked_as_well_is_done_when_the_question_behind_it_is_answered() {
+    async fn unasked_confirmation_completes_with_the_next_reply() {
         let refusal = "-MOVED 1 a:1\r\n";
         let no_ping = "-NOPERM User x has no permissions to run the 'ping' command\r\n";
         for (replies, refused) in

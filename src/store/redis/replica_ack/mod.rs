@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn who_comes_while_replicas_are_waited_for_has_a_question_of_its_own() {
+    async fn call_during_a_round_joins_the_next_round() {
         let master = Redis::start();
         let replica = Redis::start_replica_of(&master);
         let replica_ack = replica_ack(&master);

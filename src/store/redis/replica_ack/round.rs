@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_acknowledged_by_nobody() {
+    fn missing_grant_is_not_acknowledged() {
         for replies in [[0, 2, 1], [0, 2, 0], [1, 2, 0]] {
             let now = Instant::now();
             let (gone, mut answer) = asker(1, now);
@@ -241,7 +241,7 @@ mod tests {
 
     /// Replicas were asked again, and the grant was not looked for.
     #[test]
-    fn what_goes_while_replicas_are_asked_again_is_acknowledged_by_nobody() {
+    fn grant_lost_during_the_round_is_not_acknowledged() {
         let now = Instant::now();
         let (gone, mut answer) = asker(1, now);
         let mut round = asked(vec![gone], &[1, 0, 1], now);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_come_since_is_not_answered_by_the_question_before() {
+    fn later_call_is_not_answered_by_the_earlier_round() {
         let now = Instant::now();
         let (first, mut firsts) = asker(2, now);
         let mut round = asked(vec![first], &[1, 1, 1], now);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_is_not_asked_for() {
+    fn cancelled_call_is_not_asked_for() {
         let (now, mut round) = (Instant::now(), Round::default());
         let (left, answer) = asker(1, now);
         round.joined_by(vec![left]);

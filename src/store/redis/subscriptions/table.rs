@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_asked_for_once_and_told_when_all_of_it_is_confirmed() {
+    fn subscription_is_requested_once_and_reported_when_whole() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_leave_a_channel_stays_and_does_not_ask_again_and_again() {
+    fn denied_unsubscribe_is_not_repeated() {
         let mut table = hearing();
         table.unlisten(&name("door"));
         let [leaves] = table.corrections().try_into().unwrap();
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_on_a_connection_that_is_lost_is_asked_on_the_next() {
+    fn subscriptions_are_requested_again_after_a_loss() {
         let mut table = table();
         table.listen(&name("door"));
         let [old] = table.corrections().try_into().unwrap();
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_and_comes_back_while_the_server_is_asked_hears_in_the_end() {
+    fn returning_waiter_is_subscribed_in_the_end() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_node_has_is_asked_for_when_it_is_known_where() {
+    fn subscription_follows_a_name_to_its_known_node() {
         let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
         table.begin();
         table.listen(&name("door"));
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listened_to_elsewhere_is_told_of_no_more() {
+    fn moved_subscription_sends_no_more_events() {
         let mut table = table();
         table.listen(&name("door"));
         table.listen(&name("window"));

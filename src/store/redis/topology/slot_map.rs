@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_map_is_a_failure_and_not_a_panic() {
+    fn invalid_slot_map_is_a_failure() {
         for odd in [
             ":1\r\n",
             "*1\r\n:1\r\n",

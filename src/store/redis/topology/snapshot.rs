@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long() {
+    fn older_map_is_believed_when_the_newest_is_unconfirmed() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         assert!(!snapshot.is_newer_than(&map_of(8, 2), now));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told() {
+    fn moved_slot_outranks_an_older_map_for_one_second() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });

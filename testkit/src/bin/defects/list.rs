@@ -184,7 +184,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::what_goes_on_here_is_known_to_replicas_as_it_was_and_no_better",
+            "engine::acquire::acknowledged::tests::handed_over_grant_keeps_its_acknowledgements",
         ),
         Defect {
             says: "replicas are asked again about what goes on here",
@@ -197,7 +197,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::what_goes_on_here_is_known_to_replicas_as_it_was_and_no_better",
+            "engine::acquire::acknowledged::tests::handed_over_grant_keeps_its_acknowledgements",
         ),
         Defect {
             says: "replicas that somebody has asked for are enough for everybody",
@@ -210,7 +210,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::what_goes_on_here_is_asked_about_again_at_another_server",
+            "engine::acquire::acknowledged::tests::handed_over_grant_is_counted_again_at_a_new_server",
         ),
         Defect {
             says: "replicas of the server before count at the next one",
@@ -223,7 +223,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::topology::snapshot::tests::the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long",
+            "store::redis::topology::snapshot::tests::older_map_is_believed_when_the_newest_is_unconfirmed",
         ),
         Defect {
             says: "a node that was cut off leads everybody back",
@@ -236,7 +236,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::topology::snapshot::tests::that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told",
+            "store::redis::topology::snapshot::tests::moved_slot_outranks_an_older_map_for_one_second",
         ),
         Defect {
             says: "a node that was not told that a slot has moved is believed",
@@ -274,9 +274,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::replica_ack::round::tests::what_is_not_there_is_acknowledged_by_nobody",
-        ),
+        Finder::Unit("store::redis::replica_ack::round::tests::missing_grant_is_not_acknowledged"),
         Defect {
             says: "replicas of a server that has not granted count",
             edits: &[Edit {
@@ -287,9 +285,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::replica_ack::tests::who_comes_while_replicas_are_waited_for_has_a_question_of_its_own",
-        ),
+        Finder::Unit("store::redis::replica_ack::tests::call_during_a_round_joins_the_next_round"),
         Defect {
             says: "who comes while replicas are waited for is taken for one of those",
             edits: &[Edit {
@@ -301,7 +297,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::replica_ack::round::tests::what_goes_while_replicas_are_asked_again_is_acknowledged_by_nobody",
+            "store::redis::replica_ack::round::tests::grant_lost_during_the_round_is_not_acknowledged",
         ),
         Defect {
             says: "what is gone when replicas have answered counts",
@@ -335,7 +331,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::kinds::lock::guarded::tests::who_does_not_hold_runs_no_script"),
+        Finder::Unit("store::redis::kinds::lock::guarded::tests::non_holder_runs_no_script"),
         Defect {
             says: "a guarded script runs whoever holds",
             edits: &[Edit {
@@ -360,7 +356,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::held::tests::what_was_handed_over_is_not_written_to_by_the_hold_before_though_the_owner_is_the_same",
+            "engine::held::tests::previous_hold_cannot_write_after_hand_off_to_same_owner",
         ),
         Defect {
             says: "a hold that is over asks for a guarded write",
@@ -379,7 +375,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::what_the_store_refuses_is_told_and_the_hold_goes_on"),
+        Finder::Unit("engine::held::tests::rejected_guarded_write_keeps_the_hold"),
         Defect {
             says: "a guarded write that is answered counts as on its way",
             edits: &[Edit {
@@ -430,7 +426,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::what_was_asked_for_the_hold_before_prolongs_the_one_behind_it",
+            "engine::watchdog::schedule::tests::renewal_of_the_previous_hold_extends_the_next",
         ),
         Defect {
             says: "what was asked for the hold before is not known of the next",
@@ -442,9 +438,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::held::tests::who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others",
-        ),
+        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all"),
         Defect {
             says: "the store's no to a count is taken for an answer like any other",
             edits: &[Edit {
@@ -455,9 +449,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::who_waits_is_sent_away_when_the_client_is_shut_down",
-        ),
+        Finder::Unit("engine::contention::tests::waiter_returns_shut_down_after_shutdown"),
         Defect {
             says: "one may wait though the client was shut down",
             edits: &[Edit {
@@ -482,7 +474,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::who_tells_of_a_hold_again_and_again_has_it_asked_about_now_and_then",
+            "engine::watchdog::schedule::tests::repeated_messages_about_a_hold_cause_few_checks",
         ),
         Defect {
             says: "whoever publishes drives the watchdog",
@@ -506,7 +498,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::who_may_not_leave_a_channel_stays_and_does_not_ask_again_and_again",
+            "store::redis::subscriptions::table::tests::denied_unsubscribe_is_not_repeated",
         ),
         Defect {
             says: "who may not leave a channel asks for ever",
@@ -619,7 +611,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_reads_again_and_again_beside_others_lets_other_tasks_run",
+            "engine::contention::tests::sharing::repeated_shared_reads_let_other_tasks_run",
         ),
         Defect {
             says: "who reads again and again beside others lets nobody else run",
@@ -632,7 +624,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::what_ends_while_others_may_join_is_told_with_its_reason",
+            "engine::contention::tests::sharing::shared_hold_reports_the_reason_of_its_end",
         ),
         Defect {
             says: "a release does not look again after it has let others join",
@@ -658,7 +650,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap",
+            "engine::contention::tests::sharing::reader_waits_for_old_shares_then_leaves_a_window",
         ),
         Defect {
             says: "one hold of readers follows the other without a gap",
@@ -671,7 +663,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap",
+            "engine::contention::tests::sharing::reader_waits_for_old_shares_then_leaves_a_window",
         ),
         Defect {
             says: "who leaves a gap waits for nobody who has yet to go",
@@ -695,7 +687,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_given_back",
+            "engine::contention::tests::sharing::reader_asks_after_an_earlier_dropped_guard_is_released",
         ),
         Defect {
             says: "who comes to read overtakes the guard that was dropped before",
@@ -708,7 +700,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::one_who_leaves_a_gap_and_is_polled_by_nobody_has_its_turn_for_a_second_or_two",
+            "engine::contention::tests::sharing::unpolled_yielding_task_keeps_its_slot_for_two_seconds",
         ),
         Defect {
             says: "one who leaves a gap is taken for one who asks",
@@ -771,7 +763,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_reads_twice_beside_its_own_writing_gives_back_each_for_itself",
+            "engine::contention::tests::sharing::writer_releases_each_of_its_two_reading_guards",
         ),
         Defect {
             says: "who reads beside its writing has one owner for both",
@@ -887,7 +879,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::what_is_over_stays_over_whatever_is_answered",
+            "engine::watchdog::schedule::tests::ended_hold_stays_ended_after_late_replies",
         ),
         Defect {
             says: "what was lost is held again when a late renewal succeeds",
@@ -962,7 +954,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::who_left_the_lock_to_others_lets_them_ask_first"),
+        Finder::Unit("engine::contention::tests::task_after_hand_over_lets_others_ask_first"),
         Defect {
             says: "who leaves the lock to others is there before them",
             edits: &[Edit {
@@ -985,7 +977,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::inbox::tests::who_queues_leaves_a_release_to_the_queue_that_was_told",
+            "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
         ),
         Defect {
             says: "whoever has the turn is thought to queue as the one before it did",
@@ -997,9 +989,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::acquire::waiting::tests::who_came_to_the_queue_looks_soon_and_then_seldom",
-        ),
+        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_seldom"),
         Defect {
             says: "who came to a queue does not look soon",
             edits: &[Edit {
@@ -1022,7 +1012,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::what_was_asked_on_a_connection_that_is_lost_is_asked_on_the_next",
+            "store::redis::subscriptions::table::tests::subscriptions_are_requested_again_after_a_loss",
         ),
         Defect {
             says: "what was asked on a connection that is lost counts as asked",
@@ -1110,7 +1100,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::who_may_not_tell_the_next_in_the_queue_tells_everybody"),
+        Finder::Unit("store::redis::tests::denied_reservation_message_wakes_all_waiters"),
         Defect {
             says: "a client that may not notify the next leaves the lock to the first that asks",
             edits: &[Edit {
@@ -1121,7 +1111,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::who_may_not_tell_the_next_in_the_queue_tells_everybody"),
+        Finder::Unit("store::redis::tests::denied_reservation_message_wakes_all_waiters"),
         Defect {
             says: "a client that may not notify the next does not notify the others either",
             edits: &[Edit {
@@ -1132,7 +1122,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::who_may_not_listen_leaves_the_queue_when_it_gives_up"),
+        Finder::Unit("store::redis::tests::unsubscribed_waiter_leaves_the_queue_when_it_gives_up"),
         Defect {
             says: "who may not listen stays in the queue when it gives up",
             edits: &[Edit {
@@ -1154,7 +1144,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::events::tests::who_leaves_a_store_alone_asks_again_when_it_is_back"),
+        Finder::Unit("engine::events::tests::resting_waiter_asks_again_when_the_store_recovers"),
         Defect {
             says: "who waits for a store that was away does not ask when it is back",
             edits: &[Edit {
@@ -1246,9 +1236,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::acquire::waiting::tests::who_has_waited_for_long_says_so_and_is_to_withdraw",
-        ),
+        Finder::Unit("engine::acquire::waiting::tests::long_waiter_is_named_and_must_withdraw"),
         Defect {
             says: "one who waits for many permits is overtaken for ever",
             edits: &[Edit {
@@ -1260,7 +1248,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::what_was_left_to_one_who_goes_is_left_to_the_next",
+            "engine::contention::tests::offers::offered_grant_goes_to_the_next_when_its_task_leaves",
         ),
         Defect {
             says: "a hold of permits keeps the turn of its process",
@@ -1382,9 +1370,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "primitives::permits::tests::what_somebody_has_seen_the_id_of_goes_to_no_task_here",
-        ),
+        Finder::Unit("primitives::permits::tests::permit_with_a_seen_id_is_not_handed_over"),
         Defect {
             says: "permits: an id that was seen goes to the next task",
             edits: &[Edit {
@@ -1419,9 +1405,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::acquire::waiting::tests::who_is_answered_late_among_very_many_asks_less_often_and_others_as_often_as_ever",
-        ),
+        Finder::Unit("engine::acquire::waiting::tests::late_waiter_of_many_names_asks_less_often"),
         Defect {
             says: "who is answered late asks as often as ever",
             edits: &[Edit {
@@ -1444,7 +1428,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::what_was_left_to_one_who_asks_is_given_back_when_the_client_closes",
+            "engine::contention::tests::offers::offered_grant_is_released_when_the_client_closes",
         ),
         Defect {
             says: "what was left to one who asks stays with it when its client closes",
@@ -1470,7 +1454,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::what_was_left_to_one_who_goes_is_left_to_the_next",
+            "engine::contention::tests::offers::offered_grant_goes_to_the_next_when_its_task_leaves",
         ),
         Defect {
             says: "who goes leaves nobody what was left to it",
@@ -1482,9 +1466,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::offers::what_was_left_to_one_who_does_not_look_is_given_back",
-        ),
+        Finder::Unit("engine::contention::tests::offers::ignored_offer_is_released"),
         Defect {
             says: "what was left to one who does not look rests with it",
             edits: &[Edit {
@@ -1496,7 +1478,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::offers::what_the_store_knows_no_more_is_had_by_nobody_to_whom_it_was_left",
+            "engine::contention::tests::offers::offered_grant_is_void_when_the_store_lost_it",
         ),
         Defect {
             says: "the store's no is forgotten of what was left to one who asks",
@@ -1508,9 +1490,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::offers::what_was_left_to_one_who_does_not_look_is_given_back",
-        ),
+        Finder::Unit("engine::contention::tests::offers::ignored_offer_is_released"),
         Defect {
             says: "a permit on its way to the next one here is given back by nobody",
             edits: &[Edit {
@@ -1547,7 +1527,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::idle::who_sleeps_until_its_time_keeps_its_turn"),
+        Finder::Unit(
+            "engine::contention::tests::idle::sleeping_slot_owner_keeps_its_slot_until_its_time",
+        ),
         Defect {
             says: "one who sleeps until its time loses its turn",
             edits: &[Edit {
@@ -1585,7 +1567,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::what_has_no_end_and_could_not_be_looked_at_is_looked_at_again_soon",
+            "engine::watchdog::schedule::tests::unchecked_endless_hold_is_checked_again_soon",
         ),
         Defect {
             says: "what has no end is looked at again in years",
@@ -1782,9 +1764,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::events::tests::what_another_server_has_not_heard_of_is_given_back_once_more",
-        ),
+        Finder::Unit("engine::events::tests::release_missed_by_a_new_server_is_repeated"),
         Defect {
             says: "what was given back lately is not released once more at another server",
             edits: &[Edit {
@@ -1795,9 +1775,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::events::tests::what_is_on_its_way_back_when_commands_go_elsewhere_is_given_back_there_too",
-        ),
+        Finder::Unit("engine::events::tests::release_in_flight_is_repeated_at_the_new_server"),
         Defect {
             says: "a release that is noted when the others were repeated is not repeated",
             edits: &[Edit {
@@ -1808,9 +1786,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::events::tests::what_is_given_back_once_more_is_owed_once_however_often_commands_go_elsewhere",
-        ),
+        Finder::Unit("engine::events::tests::repeated_release_is_queued_once_per_claim"),
         Defect {
             says: "each failover has more releases owed, as long as none is answered",
             edits: &[Edit {
@@ -1835,7 +1811,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "blocking::lock::tests::what_too_few_replicas_have_is_not_entered_again_by_who_wants_more",
+            "blocking::lock::tests::reentry_with_more_replicas_needs_their_acknowledgement",
         ),
         Defect {
             says: "a thread enters again what no replica has, though it wants some",
@@ -1848,7 +1824,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::nothing_is_known_of_a_reader_without_an_end_that_was_given_back_in_the_background",
+            "engine::release::settle::tests::background_release_of_an_endless_reader_leaves_nothing",
         ),
         Defect {
             says: "a reader without an end never leaves",
@@ -1873,7 +1849,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::held::tests::who_is_not_let_in_to_enter_again_is_told_so_at_once"),
+        Finder::Unit("engine::held::tests::reentry_returns_a_rejected_login_at_once"),
         Defect {
             says: "who enters again waits to be let in until its lease ends",
             edits: &[Edit {
@@ -1884,9 +1860,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew",
-        ),
+        Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
         Defect {
             says: "what is being given back once more is forgotten when commands go elsewhere",
             edits: &[Edit {
@@ -1923,7 +1897,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::recent::tests::what_is_still_somebodys_or_nobodys_is_not_remembered"),
+        Finder::Unit("engine::recent::tests::only_released_holds_are_remembered"),
         Defect {
             says: "the release of a lease of a century is not repeated",
             edits: &[Edit {
@@ -1935,7 +1909,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::what_is_asked_when_commands_went_elsewhere_is_repeated_there_and_no_later_question",
+            "engine::release::settle::tests::request_is_repeated_at_the_new_server_but_no_later_one",
         ),
         Defect {
             says: "a release is given back twice to the one server that it was asked of",
@@ -1969,7 +1943,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("blocking::lock::tests::who_enters_again_waits_no_longer_than_its_patience"),
+        Finder::Unit("blocking::lock::tests::reentry_waits_no_longer_than_its_timeout"),
         Defect {
             says: "a thread that enters again is answered whenever the store likes",
             edits: &[Edit {
@@ -1980,9 +1954,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::held::tests::a_lock_with_a_write_on_its_way_goes_back_to_the_store_and_the_next_has_another_owner",
-        ),
+        Finder::Unit("engine::held::tests::lock_with_a_pending_write_is_not_handed_over"),
         Defect {
             says: "a lock is handed over while a guarded write may be on its way",
             edits: &[Edit {
@@ -1993,9 +1965,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::held::tests::who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others",
-        ),
+        Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all"),
         Defect {
             says: "a share in a hold is given back as the hold",
             edits: &[
@@ -2072,9 +2042,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::events::tests::what_was_answered_lately_is_given_back_once_more_however_long_it_was_asked_for",
-        ),
+        Finder::Unit("engine::events::tests::recent_release_is_repeated_whatever_its_duration"),
         Defect {
             says: "a release that was not answered is given up",
             edits: &[Edit {
@@ -2096,7 +2064,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::inbox::tests::who_is_told_before_it_waits_does_not_wait"),
+        Finder::Unit("engine::contention::inbox::tests::early_notification_ends_the_wait_at_once"),
         Defect {
             says: "what is told before a waiter waits is forgotten",
             edits: &[Edit {
@@ -2107,9 +2075,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::acquire::waiting::tests::who_came_to_the_queue_looks_soon_and_then_seldom",
-        ),
+        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_seldom"),
         Defect {
             says: "after a lost connection nobody asks more often",
             edits: &[Edit {
@@ -2120,9 +2086,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::who_asks_is_told_what_the_store_tells_and_nobody_else",
-        ),
+        Finder::Unit("engine::contention::tests::only_the_slot_owner_receives_notifications"),
         Defect {
             says: "nobody is told that the connection for messages is lost",
             edits: &[Edit {
@@ -2168,9 +2132,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::held::tests::a_hold_may_write_while_its_client_is_shut_down_and_not_when_it_is_taken_back",
-        ),
+        Finder::Unit("engine::held::tests::hold_may_write_until_shutdown_revokes_it"),
         Defect {
             says: "a shutdown takes nothing back",
             edits: &[Edit {
@@ -2182,7 +2144,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::waiting::tests::who_is_told_to_ask_in_vain_again_and_again_rests",
+            "engine::acquire::waiting::tests::waiter_rests_after_many_notifications_in_vain",
         ),
         Defect {
             says: "questions that messages ask for have no limit",
@@ -2195,7 +2157,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::inbox::tests::who_queues_leaves_a_release_to_the_queue_that_was_told",
+            "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
         ),
         Defect {
             says: "those who queue hear of a gap as if it were a release, and the others do not",
@@ -2207,9 +2169,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew",
-        ),
+        Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
         Defect {
             says: "what a lost runtime was settling is forgotten",
             edits: &[Edit {

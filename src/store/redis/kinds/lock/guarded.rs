@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_returned_is_read_as_the_older_protocol_has_it() {
+    fn script_reply_is_read_as_resp2() {
         use domain::Value::{Bytes, Int, List, Nil, Status};
         let returned = |reply: &str| read(&format!("*2\r\n:1\r\n{reply}")).unwrap().unwrap();
         assert_eq!(read("*1\r\n:1\r\n").unwrap(), Some(Nil));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_hold_runs_no_script() {
+    async fn non_holder_runs_no_script() {
         let twin = Twin::new(7);
         let server = twin.clone();
         let connector = Connector::by(move || {
