@@ -4,7 +4,7 @@ use std::{fmt, num::NonZero, time::Duration};
 
 use super::{CENTURY, Name, Object, Owner};
 
-/// Who wants what, and for how long.
+/// The request for a hold: its owner, object and lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) object: Object,
@@ -162,7 +162,7 @@ pub(crate) enum Verdict {
 /// What is in the way of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
-    /// Who has it, if there is one to be named.
+    /// The holder, if it has a name.
     pub(crate) holder: Option<Holder>,
     /// When it is free at the latest, if that is known.
     pub(crate) at_most: Option<Duration>,
@@ -191,7 +191,7 @@ pub(crate) enum GivenBack {
 }
 
 impl GivenBack {
-    /// Who holds it, if that is known.
+    /// The holder, if it is known.
     pub(crate) fn holder(self) -> Option<Holder> {
         match self {
             Self::NotHeld { holder } => holder,
@@ -200,7 +200,7 @@ impl GivenBack {
     }
 }
 
-/// Who is known to want a lock that was given back, and has to ask for it.
+/// The known waiters of a released lock in other clients, which have to ask for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RemoteWaiters {
     /// Nobody; or it is reserved, and others may queue behind.
@@ -263,7 +263,7 @@ impl Holder {
         Self { remaining: self.remaining.map(|left| left.saturating_sub(since)), ..self }
     }
 
-    /// Who it is.
+    /// Its owner.
     ///
     /// # Examples
     ///

@@ -28,7 +28,7 @@ pub(crate) struct KindTraits {
     pub(crate) waits: Waits,
 }
 
-/// Who has it at a time.
+/// How many holders it has at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Who {
     /// One. A hold excludes every other one: it keeps the turn of its process as long as it

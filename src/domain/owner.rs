@@ -1,4 +1,4 @@
-//! Who holds a lock.
+//! The owner of a hold.
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use super::name::on_one_line;
 /// The longest owner in bytes.
 const MAX_BYTES: usize = 512;
 
-/// Who holds a lock: `<client uuid>:<number>`, as Redisson writes it.
+/// The owner of a hold: `<client uuid>:<number>`, as Redisson writes it.
 ///
 /// Every grant of the store has an owner of its own, so two tasks of one process
 /// exclude each other like two processes do. A grant that is handed over from

@@ -101,7 +101,7 @@ mod tests {
         assert!(next.is_held());
     }
 
-    /// Who waited for it and was polled late had it noted late, when nothing was given back once more.
+    /// A late poll noted the event late, and no release was repeated.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();

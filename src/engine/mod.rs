@@ -275,7 +275,7 @@ impl Engine {
         self.unreachable(name).map_or(Ok(()), |failure| Err(Error::about(name, failure)))
     }
 
-    /// Who holds `object` now.
+    /// The current holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
         self.ask(&object.name, |store| store.holder(object)).await
     }
@@ -409,7 +409,7 @@ impl Engine {
     }
 }
 
-/// Who it is and what it does: a client is shown in states and spans of its users.
+/// Shows the id and the state, because users have clients in their states and spans.
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")

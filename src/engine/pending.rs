@@ -1,7 +1,7 @@
 //! What this client owes its store: releases that nobody waits for, of dropped guards and
 //! of cancelled acquisitions.
 //!
-//! Who settles something itself owes it if it is dropped before it is done.
+//! A task that releases by itself queues the release if it is dropped before the end.
 //! One mutex guards the list. It is a leaf: the holder of another lock may take it.
 
 use std::{

@@ -31,14 +31,14 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 /// The longest wait while no message can reach us.
 pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
-/// Who is answered late waits for so many times as long before it asks again: else those who wait for
+/// After a late reply, a waiter waits for so many times as long before it asks again: else those who wait for
 /// very many names keep a client, or a server, from what keeps the holds. But all together still
 /// ask once in this time, so that few are as prompt as ever; and each asks as often as this.
 pub(crate) const LATE_ANSWERS: u32 = 8;
 pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
 pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 
-/// Who has waited for so long where nobody queues is left what it wants, for a while.
+/// A waiter without a queue that has waited for so long is left what it wants, for a while.
 pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
 /// How many notifications in a row a waiter follows in vain; then no
@@ -62,7 +62,7 @@ pub(crate) const RESTS_ONE_IN: u32 = 16;
 pub(crate) const SHORTEST_REST: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 
-/// Who comes so soon after a hold could be shared last, and finds it still there, asks for one of
+/// A task that comes so soon after a hold could be shared last, and finds it still there, asks for one of
 /// its own after so long: one by one those who share it leave, and one who wants what it excludes
 /// may enter. With no gap between two holds Redisson's writers never do.
 pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
@@ -75,9 +75,8 @@ pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
 pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
-/// An owner of the request slot that was notified or has slept until its time, and does nothing
-/// for so long
-/// after somebody has seen that, loses its turn to the next in line: nobody polls it.
+/// An owner of the request slot that was notified, or has slept until its time, and does nothing
+/// for so long after a task has seen that, loses the slot to the next in line: it is not polled.
 pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
 /// The same of one who asks: its answer may be late.
@@ -102,7 +101,7 @@ pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 /// The longest one: a lease may be a century long, and its hold gone.
 pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
-/// Who waits for a loss looks half-way to it whether the watchdog still runs, but not when
+/// A task that awaits a loss checks half-way to it whether the watchdog still runs, but not when
 /// so little is left.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
@@ -143,9 +142,9 @@ const fn most(time: Duration) -> u128 {
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
-// Who is known to wait asks again before it is forgotten.
+// A known waiter asks again before it is forgotten.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
-// Who waits longest asks before it is forgotten.
+// The longest waiter asks before it is forgotten.
 const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
 // A waiter too young to be warned still makes its first look.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());

@@ -90,7 +90,7 @@ impl Engine {
         };
         let longest = left.map_or(within + LATE_COUNT, |left| left.min(within + LATE_COUNT));
         let counted = timeout(longest, retry_until(clock, end, ask)).await;
-        // Who has not said so by now has not acknowledged it.
+        // A replica that has not replied by now has not acknowledged it.
         counted.map_or(Ok(0), |counted| counted.map(|counted| counted.answer))
     }
 }

@@ -79,7 +79,7 @@ type Heard = Mutex<Option<Result<Said, Instant>>>;
 /// A request that has no answer for so long is unanswered when patience ends.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Who takes one share after the other waits for nothing: other tasks run now and then all the same.
+/// A task that takes one share after the other never waits, so it yields now and then.
 /// When the budget is used up the runtime wakes its own tasks alone, and others may poll us.
 async fn lets_others_run(request: &AcquireRequest) {
     match request.may_share() {
@@ -270,7 +270,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let others_first = slot.head_start.unwrap_or_default();
         let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
-        // Who has little patience needs it to ask.
+        // A caller with a short timeout needs it to ask.
         let patience = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
         let longest = (others_first + window).min(patience.unwrap_or(Duration::MAX));
         slot.rests(self.core.clock.now() + longest);

@@ -32,7 +32,7 @@ pub(super) struct Entry {
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 
-/// Who has the right to ask for a name.
+/// The owner of the request slot of a name.
 #[derive(Default)]
 pub(super) enum SlotOwner {
     #[default]
@@ -62,7 +62,7 @@ pub(super) struct Offered {
     at: Instant,
 }
 
-/// Who waits for a name here, and what is known of who has it elsewhere.
+/// The waiters of a name in this process, and the known state of its holder elsewhere.
 #[derive(Default)]
 pub(super) struct WaitState {
     pub(super) waiting: BTreeMap<u64, Waiter>,
@@ -77,7 +77,7 @@ pub(super) struct WaitState {
     pub(super) rests_until: Option<Instant>,
     /// When it was first seen that it ought to do something.
     pub(super) idle_since: Option<Instant>,
-    /// Who had the lock when somebody last asked, if that has a name.
+    /// The holder at the last request, if it has a name.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
@@ -122,7 +122,7 @@ impl Entry {
         !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
     }
 
-    /// Calls everybody in the line: there may be a share for each. Who has none stands where it
+    /// Calls everybody in the line: there may be a share for each. A task without one stands where it
     /// stood.
     pub(super) fn call_all(&mut self) {
         let Some(wait_state) = &mut self.wait_state else { return };
@@ -239,7 +239,7 @@ impl Entry {
         let Some(wait_state) = &mut self.wait_state else { return };
         let after = wait_state.waiting.split_off(&(ticket + 1));
         for (_, waiter) in std::mem::replace(&mut wait_state.waiting, after) {
-            // Who is gone needs no answer.
+            // A task that is gone needs no reply.
             waiter.calls.send(Wakeup::Answered).ok();
         }
     }

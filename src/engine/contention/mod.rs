@@ -1,4 +1,4 @@
-//! Who wants a name, who has it here, and whose turn it is to ask the store.
+//! The waiters and holders of each name in this process, and its request slot.
 //!
 //! A thousand tasks that want one lock cost the store one waiter. They take turns in the
 //! order in which they came; who is granted the lock keeps the request slot as long as the hold
@@ -9,7 +9,7 @@
 //! at all, all who stood in line when it was asked for have the answer: each has a ticket, and
 //! tickets grow, so that nobody has an answer that is older than its wish.
 //!
-//! Who has the request slot, is alive, and is polled by nobody loses it to the next in line after a while.
+//! An owner of the request slot that is not polled loses it to the next in line after a while.
 //! It keeps its ticket, and what it may have been granted, and when it is polled again it is the
 //! first in line.
 //!
@@ -285,7 +285,7 @@ impl NameRegistry {
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
-    /// Who has `object`, as far as this client knows; nobody that has a name, perhaps.
+    /// The holder of `object`, as far as this client knows. It may have no name.
     pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Option<Holder>> {
         let (held, seen) = {
             let entries = self.entries.lock();

@@ -54,14 +54,14 @@ impl NameRegistry {
         };
         let ticket = seat.ticket;
         let since = spec.again.and_then(|position| position.since);
-        // Who queues has its time in the store.
+        // A queued waiter has its time in the store.
         let counts = object.traits().waits != Waits::Queued;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if seat.listens_first {
-                // Who holds it here learns at once if it is taken away by force.
+                // A holder in this process learns at once of a forced release.
                 self.settle_listening(object, true);
             }
             // The background may have ended before we stood in the line. When it ends later we

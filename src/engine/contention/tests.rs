@@ -413,7 +413,7 @@ async fn task_after_hand_over_lets_others_ask_first() {
         drop(lock.acquire().await.unwrap());
         assert_eq!(start.elapsed(), waits);
     }
-    // Who has little patience rests for a quarter of it.
+    // A caller with a short timeout rests for a quarter of it.
     engine.contention.note(&Object::lock("door"), RemoteWaiters::Next(window));
     let start = Instant::now();
     drop(lock.acquire_within(window).await.unwrap());

@@ -33,7 +33,7 @@ const BATCH: u32 = 100;
 
 /// The watchdog of one client.
 ///
-/// Its one lock guards the plan, and is taken before a hold's state. Who awaits a loss is
+/// Its one lock guards the plan, and is taken before a hold's state. A task that awaits a loss is
 /// notified under it; contention is notified after it is released.
 pub(crate) struct Watchdog {
     core: Arc<Core>,

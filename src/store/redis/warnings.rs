@@ -185,7 +185,7 @@ pub(super) fn say(Finding { server, hazard }: &Finding) {
         Hazard::ChecksDenied { .. } => tracing::debug!(target: "leasehold",
             server, %hazard, remedy, "server checks denied"),
         _ => {
-            tracing::warn!(target: "leasehold", server, %hazard, remedy, "deployment hazard detected")
+            tracing::warn!(target: "leasehold", server, %hazard, remedy, "deployment hazard detected");
         }
     }
 }

@@ -67,7 +67,7 @@ async fn one_who_sleeps_lets_the_next_have_a_permit_and_has_the_one_after() {
     sleep(SOON).await;
     taken.release().await.unwrap().into_result().unwrap();
     let second = timeout(IN_TIME, second).await.unwrap().unwrap();
-    // Who sleeps is first again.
+    // The sleeping task is first again.
     let third = acquires();
     waits(first.as_mut()).await;
     second.release().await.unwrap().into_result().unwrap();

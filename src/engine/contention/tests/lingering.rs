@@ -51,7 +51,7 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
-/// Who was called stood before all those that linger, and was looked at again and again.
+/// A woken task stood before all idle names, and was checked again and again.
 #[tokio::test(start_paused = true)]
 async fn one_in_transit_does_not_keep_those_that_linger() {
     let (engine, contention, door) = door();

@@ -69,7 +69,7 @@ async fn a_shutdown_gives_back_what_was_left_to_one_who_has_not_seen_it() {
 async fn offered_grant_goes_to_the_next_when_its_task_leaves() {
     let (_store, _engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
-    // Who was asked for its owner is not passed on.
+    // A hold whose owner was shown is not handed over.
     let owner = guard.watch().claim().owner.clone();
     let [mut first, mut second] = [(); 2].map(|()| Box::pin(permits.acquire()));
     for waits in [&mut first, &mut second] {

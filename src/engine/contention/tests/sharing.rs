@@ -242,7 +242,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
     }
 }
 
-/// Who takes its share first and then lets others run has it as long as nobody polls it.
+/// A task that took its share before it yielded kept the share while it was not polled.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_reader_has_no_share() {
     let (store, here) = prices();

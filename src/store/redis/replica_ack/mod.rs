@@ -6,7 +6,7 @@
 //! are still there. Both show that this is the server that has granted, before and after: an
 //! address may have moved, another one may be master, the slot may be elsewhere.
 //!
-//! One question at a time, for all who ask: see [`Round`]. Who comes meanwhile shares the next one.
+//! One question at a time, for all who ask: see [`Round`]. Later calls share the next one.
 //! One mutex guards those who have come; it is a leaf.
 
 mod round;

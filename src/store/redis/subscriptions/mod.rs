@@ -195,7 +195,7 @@ impl Hub {
         self.tell_all(|| event.take());
     }
 
-    /// Who may not do something still gets the lock, if later.
+    /// A client without a permission still gets the lock, but later.
     fn warn_once(&self, what: Refused, object: &Object) {
         let mut warned = self.warned.lock();
         if warned.contains(&what) {

@@ -71,7 +71,7 @@ struct WantedName {
 struct Channel {
     says: Says,
     state: State,
-    /// Who wants it: `door` and `{door}` share the one of their releases.
+    /// The names that want it: `door` and `{door}` share the one of their releases.
     objects: BTreeSet<Object>,
 }
 
@@ -295,7 +295,7 @@ impl Table {
                 self.unsettled.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
             }
             (Refusal::Forbidden, Some(object)) => self.refused(object, asked.needs(), now),
-            // Who may not leave stays, and need not ask again.
+            // A denied unsubscribe is not repeated.
             (Refusal::Forbidden, None) => {
                 self.unsettled.retain(|it| !asked.channels.contains(it));
             }

@@ -375,7 +375,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for an answer. Who takes long may be nobody any more: that is found out meanwhile.
+    /// Waits for a reply. If it takes long, the node may be gone, which is checked meanwhile.
     async fn patiently<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         match timeout(PATIENCE, &mut answer).await {
@@ -496,7 +496,7 @@ async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Fail
     }
     let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
     match <[Value; 2]>::try_from(replies) {
-        // Who may not say it is sent back, and would be sent here again.
+        // A denied `ASKING` is redirected back, and would be redirected here again.
         Ok([refused @ Value::ServerError(_), Value::ServerError(moved)])
             if moved.code() == "MOVED" =>
         {

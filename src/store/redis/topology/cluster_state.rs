@@ -38,7 +38,7 @@ use crate::{
     store::{Event, SubscriptionLevel},
 };
 
-/// Who is not ready is asked again much sooner than this.
+/// A node that is not ready is asked again much sooner than this.
 const SAID_LATELY: Duration = Duration::from_secs(1);
 
 /// Not every node is asked in each look: while a cluster is upgraded, one that was not asked lately
