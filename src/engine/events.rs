@@ -4,7 +4,7 @@ use super::Engine;
 use crate::store::{Event, Subscriber};
 
 impl Subscriber for Engine {
-    fn hear(&self, event: Event) {
+    fn receive(&self, event: Event) {
         match &event {
             // Somebody forced a release of a lock that we hold; or this is the echo of our
             // previous hold, as it is soon after we entered.
@@ -18,7 +18,7 @@ impl Subscriber for Engine {
             Event::Moved => self.core.has_moved(),
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }
-        self.contention.hear(event);
+        self.contention.receive(event);
     }
 }
 
@@ -45,9 +45,9 @@ mod tests {
         let (_, engine) = client(&MemoryStore::new());
         let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
-        engine.hear(Event::SubscriptionsLost);
+        engine.receive(Event::SubscriptionsLost);
         assert!((&mut rests).now_or_never().is_none());
-        engine.hear(Event::Back);
+        engine.receive(Event::Back);
         assert!(rests.now_or_never().is_some());
     }
 
@@ -70,12 +70,12 @@ mod tests {
             let (store, door) = (&engine.core.store, Object::lock("door"));
             let claim = Claim::plain(door.clone(), owner, Duration::from_secs(30));
             store.acquire(&claim, None).await.unwrap();
-            engine.hear(Event::Back);
+            engine.receive(Event::Back);
             sleep(Duration::from_secs(1)).await;
             assert!(store.holder(&door).await.unwrap().is_some());
 
             // when commands go there
-            engine.hear(Event::Moved);
+            engine.receive(Event::Moved);
             sleep(Duration::from_millis(1)).await;
             assert_eq!(store.holder(&door).await.unwrap(), None);
             assert_eq!(client.stats().releases_abandoned, 0);
@@ -94,7 +94,7 @@ mod tests {
         let next = next.unwrap();
         assert_eq!((next.owner(), client.stats().handed_over), (&owner, 1));
 
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         sleep(Duration::from_secs(1)).await;
         let holder = engine.core.store.holder(&Object::lock("door")).await.unwrap();
         assert!(holder.is_some_and(|holder| *holder.owner() == owner));
@@ -112,7 +112,7 @@ mod tests {
         let mut release = Box::pin(guard.release());
         assert!((&mut release).now_or_never().is_none());
         sleep(Duration::from_millis(1)).await;
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         memory.resume();
         release.await.unwrap().into_result().unwrap();
 
@@ -135,7 +135,7 @@ mod tests {
         }
         memory.stall();
         for _ in 0..5 {
-            engine.hear(Event::Moved);
+            engine.receive(Event::Moved);
             sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(engine.core.pending.listed(), 10);
@@ -157,7 +157,7 @@ mod tests {
         let claim = Claim::plain(door.clone(), owner, LONG);
         store.acquire(&claim, None).await.unwrap();
         memory.fail("LOADING Redis is loading the dataset in memory");
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         sleep(Duration::from_secs(35)).await;
 
         // given a later release, beside which the first one is old
@@ -166,7 +166,7 @@ mod tests {
         let core = &engine.core;
         core.has_given_back(&other, ReleaseMode::Broadcast, core.clock.now(), core.moves());
         sleep(Duration::from_millis(1)).await;
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         memory.heal();
         sleep(Duration::from_secs(3)).await;
         assert_eq!(store.holder(&door).await.unwrap(), None);
@@ -192,7 +192,7 @@ mod tests {
         let (store, door) = (&engine.core.store, Object::lock("door"));
         assert_eq!(store.holder(&door).await.unwrap(), None);
         store.acquire(&Claim::plain(door.clone(), owner, LONG), None).await.unwrap();
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         sleep(Duration::from_millis(1)).await;
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }

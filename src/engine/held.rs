@@ -75,8 +75,8 @@ impl Held {
         if shared {
             return Ok(Left::Nothing);
         }
-        let told = Box::pin(engine.tell_count(hold)).await;
-        Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
+        let sent = Box::pin(engine.tell_count(hold)).await;
+        Ok(match sent.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
             _ => Left::Lost { reason: LostReason::NotOwned, holder: None },
         })

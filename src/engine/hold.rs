@@ -63,7 +63,7 @@ struct State {
     /// Whether the store knows no more of it, as far as that is known.
     has_left: bool,
     /// Told when it is over, and when it has left, if anybody wants to know.
-    told: Option<Arc<Notify>>,
+    watchers: Option<Arc<Notify>>,
 }
 
 impl Hold {
@@ -80,7 +80,7 @@ impl Hold {
             replication,
             over: None,
             has_left: false,
-            told: None,
+            watchers: None,
         };
         Self {
             grant,
@@ -268,13 +268,13 @@ impl Hold {
 
     fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         state.over = Some(reason);
-        let told = state.told.take();
+        let watchers = state.watchers.take();
         drop(state);
         if reason != LostReason::Released {
             self.found_lost(reason);
         }
-        if let Some(told) = told {
-            told.notify_waiters();
+        if let Some(watchers) = watchers {
+            watchers.notify_waiters();
         }
     }
 
@@ -376,7 +376,7 @@ impl Hold {
     /// Waits until it has left the store, and then for as long as its waiters want: but
     /// one who reads on is not waited for.
     pub(super) async fn leaves_a_window(&self) {
-        let left = timeout(SHARING_PAST, self.told_of(|state| state.has_left)).await;
+        let left = timeout(SHARING_PAST, self.notified_of(|state| state.has_left)).await;
         if left.is_ok() && self.state.lock().more > 0 {
             sleep(SHARING_RESTS).await;
         }
@@ -386,9 +386,9 @@ impl Hold {
     pub(super) fn has_left(&self) {
         let mut state = self.state.lock();
         state.has_left = true;
-        let told = state.told.take();
+        let watchers = state.watchers.take();
         drop(state);
-        told.iter().for_each(|told| told.notify_waiters());
+        watchers.iter().for_each(|watchers| watchers.notify_waiters());
     }
 
     /// The reply to a request for the name at `now`.
@@ -409,19 +409,19 @@ impl Hold {
 
     /// Waits until somebody ends it.
     pub(super) async fn ended(&self) {
-        self.told_of(|state| state.over.is_some()).await;
+        self.notified_of(|state| state.over.is_some()).await;
     }
 
-    async fn told_of(&self, it_is: impl Fn(&State) -> bool) {
+    async fn notified_of(&self, it_is: impl Fn(&State) -> bool) {
         loop {
-            let told = {
+            let watchers = {
                 let mut state = self.state.lock();
                 if it_is(&state) {
                     return;
                 }
-                Arc::clone(state.told.get_or_insert_default()).notified_owned()
+                Arc::clone(state.watchers.get_or_insert_default()).notified_owned()
             };
-            told.await;
+            watchers.await;
         }
     }
 
@@ -525,7 +525,7 @@ mod tests {
         let first = read.acquire().await.unwrap();
         sleep(Duration::from_secs(5)).await;
         memory.fail("LOADING Redis is loading the dataset in memory");
-        engine.hear(Event::Back);
+        engine.receive(Event::Back);
         sleep(SOON).await;
         assert!(read.try_acquire().await.is_err(), "it asks for itself");
         memory.heal();

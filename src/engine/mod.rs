@@ -162,8 +162,8 @@ impl Engine {
             runs: Arc::default(),
             grants: AtomicU64::new(0),
         });
-        let told: Arc<dyn Subscriber> = Arc::<Self>::clone(&engine);
-        engine.core.store.tell(Arc::downgrade(&told));
+        let subscriber: Arc<dyn Subscriber> = Arc::<Self>::clone(&engine);
+        engine.core.store.tell(Arc::downgrade(&subscriber));
         engine
     }
 

@@ -88,5 +88,5 @@ pub(crate) enum Event {
 
 /// Who is told of events. Called from the store's own tasks: must not block.
 pub(crate) trait Subscriber: Send + Sync {
-    fn hear(&self, event: Event);
+    fn receive(&self, event: Event);
 }

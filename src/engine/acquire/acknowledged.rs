@@ -144,9 +144,9 @@ mod tests {
     async fn nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it() {
         let (store, client, lock) = door(1);
         let refused = lock.acquire().await;
-        let told = |got, wanted| (got, wanted) == (1, 2);
+        let notified = |got, wanted| (got, wanted) == (1, 2);
         assert!(
-            matches!(refused, Err(Error::NotReplicated { wanted, got, .. }) if told(got, wanted))
+            matches!(refused, Err(Error::NotReplicated { wanted, got, .. }) if notified(got, wanted))
         );
         assert!(!lock.is_locked().await.unwrap() && client.stats().held == 0);
         store.set_replicas(2);
@@ -190,7 +190,7 @@ mod tests {
         let client = Client::of(Arc::clone(&engine));
         let lock = door_of(&client);
         let first = lock.acquire().await.unwrap();
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         memory.set_replicas(0);
         let (refused, released) = tokio::join!(lock.acquire(), first.release());
         released.unwrap().into_result().unwrap();

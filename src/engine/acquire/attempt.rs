@@ -20,7 +20,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
-use super::{AcquireRequest, Heard, waiting::Waiting};
+use super::{AcquireRequest, LastReply, waiting::Waiting};
 use crate::{
     domain::{
         Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy,
@@ -56,13 +56,13 @@ pub(super) struct Attempt<'a> {
     /// When the holder's lease ends, according to the last reply.
     free_at: Option<Instant>,
     /// Whether a notification caused this request.
-    told: bool,
+    notified: bool,
     /// The source of the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
     /// Held by those who are to ask again, to be counted.
     waited_for: Option<Arc<()>>,
-    heard: &'a Heard,
+    last_reply: &'a LastReply,
 }
 
 /// What came of one question.
@@ -100,7 +100,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn new(
         engine: &'a Arc<Engine>,
         request: &'a AcquireRequest,
-        heard: &'a Heard,
+        last_reply: &'a LastReply,
         slot: Option<RequestSlot>,
     ) -> Self {
         let waiting = Waiting::since_when(
@@ -121,11 +121,11 @@ impl<'a> Attempt<'a> {
             unsent: None,
             unsure: false,
             free_at: None,
-            told: false,
+            notified: false,
             inbox: None,
             waiting,
             waited_for: None,
-            heard,
+            last_reply,
         }
     }
 
@@ -225,7 +225,7 @@ impl<'a> Attempt<'a> {
             slot.asks();
         }
         self.asked = Some(lease);
-        self.heard.lock().get_or_insert(Err(lease.asked_at));
+        self.last_reply.lock().get_or_insert(Err(lease.asked_at));
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let store = &engine.core.store;
         let asked = async {
@@ -286,14 +286,14 @@ impl<'a> Attempt<'a> {
             Ok(Verdict::Busy(taken)) => {
                 let holder = taken.holder.as_ref();
                 engine.contention.saw(&self.claim.object, holder, lease.asked_at);
-                *self.heard.lock() = Some(Ok(Ok((taken.clone(), lease.asked_at))));
-                self.waiting.in_vain(lease.asked_at, self.told);
+                *self.last_reply.lock() = Some(Ok(Ok((taken.clone(), lease.asked_at))));
+                self.waiting.in_vain(lease.asked_at, self.notified);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);
                 Asked::Busy(taken)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();
-                *self.heard.lock() = Some(Ok(Err(failure.clone())));
+                *self.last_reply.lock() = Some(Ok(Err(failure.clone())));
                 Asked::Failed(failure)
             }
         };
@@ -380,7 +380,7 @@ impl<'a> Attempt<'a> {
         }
         let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));
         if self.rests(limit) {
-            self.told = inbox.until_told(Instant::now() + limit).await;
+            self.notified = inbox.until_notified(Instant::now() + limit).await;
         }
     }
 

@@ -74,7 +74,7 @@ type Said = Result<(Taken, Instant), Failure>;
 
 /// The last answer, or when the first request without one was sent. It outlives the attempt, to be
 /// named when patience ends.
-type Heard = Mutex<Option<Result<Said, Instant>>>;
+type LastReply = Mutex<Option<Result<Said, Instant>>>;
 
 /// A request that has no answer for so long is unanswered when patience ends.
 const SILENCE: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ async fn lets_others_run(request: &AcquireRequest) {
 impl Engine {
     /// Waits until `request` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Held, Error> {
-        let held = self.acquire_noting(request, &Heard::default(), None).await?;
+        let held = self.acquire_noting(request, &LastReply::default(), None).await?;
         match request.replicas {
             Some(replicas) => self.acknowledged(replicas, held, None).await,
             None => Ok(held),
@@ -129,9 +129,10 @@ impl Engine {
     ) -> Result<Held, Error> {
         // Before the timer, which needs a runtime.
         self.ready()?;
-        let (Within { since, until }, heard) = (patience, Heard::default());
-        let acquired = timeout_at(until, self.acquire_noting(request, &heard, Some(until))).await;
-        let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &heard));
+        let (Within { since, until }, last_reply) = (patience, LastReply::default());
+        let acquired =
+            timeout_at(until, self.acquire_noting(request, &last_reply, Some(until))).await;
+        let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply));
         let held = acquired.unwrap_or_else(gave_up)?;
         match request.replicas {
             Some(replicas) => self.acknowledged(replicas, held, Some(until)).await,
@@ -141,7 +142,7 @@ impl Engine {
 
     /// Waits until what `request` is about is open: nothing is held then.
     pub(crate) async fn pass(self: &Arc<Self>, request: &AcquireRequest) -> Result<(), Error> {
-        self.pass_noting(request, &Heard::default()).await
+        self.pass_noting(request, &LastReply::default()).await
     }
 
     /// The same, but no longer than `patience`.
@@ -151,9 +152,9 @@ impl Engine {
         patience: Within,
     ) -> Result<(), Error> {
         self.ready()?;
-        let (Within { since, until }, heard) = (patience, Heard::default());
-        let passed = timeout_at(until, self.pass_noting(request, &heard)).await;
-        passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &heard)))
+        let (Within { since, until }, last_reply) = (patience, LastReply::default());
+        let passed = timeout_at(until, self.pass_noting(request, &last_reply)).await;
+        passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply)))
     }
 
     /// Asks once whether `request` can be ours now, and waits for nothing after `until`.
@@ -180,17 +181,17 @@ impl Engine {
         if let Some(hold) = self.shared_by_now(request).await? {
             return Ok(Some(self.share(hold)));
         }
-        let (heard, question) = (Heard::default(), self.limits.question);
+        let (last_reply, question) = (LastReply::default(), self.limits.question);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let limit = left.map_or(question, |left| left.min(question));
-        match timeout(limit, Attempt::new(self, request, &heard, None).run()).await {
+        match timeout(limit, Attempt::new(self, request, &last_reply, None).run()).await {
             Ok(Ok(End::In(held))) => Ok(Some(held)),
             Ok(Ok(End::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(self.unanswered(
                 &request.object.name,
                 limit,
-                heard.lock().take().and_then(Result::ok),
+                last_reply.lock().take().and_then(Result::ok),
             )),
         }
     }
@@ -198,7 +199,7 @@ impl Engine {
     async fn acquire_noting(
         self: &Arc<Self>,
         request: &AcquireRequest,
-        heard: &Heard,
+        last_reply: &LastReply,
         until: Option<Instant>,
     ) -> Result<Held, Error> {
         lets_others_run(request).await;
@@ -232,7 +233,7 @@ impl Engine {
             }
             // In boxes, this one and those within: who waits for a request slot is small, and so is
             // who need not wait for the store.
-            match Box::pin(Attempt::new(self, request, heard, Some(slot)).run()).await? {
+            match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).run()).await? {
                 End::In(held) => return Ok(held),
                 End::PassedBy(before) => position = Some(before),
             }
@@ -295,7 +296,7 @@ impl Engine {
     async fn pass_noting(
         self: &Arc<Self>,
         request: &AcquireRequest,
-        heard: &Heard,
+        last_reply: &LastReply,
     ) -> Result<(), Error> {
         self.ready()?;
         self.reachable(&request.object.name)?;
@@ -305,7 +306,8 @@ impl Engine {
         let mut position = None;
         loop {
             let Entrance::Slot(slot) = self.slot(request, position).await? else { return Ok(()) };
-            match Box::pin(Attempt::new(self, request, heard, Some(slot)).until_open()).await? {
+            match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).until_open()).await?
+            {
                 End::In(()) => return Ok(()),
                 End::PassedBy(before) => position = Some(before),
             }
@@ -357,12 +359,12 @@ impl Engine {
     }
 
     /// Why patience ended in vain.
-    fn gave_up(&self, object: &Object, waited: Duration, heard: &Heard) -> Error {
+    fn gave_up(&self, object: &Object, waited: Duration, last_reply: &LastReply) -> Error {
         let now = self.core.clock.now();
-        let heard = heard.lock().take();
+        let last_reply = last_reply.lock().take();
         let silent = |asked_at: &Instant| now.saturating_duration_since(*asked_at) >= SILENCE;
-        let asked = matches!(&heard, Some(Err(asked_at)) if silent(asked_at));
-        let said = heard.and_then(Result::ok);
+        let asked = matches!(&last_reply, Some(Err(asked_at)) if silent(asked_at));
+        let said = last_reply.and_then(Result::ok);
         // A waiter that has not asked knows the answer to the waiter before it, unless something has
         // come in the way since. What is held here is known without the store.
         let here = || self.contention.grant(object).is_some();
@@ -399,10 +401,10 @@ impl Engine {
         !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 
-    /// The store did not reply for so long, and `heard` has its previous reply.
-    fn unanswered(&self, name: &Name, waited: Duration, heard: Option<Said>) -> Error {
+    /// The store did not reply for so long, and `last_reply` has its previous reply.
+    fn unanswered(&self, name: &Name, waited: Duration, last_reply: Option<Said>) -> Error {
         // The current failure is newer than the previous reply.
-        match (self.core.store.in_the_way(name), heard) {
+        match (self.core.store.in_the_way(name), last_reply) {
             (Some(refused @ Failure::Refused { .. }), _) => Error::about(name, refused),
             (None, Some(Err(failure))) => Error::about(name, failure),
             _ => self.error(name, nothing_came(in_millis(waited))),

@@ -55,10 +55,10 @@ impl Waiting {
     }
 
     /// The store rejected the request of `asked_at`, which a notification caused or not.
-    pub(super) fn in_vain(&mut self, asked_at: Instant, told: bool) {
+    pub(super) fn in_vain(&mut self, asked_at: Instant, notified: bool) {
         self.since.get_or_insert(asked_at);
         self.refused = true;
-        self.vain = if told { self.vain.saturating_add(1) } else { 0 };
+        self.vain = if notified { self.vain.saturating_add(1) } else { 0 };
     }
 
     /// The last answer took so long.
@@ -183,10 +183,11 @@ mod tests {
             (100_000, late / 2, longest / 2, longest / 2),
             (u32::MAX, 3 * late, longest, longest),
         ];
-        for (names, took, unheard, heard) in cases {
-            for (level, longest) in
-                [(SubscriptionLevel::Nothing, unheard), (SubscriptionLevel::Releases, heard)]
-            {
+        for (names, took, unsubscribed, last_reply) in cases {
+            for (level, longest) in [
+                (SubscriptionLevel::Nothing, unsubscribed),
+                (SubscriptionLevel::Releases, last_reply),
+            ] {
                 let wait = waits(names, took, level);
                 assert!(wait >= longest.mul_f64(0.75) && wait <= longest.mul_f64(1.25), "{names}");
             }

@@ -13,12 +13,12 @@ use crate::{domain::Mutex, store::SubscriptionLevel};
 /// The inbox of the owner of the request slot.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    told: Mutex<Told>,
+    notices: Mutex<Notices>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Notices {
     level: SubscriptionLevel,
     /// Whether who has the request slot may have a place in the queue of the lock.
     queued: bool,
@@ -29,41 +29,41 @@ struct Told {
 impl Inbox {
     /// The level of the subscription.
     pub(crate) fn level(&self) -> SubscriptionLevel {
-        self.told.lock().level
+        self.notices.lock().level
     }
 
     /// Notes whether there may be a place in the queue.
     pub(crate) fn queues(&self, queued: bool) {
-        self.told.lock().queued = queued;
+        self.notices.lock().queued = queued;
     }
 
     /// Another one with the same subscription.
     pub(super) fn another(&self) -> Self {
-        let told = Told { level: self.level(), ..Told::default() };
-        Self { told: Mutex::new(told), changed: Notify::new() }
+        let notices = Notices { level: self.level(), ..Notices::default() };
+        Self { notices: Mutex::new(notices), changed: Notify::new() }
     }
 
     /// Whether a notification says that it is time to ask.
     pub(super) fn is_told(&self) -> bool {
-        self.told.lock().ask_at.is_some_and(|at| at <= Instant::now())
+        self.notices.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
 
     /// Clears it for the next owner of the request slot.
     pub(super) fn clear(&self) {
-        let mut told = self.told.lock();
-        (told.queued, told.ask_at) = (false, None);
+        let mut notices = self.notices.lock();
+        (notices.queued, notices.ask_at) = (false, None);
     }
 
     /// Sets the subscription from now on. A message may have been missed before.
-    pub(super) fn hear(&self, level: SubscriptionLevel) {
-        self.told.lock().level = level;
+    pub(super) fn receive(&self, level: SubscriptionLevel) {
+        self.notices.lock().level = level;
         self.ask_at(Instant::now());
     }
 
     /// The lock was released. A queued waiter need not ask if the queue was notified as well.
     /// Returns whether it is to ask.
     pub(super) fn freed(&self, queue_told: bool) -> bool {
-        let asks = !(queue_told && self.told.lock().queued);
+        let asks = !(queue_told && self.notices.lock().queued);
         if asks {
             self.ask_at(Instant::now());
         }
@@ -72,21 +72,21 @@ impl Inbox {
 
     /// Makes the owner of the request slot ask at `moment`, if not before.
     pub(super) fn ask_at(&self, moment: Instant) {
-        let mut told = self.told.lock();
-        told.ask_at = Some(told.ask_at.map_or(moment, |before| before.min(moment)));
-        drop(told);
+        let mut notices = self.notices.lock();
+        notices.ask_at = Some(notices.ask_at.map_or(moment, |before| before.min(moment)));
+        drop(notices);
         self.changed.notify_one();
     }
 
     /// Waits until it is time to ask, but not beyond `limit`. Returns whether a notification came.
-    pub(crate) async fn until_told(&self, limit: Instant) -> bool {
+    pub(crate) async fn until_notified(&self, limit: Instant) -> bool {
         loop {
             let now = Instant::now();
-            let told = self.told.lock().ask_at.take_if(|at| *at <= now);
-            if told.is_some() || now >= limit {
-                return told.is_some();
+            let notices = self.notices.lock().ask_at.take_if(|at| *at <= now);
+            if notices.is_some() || now >= limit {
+                return notices.is_some();
             }
-            let due = self.told.lock().ask_at.map_or(limit, |at| at.min(limit));
+            let due = self.notices.lock().ask_at.map_or(limit, |at| at.min(limit));
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
@@ -111,8 +111,8 @@ mod tests {
         let inbox = Inbox::default();
         inbox.freed(false);
         let limit = Instant::now() + LONG;
-        assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
-        assert_eq!(inbox.until_told(limit).now_or_never(), None, "once");
+        assert_eq!(inbox.until_notified(limit).now_or_never(), Some(true));
+        assert_eq!(inbox.until_notified(limit).now_or_never(), None, "once");
     }
 
     #[tokio::test(start_paused = true)]
@@ -120,12 +120,12 @@ mod tests {
         let (inbox, start) = (Inbox::default(), Instant::now());
         inbox.ask_at(start + LONG / 3);
         inbox.ask_at(start + LONG / 2);
-        assert!(inbox.until_told(start + LONG).await);
+        assert!(inbox.until_notified(start + LONG).await);
         assert_eq!(start.elapsed(), LONG / 3);
 
         inbox.ask_at(Instant::now() + LONG);
         inbox.freed(false);
-        assert_eq!(inbox.until_told(start + 9 * LONG).now_or_never(), Some(true));
+        assert_eq!(inbox.until_notified(start + 9 * LONG).now_or_never(), Some(true));
     }
 
     #[tokio::test(start_paused = true)]
@@ -133,14 +133,14 @@ mod tests {
         let (inbox, start) = (Inbox::default(), Instant::now());
         inbox.queues(true);
         inbox.freed(true);
-        assert!(!inbox.until_told(start + LONG).await);
+        assert!(!inbox.until_notified(start + LONG).await);
         assert_eq!(start.elapsed(), LONG);
 
         // but who does not queue asks, and everybody does after any other release
         inbox.freed(false);
-        assert_eq!(inbox.until_told(start + 2 * LONG).now_or_never(), Some(true));
+        assert_eq!(inbox.until_notified(start + 2 * LONG).now_or_never(), Some(true));
         inbox.clear();
         inbox.freed(true);
-        assert_eq!(inbox.until_told(start + 2 * LONG).now_or_never(), Some(true));
+        assert_eq!(inbox.until_notified(start + 2 * LONG).now_or_never(), Some(true));
     }
 }

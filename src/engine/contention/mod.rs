@@ -347,17 +347,17 @@ impl NameRegistry {
     }
 
     /// What the store tells. None of it is believed: it makes somebody ask.
-    pub(crate) fn hear(&self, event: Event) {
+    pub(crate) fn receive(&self, event: Event) {
         let entries = self.entries.lock();
         match event {
             Event::SubscriptionsLost => {
-                entries.inboxes().for_each(|inbox| inbox.hear(SubscriptionLevel::Nothing));
+                entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
             // Waiters ask again by themselves: their questions failed.
             Event::Back | Event::Moved => {}
             Event::Subscribed(object, level) => {
                 if let Some(inbox) = entries.inbox(&object) {
-                    inbox.hear(level);
+                    inbox.receive(level);
                 }
             }
             Event::Freed { object, queue_told } => {

@@ -454,22 +454,22 @@ async fn a_release_that_finds_others_is_remembered() {
 async fn only_the_slot_owner_receives_notifications() {
     let (_engine, contention, name) = door();
     let released = || Event::Freed { object: name.clone(), queue_told: false };
-    contention.hear(released());
+    contention.receive(released());
     assert!(contention.is_idle(), "nobody asks");
 
     let slot = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(slot.inbox.is_none());
     let inbox = slot.listen(PLAIN);
     let limit = Instant::now() + TTL;
-    assert!(inbox.until_told(limit).await, "that it listens now");
+    assert!(inbox.until_notified(limit).await, "that it listens now");
     assert_eq!(inbox.level(), SubscriptionLevel::Turns);
-    assert_eq!(inbox.until_told(limit).now_or_never(), None);
-    contention.hear(released());
-    assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
-    contention.hear(Event::Ask { object: name.clone(), after: Duration::ZERO });
-    assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
-    contention.hear(Event::SubscriptionsLost);
-    assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
+    assert_eq!(inbox.until_notified(limit).now_or_never(), None);
+    contention.receive(released());
+    assert_eq!(inbox.until_notified(limit).now_or_never(), Some(true));
+    contention.receive(Event::Ask { object: name.clone(), after: Duration::ZERO });
+    assert_eq!(inbox.until_notified(limit).now_or_never(), Some(true));
+    contention.receive(Event::SubscriptionsLost);
+    assert_eq!(inbox.until_notified(limit).now_or_never(), Some(true));
     assert_eq!(inbox.level(), SubscriptionLevel::Nothing);
 }
 
@@ -487,7 +487,7 @@ async fn no_message_grants_or_releases_anything() {
         Event::Freed { object: name.clone(), queue_told: false },
         Event::Subscribed(name, SubscriptionLevel::Nothing),
     ] {
-        engine.contention.hear(event);
+        engine.contention.receive(event);
         assert!(guard.is_held());
         assert_eq!(engine.core.pending.queued(), 0);
     }

@@ -219,8 +219,8 @@ impl Engine {
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
         let helps = Failure::may_pass_or_let_in;
-        let told = pin!(recount(&self.core, &self.contention, hold, None, helps, until));
-        let outcome = within(limit, told).await?;
+        let sent = pin!(recount(&self.core, &self.contention, hold, None, helps, until));
+        let outcome = within(limit, sent).await?;
         promise.cancel();
         Ok(outcome)
     }
@@ -255,11 +255,11 @@ pub(crate) async fn recount(
     helps: Helps,
     until: Instant,
 ) -> Result<Outcome, Failure> {
-    let told = AtomicU32::default();
+    let sent = AtomicU32::default();
     // Each question says what is so by then.
-    let tell = || async {
+    let send = || async {
         let shares = hold.shares();
-        told.store(shares, Ordering::Relaxed);
+        sent.store(shares, Ordering::Relaxed);
         match shares {
             // Nobody holds a share any more: the release takes it all.
             0 => Ok(Outcome::Renewed),
@@ -267,14 +267,14 @@ pub(crate) async fn recount(
         }
     };
     loop {
-        let outcome = retry_while(helps, &core.clock, until, tell).await?.answer;
+        let outcome = retry_while(helps, &core.clock, until, send).await?.answer;
         if outcome != Outcome::Renewed {
             contention.disown(hold);
             return Ok(outcome);
         }
         // Another task may have sent another number meanwhile, which was executed
         // in another order.
-        if hold.shares() == told.load(Ordering::Relaxed) {
+        if hold.shares() == sent.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
     }

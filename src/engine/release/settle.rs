@@ -108,13 +108,13 @@ async fn withdraw_at_last(
     contention: &NameRegistry,
     withdrawal: &Withdrawal,
 ) -> Option<PendingRelease> {
-    let mut told = false;
+    let mut logged = false;
     loop {
         let failure = match withdraw(core, contention, withdrawal).await {
             Ok(more) => return more,
             Err(failure) => failure,
         };
-        let first = !std::mem::replace(&mut told, true);
+        let first = !std::mem::replace(&mut logged, true);
         if first && let Some(releases) = core.pending.refused.once_more(core.clock.now()) {
             let claim = &withdrawal.claim;
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
@@ -243,7 +243,7 @@ mod tests {
         assert!(guard.release().await.is_err());
         sleep(REFUSED_RESTS / 2).await;
         memory.heal();
-        engine.hear(Event::Back);
+        engine.receive(Event::Back);
         sleep(Duration::from_millis(1)).await;
         assert_eq!(free(&client).await, 3);
     }
@@ -301,7 +301,7 @@ mod tests {
         let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
         lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
         memory.fail("LOADING Redis is loading the dataset in memory");
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         sleep(Duration::from_secs(1)).await;
         drop((lock, client, engine));
         sleep(Duration::from_secs(1)).await;
@@ -363,7 +363,7 @@ mod tests {
         let mut withdraws = Box::pin(withdraw(core, contention, &withdrawal));
         let soon = Duration::from_millis(1);
         assert!(tokio::time::timeout(soon, &mut withdraws).await.is_err());
-        engine.hear(Event::Moved);
+        engine.receive(Event::Moved);
         assert_eq!(core.pending.listed(), 0);
         memory.resume();
         memory.heal();

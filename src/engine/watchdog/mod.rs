@@ -117,7 +117,7 @@ impl Watchdog {
                 biased;
                 _ = self.core.used.acquire() => return,
                 // All that have come: on a busy runtime it may be long until we are polled again.
-                Some(answered) = unconstrained(asked.next()) => self.heard(answered),
+                Some(answered) = unconstrained(asked.next()) => self.received(answered),
                 () = self.core.notifier.notified() => {}
                 () = sleep_until(looks_at) => {}
             }
@@ -168,7 +168,7 @@ impl Watchdog {
         }
     }
 
-    fn heard(&self, (holds, asked_at, answer): Answered) {
+    fn received(&self, (holds, asked_at, answer): Answered) {
         let outcomes = answer.unwrap_or_else(|failure| {
             if let Some(times) = self.failing.once_more(self.core.clock.now()) {
                 let lock = holds.first().map(|hold| tracing::field::display(hold.name()));

@@ -41,7 +41,7 @@ pub(crate) struct Bench {
 struct Told(Mutex<Vec<Event>>);
 
 impl Subscriber for Told {
-    fn hear(&self, event: Event) {
+    fn receive(&self, event: Event) {
         self.0.lock().unwrap().push(event);
     }
 }

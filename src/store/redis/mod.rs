@@ -476,7 +476,7 @@ mod tests {
         let door = claim("one:1").object;
         store.listen(&door);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(store.topology.hears_releases(&door));
+        assert!(store.topology.is_subscribed_to_releases(&door));
         twin.cut(leasehold_twin::Cut::Silence, |it| !it.channels.is_empty());
 
         let start = Instant::now();

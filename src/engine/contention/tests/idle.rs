@@ -124,7 +124,7 @@ async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);
-    assert!(before.until_told(Instant::now() + SOON).await, "that it listens now");
+    assert!(before.until_notified(Instant::now() + SOON).await, "that it listens now");
     first.rests(Instant::now());
     let second = in_line(&contention, &name);
     for _ in 0..2 {
@@ -134,9 +134,9 @@ async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
     let second = second.now_or_never().expect("it is called").unwrap();
     let inbox = second.listen(PLAIN);
     assert_eq!(inbox.level(), SubscriptionLevel::Turns);
-    contention.hear(Event::Freed { object: name.clone(), queue_told: false });
-    assert!(before.until_told(Instant::now()).await, "that its turn is gone");
-    assert!(inbox.until_told(Instant::now()).await);
+    contention.receive(Event::Freed { object: name.clone(), queue_told: false });
+    assert!(before.until_notified(Instant::now()).await, "that its turn is gone");
+    assert!(inbox.until_notified(Instant::now()).await);
     drop(first);
     assert!(second.goes_on());
 }
@@ -145,7 +145,7 @@ async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
 async fn sleeping_slot_owner_keeps_its_slot_until_its_time() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
-    assert!(first.listen(PLAIN).until_told(Instant::now() + SOON).await, "that it listens now");
+    assert!(first.listen(PLAIN).until_notified(Instant::now() + SOON).await, "that it listens now");
     first.rests(Instant::now() + TTL);
     let second = in_line(&contention, &name);
     for _ in 0..9 {

@@ -280,7 +280,7 @@ async fn release_wakes_an_executor_that_blocks_the_runtime() {
     // For long enough that a busy machine does not end it.
     let read = here.read().local_handoff(10, Duration::from_secs(3_600));
     let guard = read.acquire().await.unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, notices) = std::sync::mpsc::channel();
     tokio::spawn(async move {
         let mut release = Box::pin(guard.release());
         let mut polls = 0;
@@ -290,9 +290,9 @@ async fn release_wakes_an_executor_that_blocks_the_runtime() {
             let waits = release.as_mut().poll(cx).is_pending();
             if waits && polls == 1 { Poll::Pending } else { Poll::Ready(waits) }
         }));
-        tell.send(asks).unwrap();
+        sender.send(asks).unwrap();
     });
-    assert_eq!(told.recv().unwrap(), Some(true));
+    assert_eq!(notices.recv().unwrap(), Some(true));
 }
 
 /// Waits for `future` as executors do that know no other tasks, but not for ever.
@@ -446,10 +446,10 @@ async fn shares_that_another_executor_waits_for_on_a_thread_of_the_runtime_come(
     let (_store, here) = prices();
     let read = here.read().local_handoff(10_000, Duration::from_secs(60));
     let _beside = read.acquire().await.unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, notices) = std::sync::mpsc::channel();
     tokio::spawn(async move {
         let had = (0..1_000).take_while(|_| wait_for(read.acquire()).is_some_and(|it| it.is_ok()));
-        tell.send(had.count()).unwrap();
+        sender.send(had.count()).unwrap();
     });
-    assert_eq!(told.recv().unwrap(), 1_000);
+    assert_eq!(notices.recv().unwrap(), 1_000);
 }

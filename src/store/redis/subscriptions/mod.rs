@@ -149,8 +149,8 @@ impl Subscriptions {
     }
 
     /// Whether releases of `name` reach us.
-    pub(super) fn hears_releases(&self, object: &Object) -> bool {
-        self.subscription_state.table.lock().hears_releases(object)
+    pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
+        self.subscription_state.table.lock().is_subscribed_to_releases(object)
     }
 
     /// Whether there is a connection for them.
@@ -184,7 +184,7 @@ impl Hub {
         let subscriber = self.subscriber.lock();
         while let Some(event) = next() {
             if let Some(subscriber) = subscriber.as_ref().and_then(Weak::upgrade) {
-                subscriber.hear(event);
+                subscriber.receive(event);
             }
         }
     }
@@ -346,7 +346,7 @@ impl Watcher for SubscriptionState {
             PushKind::Unsubscribe | PushKind::SUnsubscribe => table.confirmed(channel, false),
             PushKind::Message | PushKind::SMessage => {
                 if let Some(message) = info.data.get(1) {
-                    table.heard(channel, message);
+                    table.received(channel, message);
                 }
             }
             _ => return,
@@ -406,11 +406,13 @@ mod tests {
         let store = served_slowly(&Twin::new(7)).await;
         let names: Vec<_> = (0..4_000).map(|at| Object::lock(format!("door:{at}"))).collect();
         names.iter().for_each(|name| store.topology.listen(name));
-        let mut heard = names.iter().peekable();
-        while heard.peek().is_some() {
+        let mut received = names.iter().peekable();
+        while received.peek().is_some() {
             sleep(Duration::from_millis(100)).await;
             assert_eq!(store.topology.reconnects(), 0);
-            while heard.next_if(|name| store.topology.hears_releases(name)).is_some() {}
+            while received.next_if(|name| store.topology.is_subscribed_to_releases(name)).is_some()
+            {
+            }
         }
     }
 }

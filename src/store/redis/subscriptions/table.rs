@@ -197,7 +197,7 @@ impl Table {
     }
 
     /// Whether the releases of `name` reach us.
-    pub(super) fn hears_releases(&self, object: &Object) -> bool {
+    pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
     }
 
@@ -359,7 +359,7 @@ impl Table {
     }
 
     /// Something was said on `channel`.
-    pub(super) fn heard(&mut self, channel: &str, message: &redis::Value) {
+    pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.objects.iter().cloned();
         match entry.says {
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    fn told(table: &mut Table) -> Vec<Event> {
+    fn events_of(table: &mut Table) -> Vec<Event> {
         std::iter::from_fn(|| table.next_event()).collect()
     }
 
@@ -416,7 +416,10 @@ mod tests {
         let mut table = table();
         table.listen(&name("door"));
         done(&mut table);
-        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]);
+        assert_eq!(
+            events_of(&mut table),
+            [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]
+        );
         table
     }
 
@@ -428,23 +431,29 @@ mod tests {
         assert_eq!((asked.subscribe.as_ref(), asked.channels.len()), (Some(&name("door")), 3));
         assert_eq!(table.corrections(), []);
         for channel in &asked.channels {
-            assert_eq!(told(&mut table), []);
+            assert_eq!(events_of(&mut table), []);
             table.confirmed(channel, true);
         }
-        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]);
+        assert_eq!(
+            events_of(&mut table),
+            [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]
+        );
         assert_eq!(table.corrections(), []);
-        assert!(table.hears_releases(&name("door")));
+        assert!(table.is_subscribed_to_releases(&name("door")));
     }
 
     #[test]
     fn an_outage_is_told_and_everything_is_asked_for_anew() {
         let mut table = hearing();
         table.end();
-        assert_eq!(told(&mut table), [Event::SubscriptionsLost]);
-        assert!(!table.hears_releases(&name("door")));
+        assert_eq!(events_of(&mut table), [Event::SubscriptionsLost]);
+        assert!(!table.is_subscribed_to_releases(&name("door")));
         table.begin();
         done(&mut table);
-        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]);
+        assert_eq!(
+            events_of(&mut table),
+            [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]
+        );
     }
 
     #[test]
@@ -455,7 +464,7 @@ mod tests {
         table.not_done(&asked, Refusal::Passing, Instant::now());
         let [again] = table.corrections().try_into().unwrap();
         assert_eq!(asked, again);
-        assert_eq!(told(&mut table), []);
+        assert_eq!(events_of(&mut table), []);
     }
 
     #[test]
@@ -468,7 +477,7 @@ mod tests {
         assert_eq!(less.channels, [channel_of(&name("door"))]);
         confirmed(&mut table, &less);
         assert_eq!(
-            told(&mut table),
+            events_of(&mut table),
             [Event::Subscribed(name("door"), SubscriptionLevel::Releases)]
         );
 
@@ -477,7 +486,7 @@ mod tests {
         table.forgive(now + Duration::from_secs(31));
         done(&mut table);
         assert_eq!(
-            told(&mut table).last(),
+            events_of(&mut table).last(),
             Some(&Event::Subscribed(name("door"), SubscriptionLevel::Turns))
         );
     }
@@ -491,7 +500,7 @@ mod tests {
         table.refused(&name("door"), Refused::Queue, now);
         table.not_done(&asked, Refusal::Forbidden, now);
         done(&mut table);
-        assert!(table.hears_releases(&name("door")));
+        assert!(table.is_subscribed_to_releases(&name("door")));
     }
 
     #[test]
@@ -506,7 +515,7 @@ mod tests {
         table.listen(&name("door"));
         assert_eq!(table.corrections(), []);
         assert_eq!(
-            told(&mut table).last(),
+            events_of(&mut table).last(),
             Some(&Event::Subscribed(name("door"), SubscriptionLevel::Turns))
         );
     }
@@ -516,15 +525,15 @@ mod tests {
         let (mut table, shared) = (hearing(), channel_of(&name("door")));
         table.listen(&name("{door}"));
         done(&mut table);
-        told(&mut table);
-        table.heard(&shared, &Value::BulkString(b"00".to_vec()));
-        assert_eq!(told(&mut table).len(), 2, "both are told");
+        events_of(&mut table);
+        table.received(&shared, &Value::BulkString(b"00".to_vec()));
+        assert_eq!(events_of(&mut table).len(), 2, "both are told");
 
         table.unlisten(&name("door"));
         done(&mut table);
-        table.heard(&shared, &Value::BulkString(b"0".to_vec()));
+        table.received(&shared, &Value::BulkString(b"0".to_vec()));
         let freed = Event::Freed { object: name("{door}"), queue_told: false };
-        assert_eq!(told(&mut table), [freed]);
+        assert_eq!(events_of(&mut table), [freed]);
         table.unlisten(&name("{door}"));
         done(&mut table);
         assert!(table.corrections().is_empty() && table.is_quiet());
@@ -555,7 +564,7 @@ mod tests {
         confirmed(&mut table, &leaves);
         done(&mut table);
         assert_eq!(
-            told(&mut table).last(),
+            events_of(&mut table).last(),
             Some(&Event::Subscribed(name("door"), SubscriptionLevel::Turns))
         );
     }
@@ -567,10 +576,10 @@ mod tests {
         table.listen(&name("door"));
         table.listen(&name("window"));
         done(&mut table);
-        told(&mut table);
+        events_of(&mut table);
         table.end();
         let deaf = |it| Event::Subscribed(name(it), SubscriptionLevel::Nothing);
-        let lost = told(&mut table);
+        let lost = events_of(&mut table);
         assert!(lost.len() == 2 && lost.contains(&deaf("door")) && lost.contains(&deaf("window")));
     }
 
@@ -580,12 +589,15 @@ mod tests {
         table.begin();
         table.listen(&name("door"));
         done(&mut table);
-        told(&mut table);
+        events_of(&mut table);
         // its slot moves away: the server says so, unasked
         for channel in [channel_of(&name("door")), keys::queuers(&name("door").name)] {
             table.confirmed(&channel, false);
         }
-        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Nothing)]);
+        assert_eq!(
+            events_of(&mut table),
+            [Event::Subscribed(name("door"), SubscriptionLevel::Nothing)]
+        );
         let [asked] = table.corrections().try_into().unwrap();
         assert_eq!(asked.channels.len(), 2);
         table.not_done(&asked, Refusal::Elsewhere, Instant::now());
@@ -635,7 +647,10 @@ mod tests {
             confirmed(&mut table, &asked);
         }
         table.forget(&name("door"));
-        assert_eq!(told(&mut table), [Event::Subscribed(name("window"), SubscriptionLevel::Turns)]);
+        assert_eq!(
+            events_of(&mut table),
+            [Event::Subscribed(name("window"), SubscriptionLevel::Turns)]
+        );
     }
 
     /// A server that takes its time, refuses and loses connections; and the events of it.
@@ -646,7 +661,7 @@ mod tests {
         asked: VecDeque<Correction>,
         subscribed: BTreeSet<String>,
         wanted: BTreeSet<Object>,
-        heard: BTreeMap<Object, SubscriptionLevel>,
+        received: BTreeMap<Object, SubscriptionLevel>,
         /// Whether our own channels are allowed.
         allows: bool,
     }
@@ -660,7 +675,7 @@ mod tests {
                 asked: VecDeque::new(),
                 subscribed: BTreeSet::new(),
                 wanted: BTreeSet::new(),
-                heard: BTreeMap::new(),
+                received: BTreeMap::new(),
                 allows: true,
             }
         }
@@ -677,7 +692,7 @@ mod tests {
                 3..5 => {
                     self.table.unlisten(&one);
                     self.wanted.remove(&one);
-                    self.heard.remove(&one);
+                    self.received.remove(&one);
                 }
                 5..8 => self.asked.extend(self.table.corrections()),
                 8..13 => self.answer(),
@@ -688,7 +703,7 @@ mod tests {
                     self.pass(Duration::from_secs(time));
                 }
             }
-            self.hear();
+            self.receive();
         }
 
         /// Answers what was asked first.
@@ -725,11 +740,11 @@ mod tests {
             self.table.forgive(self.now);
         }
 
-        fn hear(&mut self) {
-            for event in told(&mut self.table) {
+        fn receive(&mut self) {
+            for event in events_of(&mut self.table) {
                 match event {
-                    Event::SubscriptionsLost => self.heard.clear(),
-                    Event::Subscribed(name, level) => drop(self.heard.insert(name, level)),
+                    Event::SubscriptionsLost => self.received.clear(),
+                    Event::Subscribed(name, level) => drop(self.received.insert(name, level)),
                     Event::Freed { .. } | Event::Ask { .. } | Event::Back | Event::Moved => {}
                 }
             }
@@ -744,7 +759,7 @@ mod tests {
                 self.execute(&asked);
                 self.asked.extend(self.table.corrections());
             }
-            self.hear();
+            self.receive();
         }
     }
 
@@ -762,7 +777,7 @@ mod tests {
             assert_eq!(server.subscribed, wanted, "seed {seed}");
             for name in &server.wanted {
                 assert_eq!(
-                    server.heard.get(name),
+                    server.received.get(name),
                     Some(&SubscriptionLevel::Turns),
                     "seed {seed}: {name}"
                 );

@@ -19,7 +19,7 @@ struct Absence {
     finding: Finding,
     since: Instant,
     /// Whether it was warned of.
-    told: bool,
+    logged: bool,
 }
 
 impl Absences {
@@ -35,20 +35,20 @@ impl Absences {
         for finding in away {
             let known = before.iter().position(|it| it.finding.server == finding.server);
             let known = known.map(|at| before.swap_remove(at));
-            let (since, was_told) = known.map_or((now, false), |it| (it.since, it.told));
-            let told = was_told || now >= since + BLINK;
-            if told && !was_told {
+            let (since, was_logged) = known.map_or((now, false), |it| (it.since, it.logged));
+            let logged = was_logged || now >= since + BLINK;
+            if logged && !was_logged {
                 new.push(finding.clone());
             }
-            self.0.push(Absence { finding, since, told });
+            self.0.push(Absence { finding, since, logged });
         }
-        let over = before.into_iter().filter(|it| it.told).map(|it| it.finding).collect();
+        let over = before.into_iter().filter(|it| it.logged).map(|it| it.finding).collect();
         (new, over)
     }
 
     /// Whether one is away that was not warned of.
     pub(super) fn any_untold(&self) -> bool {
-        self.0.iter().any(|it| !it.told)
+        self.0.iter().any(|it| !it.logged)
     }
 }
 

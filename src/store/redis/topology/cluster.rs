@@ -364,7 +364,7 @@ impl Cluster {
                 biased;
                 ready = is_ready => match (ready, owner) {
                     (Ok(()), Some(node)) => return Ok(node),
-                    (Err(told @ (Failure::NoRuntime | Failure::Refused { .. })), _) => return Err(told),
+                    (Err(returned @ (Failure::NoRuntime | Failure::Refused { .. })), _) => return Err(returned),
                     _ => {}
                 },
                 _ = timeout_at(until, changed) => {}

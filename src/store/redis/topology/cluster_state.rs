@@ -465,10 +465,10 @@ impl ClusterState {
     }
 
     /// Where `object` is listened to.
-    pub(super) fn hears_releases(&self, object: &Object) -> bool {
+    pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         let placed = self.placed.lock();
         let node = placed.get(object).and_then(Option::as_ref);
-        node.is_some_and(|node| node.subscriptions.hears_releases(object))
+        node.is_some_and(|node| node.subscriptions.is_subscribed_to_releases(object))
     }
 
     /// Subscribes to each name at its current node, and again to rejected ones.

@@ -252,10 +252,10 @@ impl Topology {
     }
 
     /// Whether releases of `object` reach us.
-    pub(super) fn hears_releases(&self, object: &Object) -> bool {
+    pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         match self {
-            Self::One(one) => one.node.subscriptions.hears_releases(object),
-            Self::Cluster(cluster) => cluster.cluster_state.hears_releases(object),
+            Self::One(one) => one.node.subscriptions.is_subscribed_to_releases(object),
+            Self::Cluster(cluster) => cluster.cluster_state.is_subscribed_to_releases(object),
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "            match self.ask().await? {\n",
-            to: "            let asked = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    let lease = Lease::new(now, self.claim.ttl);\n                    Asked::Granted(Granted { lease, token: None, now })\n                }\n            };\n            match asked {\n",
+            to: "            let asked = match self.notified {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    let lease = Lease::new(now, self.claim.ttl);\n                    Asked::Granted(Granted { lease, token: None, now })\n                }\n            };\n            match asked {\n",
         }],
     },
     Defect {
@@ -100,8 +100,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody is told when a lease has ended",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "            told.notify_waiters();\n",
-            to: "            drop(told);\n",
+            from: "            watchers.notify_waiters();\n",
+            to: "            drop(watchers);\n",
         }],
     },
     Defect {
@@ -669,7 +669,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves a gap waits for nobody who has yet to go",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "self.told_of(|state| state.has_left)",
+                from: "self.notified_of(|state| state.has_left)",
                 to: "std::future::ready(())",
             }],
         },
@@ -983,8 +983,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "whoever has the turn is thought to queue as the one before it did",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
-                from: "(told.queued, told.ask_at) = (false, None);",
-                to: "told.ask_at = None;",
+                from: "(notices.queued, notices.ask_at) = (false, None);",
+                to: "notices.ask_at = None;",
             }],
         },
     ),
@@ -1386,8 +1386,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "renewals are heard a few at a time, while others run",
             edits: &[Edit {
                 file: "src/engine/watchdog/mod.rs",
-                from: "Some(answered) = unconstrained(asked.next()) => self.heard(answered),",
-                to: "Some(answered) = asked.next() => self.heard(answered),",
+                from: "Some(answered) = unconstrained(asked.next()) => self.received(answered),",
+                to: "Some(answered) = asked.next() => self.received(answered),",
             }],
         },
     ),
@@ -1878,8 +1878,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a count is told though nobody holds any more",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "let shares = hold.shares();\n        told.store",
-                to: "let shares = hold.shares().max(1);\n        told.store",
+                from: "let shares = hold.shares();\n        sent.store",
+                to: "let shares = hold.shares().max(1);\n        sent.store",
             }],
         },
     ),
@@ -2069,8 +2069,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what is told before a waiter waits is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
-                from: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n",
-                to: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n        self.told.lock().ask_at = None;\n",
+                from: "    pub(crate) async fn until_notified(&self, limit: Instant) -> bool {\n",
+                to: "    pub(crate) async fn until_notified(&self, limit: Instant) -> bool {\n        self.notices.lock().ask_at = None;\n",
             }],
         },
     ),
@@ -2091,7 +2091,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "nobody is told that the connection for messages is lost",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "entries.inboxes().for_each(|inbox| inbox.hear(SubscriptionLevel::Nothing));",
+                from: "entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));",
                 to: "entries.inboxes().for_each(|inbox| inbox.ask_at(Instant::now()));",
             }],
         },
@@ -2163,7 +2163,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "those who queue hear of a gap as if it were a release, and the others do not",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
-                from: "let asks = !(queue_told && self.told.lock().queued);",
+                from: "let asks = !(queue_told && self.notices.lock().queued);",
                 to: "let asks = !queue_told;",
             }],
         },

@@ -195,7 +195,8 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     }
     let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, name))?;
     // Where nobody listens, nothing is looked up.
-    let others = ears > 0 && ears > i64::from(store.topology.hears_releases(&claim.object));
+    let others =
+        ears > 0 && ears > i64::from(store.topology.is_subscribed_to_releases(&claim.object));
     Ok(GivenBack::Freed(match others {
         true => RemoteWaiters::Listeners,
         false => RemoteWaiters::Nobody,
