@@ -799,7 +799,7 @@ fn a_client_may_be_shared_by_threads_that_come_and_go() {
 // Semaphores and latches.
 
 #[test]
-fn a_thread_that_waits_for_permits_enters_when_another_gives_them_back() {
+fn thread_acquires_permits_when_another_releases_them() {
     let client = Client::in_memory().unwrap();
     let pool = client.semaphore("pool").unwrap();
     pool.set_if_absent(2).unwrap();

@@ -886,7 +886,7 @@ async fn permits_come_back_wherever_a_release_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_at_a_latch_that_is_dropped_anywhere_keeps_nobody_from_passing() {
+async fn dropped_latch_wait_blocks_nobody() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::new();

@@ -64,7 +64,7 @@ fn get(server: &Redis, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_late_write_of_a_stopped_holder_is_refused_and_without_a_fence_it_is_not() {
+async fn fence_rejects_the_late_write_of_a_stopped_holder() {
     // given one that holds the lock and stands still, and the next one that writes
     let server = Redis::start();
     let (stopped, next) = stopped_and_next(&server).await;
@@ -156,7 +156,7 @@ fn a_late_write_is_refused_after_the_data_is_deleted() {
 }
 
 #[test]
-fn a_hold_that_reads_behind_the_fence_keeps_late_writes_out_before_it_writes() {
+fn fenced_read_rejects_late_writes_before_the_own_write() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "10", 1));
@@ -253,7 +253,7 @@ fn a_script_may_reply_whatever_a_script_may() {
 }
 
 #[test]
-fn a_script_that_fails_half_way_leaves_what_it_wrote_and_keeps_older_holds_out() {
+fn failed_script_keeps_its_writes_and_its_token() {
     // given a script that writes, and then something that cannot be
     let text = "redis.call('SET', KEYS[1], 'half')\nredis.call('HSET', KEYS[1], 'a', 'b')";
     let server = Redis::start();

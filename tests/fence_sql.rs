@@ -65,7 +65,7 @@ fn statements_of_the_guide() -> [String; 4] {
 }
 
 #[tokio::test]
-async fn the_late_update_of_a_stopped_holder_changes_no_row_and_without_a_fence_it_does() {
+async fn fence_rejects_the_late_update_of_a_stopped_holder() {
     // given one that holds the lock and stands still, and the next one that writes
     let (stopped, next) = stopped_and_next(&Redis::start()).await;
     let orders = Orders::with_one();
@@ -95,7 +95,7 @@ async fn a_row_that_may_be_missing_is_fenced_as_well() {
 }
 
 #[test]
-fn a_hold_that_shows_its_token_when_it_reads_keeps_late_writes_out_before_it_writes() {
+fn token_shown_at_the_read_rejects_late_updates() {
     let orders = Orders::with_one();
     assert_eq!(orders.read(2), "UPDATE 1");
     assert_eq!(orders.read(1), "UPDATE 0");
@@ -116,7 +116,7 @@ fn a_hold_may_write_again_and_tokens_are_compared_exactly() {
 }
 
 #[test]
-fn a_write_that_waits_for_a_newer_transaction_is_refused_when_that_is_done() {
+fn stale_update_is_rejected_after_a_newer_transaction() {
     type Write = fn(&Orders, u32, u64) -> String;
     let late: [(Write, _); 2] = [(Orders::update, "UPDATE 0"), (Orders::upsert, "INSERT 0 0")];
     for (write, refused) in late {

@@ -130,7 +130,7 @@ async fn a_clone_of_a_store_is_the_same_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_locks_in_a_store_outlive_the_client_that_took_them_until_their_lease_ends() {
+async fn locks_outlive_their_client_until_their_lease_ends() {
     // given a process that is killed: its guard is never dropped
     let store = MemoryStore::new();
     let start = Instant::now();
@@ -308,7 +308,7 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_missing_right_is_told_apart_from_a_server_that_is_not_ready_by_type() {
+    async fn forbidden_and_not_ready_are_separate_errors() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         for code in ["NOPERM", "NOAUTH", "WRONGPASS"] {

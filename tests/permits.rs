@@ -494,7 +494,7 @@ fn threads_share_permits_and_a_guard_may_move() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_was_given_more_time_by_its_id_outlives_its_guards_lease() {
+async fn permit_extended_by_its_id_outlives_the_guards_lease() {
     let store = MemoryStore::new();
     let [here, there] =
         [(); 2].map(|()| Client::with_store(&store).expirable_semaphore("pool").unwrap());

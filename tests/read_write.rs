@@ -134,7 +134,7 @@ async fn waiting_writer_precedes_later_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_asks_no_more_is_let_go_first_for_as_long_as_it_counts() {
+async fn silent_writer_keeps_its_preference_for_a_limited_time() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     // One that waits to write, and does not notice that it could.
@@ -177,7 +177,7 @@ async fn a_reader_lets_others_go_first_for_ten_seconds_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_with_little_patience_enter_beside_a_long_one_half_of_the_time() {
+async fn impatient_readers_acquire_half_of_the_time() {
     let (store, here, there) = prices();
     let _long = here.read().acquire().await.unwrap();
     let writer = tokio::spawn(async move { there.write().acquire().await.map(drop) });

@@ -158,7 +158,7 @@ async fn every_kind_of_object_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_with_braces_lies_where_its_tag_does_and_a_latch_may_have_none() {
+async fn braced_name_uses_the_slot_of_its_tag_except_latches() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let held = client.lock("{tenant}:orders").unwrap().acquire().await.unwrap();
@@ -215,7 +215,7 @@ async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
 
 /// Who had one node in the URL that was dead, and one that was not, was not told.
 #[tokio::test]
-async fn a_node_of_the_url_that_is_of_no_use_is_told_of_though_another_one_is() {
+async fn useless_node_of_the_url_is_logged() {
     let cluster = three_masters();
     let (log, _logged) = Log::begin();
     let well = cluster.addresses().join(",");
@@ -462,7 +462,7 @@ async fn a_cluster_that_speaks_tls_works() {
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_its_certificate_does_not_name_or_of_another_authority_is_refused() {
+async fn node_with_a_wrong_certificate_is_refused() {
     let tls = || Redis::options().tls();
     let cluster = Cluster::options().replicas(0).node_options(tls()).start();
     let other = tls().start();
@@ -510,7 +510,7 @@ async fn a_password_is_in_no_error_and_in_no_debug() {
 
 /// Containers tell addresses that lead nowhere from outside.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_are_reached_where_the_addresses_that_they_tell_are_translated_to() {
+async fn nodes_are_reached_by_translated_addresses() {
     // given nodes that tell of doors which are shut for us, and others that are not
     let cluster = Cluster::options().replicas(0).links().start();
     let doors = cluster.links().client("outside");
@@ -647,7 +647,7 @@ async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
 const FIRST_GRANT: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_master_is_killed_locks_are_granted_as_soon_as_another_one_is() {
+async fn locks_are_granted_soon_after_a_primary_is_killed() {
     let cluster = Cluster::options().impatient().start();
     let client = client(&cluster).await;
     let (old, elsewhere) = (owner(&cluster, NAME), other_than(&cluster, NAME));
@@ -663,7 +663,7 @@ async fn after_a_master_is_killed_locks_are_granted_as_soon_as_another_one_is() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_granted_by_the_new_master_soon_after_a_failover_ten_times() {
+async fn new_primary_grants_soon_after_each_of_ten_failovers() {
     let cluster = Cluster::options().impatient().start();
     let client = client(&cluster).await;
     let mut took = Vec::new();
@@ -684,7 +684,7 @@ async fn a_lock_is_granted_by_the_new_master_soon_after_a_failover_ten_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_stood_still_and_comes_back_is_neither_asked_nor_heard() {
+async fn resumed_old_primary_is_ignored() {
     let cluster = Cluster::options().impatient().start();
     let client = client(&cluster).await;
     let old = owner(&cluster, NAME);
@@ -941,7 +941,7 @@ async fn while_a_slot_is_half_moved_the_holds_in_it_are_kept() {
 
 /// Its script says that it is free where nobody listens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_lock_that_has_moved_before_its_slot_wakes_who_waits_at_the_old_node() {
+async fn moved_key_wakes_waiters_of_the_old_node() {
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));

@@ -144,7 +144,7 @@ async fn give_back(held: Vec<LockGuard>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn very_many_holds_and_tasks_that_wait_of_one_client_are_kept_and_leave_nothing() {
+async fn very_many_holds_and_waiters_leave_nothing() {
     let number = said("LEASEHOLD_LIMITS").unwrap_or(FEW);
     let names = said("LEASEHOLD_LIMITS_NAMES").unwrap_or(number).min(number);
     let cluster = Cluster::options().replicas(0).start();

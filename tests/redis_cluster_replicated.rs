@@ -79,7 +79,7 @@ async fn replicated_grant_is_acknowledged_by_its_own_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_stands_still_costs_the_grants_of_its_node_and_nobody_elses() {
+async fn stopped_replica_affects_only_grants_of_its_node() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "elsewhere");
@@ -173,7 +173,7 @@ async fn one_command_more_is_the_right_that_it_needs_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_client_that_has_waited_for_replicas_of_each_node() {
+async fn client_with_replica_connections_leaves_nothing() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -193,7 +193,7 @@ async fn nothing_is_left_of_a_client_that_has_waited_for_replicas_of_each_node()
 // Failovers.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_a_replica_has_acknowledged_outlives_the_death_of_its_master() {
+async fn acknowledged_lock_survives_the_death_of_its_node() {
     let cluster = Cluster::options().impatient().start();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
@@ -254,7 +254,7 @@ async fn grant_is_acknowledged_by_replicas_of_the_new_primary() {
 // Slots on their way.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_grant_that_moves_is_acknowledged_by_the_replicas_of_its_new_owner() {
+async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     let cluster = Arc::new(Cluster::start());
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
@@ -290,7 +290,7 @@ async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn while_a_slot_is_on_its_way_its_grants_are_acknowledged_where_they_are() {
+async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));

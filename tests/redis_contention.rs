@@ -71,7 +71,7 @@ async fn waiter_of_a_long_outage_queues_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_meets_a_busy_server_is_made_when_it_is_busy_no_more() {
+async fn subscription_is_retried_after_a_busy_server() {
     // given a server that runs an endless script while somebody begins to wait
     let redis = Redis::start();
     redis.command(&["CONFIG", "SET", "lua-time-limit", "50"]);
@@ -255,7 +255,7 @@ async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_reserved_for_nobody_who_waits_for_a_name_that_looks_like_it() {
+async fn reservation_ignores_waiters_of_similar_names() {
     // given clients that take turns, and one that waits for the other name
     let redis = Redis::start();
     let chain = Chain::of(&redis, "x", ms(2)).await;
@@ -318,7 +318,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
 // Nobody comes.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_future_that_nobody_polls_keeps_other_processes_out_for_less_than_a_second() {
+async fn unpolled_future_blocks_processes_less_than_a_second() {
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
     for waits in [ms(5), ms(300), ms(1_200)] {
@@ -343,7 +343,7 @@ async fn a_future_that_nobody_polls_keeps_other_processes_out_for_less_than_a_se
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_of_a_future_that_nobody_polls_keeps_others_out_for_less_than_a_second() {
+async fn unpolled_queue_entry_blocks_less_than_a_second() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for _ in 0..3 {
@@ -411,7 +411,7 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_is_stopped_at_the_head_of_the_queue_costs_the_others_a_second() {
+async fn stopped_process_at_the_queue_head_costs_one_second() {
     for waited in [ms(0), ms(800), secs(4)] {
         let took = behind_paused(1, waited).await;
         // What it finds by itself it finds later.
@@ -420,7 +420,7 @@ async fn a_process_that_is_stopped_at_the_head_of_the_queue_costs_the_others_a_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_processes_that_are_stopped_in_a_row_cost_the_others_one_look_of_theirs() {
+async fn two_stopped_processes_cost_one_check_of_the_others() {
     for waited in [ms(0), ms(800), secs(4)] {
         // The first has 0.75 s. Nobody tells the third that the second does not come
         // either: it looks by itself after 3.75 s at the latest.
@@ -432,7 +432,7 @@ async fn two_processes_that_are_stopped_in_a_row_cost_the_others_one_look_of_the
 // A server in trouble.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_hundred_holds_cost_a_server_that_is_read_only_a_few_questions() {
+async fn renewing_many_holds_costs_a_read_only_server_little() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let acquires = (0..300).map(|n| {

@@ -386,7 +386,7 @@ async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
 // Taking turns.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_are() {
+async fn alternating_clients_cost_three_evalsha_each() {
     let (mut costs, mut commands) = (Vec::new(), Vec::new());
     for (clients, rounds) in [(2, 300), (8, 150), (32, 60)] {
         // given clients that have waited for each other before

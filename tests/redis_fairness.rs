@@ -302,7 +302,7 @@ fn a_lock_goes_on_when_the_runtime_of_its_holder_ends() {
 }
 
 #[test]
-fn one_who_waits_in_line_enters_though_the_runtime_of_the_background_has_ended() {
+fn waiter_acquires_after_the_background_runtime_ended() {
     // given a hold that nobody gives back, one who waits behind it on the same runtime, and
     // the background on another one
     let redis = Redis::start();
@@ -341,7 +341,7 @@ impl Bereft {
 }
 
 #[test]
-fn a_hold_whose_loss_is_awaited_is_kept_when_the_runtime_of_the_background_ends() {
+fn awaited_hold_is_renewed_after_its_runtime_ended() {
     let redis = Redis::start();
     let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 
@@ -353,7 +353,7 @@ fn a_hold_whose_loss_is_awaited_is_kept_when_the_runtime_of_the_background_ends(
 }
 
 #[test]
-fn a_hold_is_kept_when_the_runtime_ends_that_has_used_the_client_first() {
+fn hold_is_renewed_after_the_first_runtime_ended() {
     let redis = Redis::start();
     let Bereft { on, client, guard, _home } = Bereft::of(&redis);
 

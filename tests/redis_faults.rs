@@ -53,7 +53,7 @@ async fn a_hold_is_renewed_after_a_restart_that_keeps_the_data() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_in() {
+async fn restart_without_data_reports_the_loss_to_the_holder() {
     // given a holder that is renewed each three seconds, and a waiter
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -78,7 +78,7 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_what_is_known_to_be_lost_does_not_wait_for_a_server_that_is_away() {
+async fn release_of_a_lost_hold_does_not_wait_for_the_server() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = client.lock("door").unwrap();
@@ -135,7 +135,7 @@ async fn a_server_that_hangs_for_less_than_the_lease_costs_nobody_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_for_longer_than_the_lease_costs_the_lock_while_it_hangs() {
+async fn hold_is_lost_when_the_server_hangs_beyond_the_lease() {
     let redis = Redis::start();
     let client = hasty(&redis.url()).await;
     let start = Instant::now();
@@ -153,7 +153,7 @@ async fn a_server_that_hangs_for_longer_than_the_lease_costs_the_lock_while_it_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_behind_a_black_hole_is_told_at_its_deadline_and_another_enters() {
+async fn cut_off_holder_learns_its_loss_at_its_local_deadline() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (cut_off, other) = (hasty(&proxy.url()).await, client(&redis).await);
@@ -227,12 +227,12 @@ async fn acquire_within_returns_at_its_deadline_whatever_the_network_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_try_acquire_returns_within_three_seconds_whatever_the_network_does() {
+async fn try_acquire_returns_within_three_seconds_of_any_outage() {
     unanswered_within(secs(3), async |lock: Lock| lock.try_acquire().await.unwrap_err()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_from_outside_returns_within_three_seconds_whatever_the_network_does() {
+async fn holder_query_returns_within_three_seconds_of_any_outage() {
     unanswered_within(secs(3), async |lock: Lock| lock.holder().await.unwrap_err()).await;
 }
 
@@ -305,7 +305,7 @@ async fn a_waiter_that_gave_up_on_a_silent_server_leaves_no_lock_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_future_that_is_dropped_while_its_grant_is_on_the_way_leaves_no_lock_behind() {
+async fn dropped_acquire_with_a_late_grant_leaves_no_lock() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = Client::connect(&proxy.url()).await.unwrap();
@@ -398,7 +398,7 @@ async fn a_server_that_closes_idle_connections_takes_no_lock_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_nobody_could_hear_of_delays_the_waiter_by_seconds_at_most() {
+async fn release_during_a_message_outage_delays_waiters_seconds() {
     // given a waiter whose connections are cut off just when the lock is released
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -417,7 +417,7 @@ async fn a_release_that_nobody_could_hear_of_delays_the_waiter_by_seconds_at_mos
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_lost_on_a_healthy_connection_delays_the_waiter_by_seconds_at_most() {
+async fn lost_message_delays_the_waiter_by_seconds_at_most() {
     // given a waiter, and a release that says nothing
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -507,7 +507,7 @@ async fn wrong_type_is_returned_when_type_is_forbidden() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_is_overwritten_with_something_else_is_lost_and_that_is_left_alone() {
+async fn overwritten_hold_is_lost_and_the_new_value_stays() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
@@ -521,7 +521,7 @@ async fn a_hold_that_is_overwritten_with_something_else_is_lost_and_that_is_left
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_is_demanded_of_a_sudden_is_told_and_when_it_goes_all_is_well() {
+async fn sudden_password_is_reported_until_it_is_removed() {
     // given a client without a password of a server that now wants one
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
@@ -591,7 +591,7 @@ async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_the_right_to_run_scripts_is_refused_in_the_servers_words() {
+async fn user_without_eval_gets_the_words_of_the_server() {
     let redis = Redis::start();
     let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
     let lock = client.lock("door").unwrap();
@@ -673,7 +673,7 @@ async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_the_right_to_the_channel_can_lock_and_release_all_the_same() {
+async fn user_without_the_channel_can_lock_and_release() {
     // given a holder who may not tell anybody, and a waiter
     let redis = Redis::start();
     let (mute, other) =
@@ -691,7 +691,7 @@ async fn a_user_without_the_right_to_the_channel_can_lock_and_release_all_the_sa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_refuses_new_locks_and_keeps_and_releases_the_old() {
+async fn full_server_refuses_new_locks_and_keeps_old_ones() {
     // given a held lock, and then no memory for more
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -790,7 +790,7 @@ async fn the_lock_of_a_killed_process_is_free_when_its_lease_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_was_stopped_for_longer_than_its_lease_knows_when_it_goes_on() {
+async fn resumed_process_knows_that_its_lease_ended() {
     // given a process that holds a lock, and is stopped
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -849,7 +849,7 @@ async fn a_process_that_is_killed_while_it_waits_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_lock_of_a_runtime_that_was_shut_down_is_free_when_its_lease_ends() {
+fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
     let redis = Redis::start();
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let first = runtime();
@@ -886,7 +886,7 @@ async fn a_forced_release_is_told_to_the_holder_within_a_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_is_told_at_once_to_a_holder_whose_process_also_waits() {
+async fn forced_release_is_reported_at_once_to_a_waiting_process() {
     // given a client that holds and waits, and would renew after ten seconds
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);

@@ -70,7 +70,7 @@ async fn a_holder_writes_by_one_evalsha_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_is_one_evalsha_when_the_server_knows_it_and_is_told_again_when_not() {
+async fn guarded_script_is_one_evalsha_when_the_server_knows_it() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     let count = Script::new("return redis.call('INCR', KEYS[1])").key("count");
@@ -91,7 +91,7 @@ async fn a_script_is_one_evalsha_when_the_server_knows_it_and_is_told_again_when
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_finds_its_keys_and_arguments_and_what_it_returns_comes_back() {
+async fn guarded_script_gets_its_arguments_and_returns_its_result() {
     use Value::{Bytes, Int, List, Nil, Status};
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;

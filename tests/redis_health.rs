@@ -290,7 +290,7 @@ async fn a_server_that_is_too_old_is_found_and_told_once() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_look_locks_all_the_same_and_a_probe_says_what_is_missing() {
+async fn user_without_info_locks_and_health_names_the_denial() {
     let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let url = redis.user("limited", &["~*", "&*", "+@all", "-info"]);
     let (log, _logged) = Log::begin();
@@ -465,7 +465,7 @@ async fn a_node_that_is_reached_elsewhere_by_now_is_not_found_where_it_was() {
 
 /// Its end was not told.
 #[tokio::test]
-async fn a_slot_that_nobody_has_is_told_with_what_to_do_and_when_somebody_has_it() {
+async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
     let nodes = cluster.nodes();
@@ -538,7 +538,7 @@ async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
 
 /// It was found, and told of as a connection that was lost: nobody said which names it is about.
 #[tokio::test]
-async fn a_node_that_is_away_is_warned_of_with_its_slots_and_when_it_is_back() {
+async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
     let (log, _logged) = Log::begin();
@@ -571,7 +571,7 @@ async fn a_primary_that_hears_of_too_few_replicas_is_not_ready() {
 
 /// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
 #[tokio::test]
-async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once() {
+async fn channel_mode_change_is_found_and_logged_once() {
     came_with(7, "taking away the right to a second word of a command");
     let cluster = Cluster::options().replicas(0).start();
     let rights = ["~*", "&*", "+@all", "-pubsub|shardnumsub"];

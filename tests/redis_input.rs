@@ -156,7 +156,7 @@ async fn refused_in(lock: Lock, setting: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_duration_that_redis_cannot_keep_is_refused_by_name_and_nothing_is_asked() {
+async fn invalid_duration_is_refused_by_name_and_sends_nothing() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let before = redis.calls();
@@ -229,7 +229,7 @@ async fn a_century_is_kept_to_the_millisecond() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_of_a_millisecond_is_granted_or_given_up_in_time_and_leaves_nothing() {
+async fn lease_of_a_millisecond_leaves_nothing() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap().lease(ms(1));
     match within(SOON, "an answer", lock.try_acquire()).await {

@@ -127,7 +127,7 @@ async fn a_count_whose_reply_is_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_count_that_nobody_answered_may_have_counted_and_a_second_call_counts_again() {
+async fn unanswered_count_may_count_twice_by_a_second_call() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().request_timeout(secs(2));

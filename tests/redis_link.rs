@@ -86,7 +86,7 @@ async fn a_reply_that_is_said_again_later_answers_no_other_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_say_what_our_scripts_are_called_is_no_server_for_locks() {
+async fn server_with_wrong_script_hashes_is_refused() {
     let redis = Redis::start();
     for (lie, part) in [
         ("$40\r\n0123456789012345678901234567890123456789\r\n", "unexpected reply"),
@@ -187,7 +187,7 @@ async fn a_server_that_is_slow_and_callers_that_leave_cut_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_blocked_for_less_than_the_command_timeout_cuts_nothing() {
+async fn short_block_of_the_server_closes_no_connection() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());

@@ -76,7 +76,7 @@ const NEVER: u64 = 922_337_203_685_477;
 // What lies there.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_is_16_bytes_with_the_end_of_its_lease_by_the_clock_of_the_server() {
+async fn permit_is_16_bytes_scored_by_the_server_clock() {
     let (redis, client, permits) = setup(3).await;
     let before = now(&redis);
     let guard = permits.lease(secs(20)).acquire_many(2).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_permit_that_java_holds_without_a_lease_never_ends() {
 // What it costs.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_and_a_release_are_one_evalsha_each_however_many_permits_there_are() {
+async fn acquire_and_release_of_permits_are_one_evalsha_each() {
     let (redis, _client, permits) = setup(1_000).await;
     for count in [1, 100, 900] {
         let before = redis.calls();
@@ -169,7 +169,7 @@ async fn a_hundred_permits_are_renewed_by_one_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_renews_a_hundred_permits_and_no_more_however_few_have_them() {
+async fn one_call_renews_at_most_a_hundred_permits() {
     let (redis, client, permits) = setup(300).await;
     let permits = permits.ttl(secs(6));
     let mut guards = Vec::new();
@@ -214,7 +214,7 @@ async fn expired_permit_is_not_renewed_or_counted_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_java_shortens_is_told_with_the_next_renewal_and_ours_never_does() {
+async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let (redis, client, permits) = setup(1).await;
     let guard = permits.clone().ttl(secs(6)).acquire().await.unwrap();
     let id = guard.ids()[0];
@@ -523,7 +523,7 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_is_dropped_while_its_grant_is_on_the_way_leaves_nothing_behind() {
+async fn dropped_permit_request_with_a_late_grant_leaves_nothing() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = Client::connect(&proxy.url()).await.unwrap();

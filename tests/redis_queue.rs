@@ -186,7 +186,7 @@ async fn later_waiter_does_not_overtake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_always_comes_back_at_once_keeps_nobody_out_who_is_farther_away() {
+async fn fast_reacquirer_does_not_block_a_distant_client() {
     // given one who gives the lock back and takes it again, and never has to wait
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -327,7 +327,7 @@ async fn a_client_that_is_dropped_while_it_queues_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_process_is_stopped_keeps_the_others_out_for_a_second_at_most() {
+async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     // given a process that queues before us, and is stopped
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -364,7 +364,7 @@ async fn a_waiter_whose_process_is_stopped_keeps_the_others_out_for_a_second_at_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_process_was_stopped_believes_in_nothing_that_is_over() {
+async fn resumed_waiter_trusts_no_expired_grant() {
     // given a process that queues and is stopped when the lock is reserved for it
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -397,7 +397,7 @@ async fn a_waiter_whose_process_was_stopped_believes_in_nothing_that_is_over() {
 // Messages are lost.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_message_connection_is_lost_has_its_turn_all_the_same() {
+async fn waiter_without_messages_still_gets_its_reservation() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -488,7 +488,7 @@ async fn a_lock_that_has_a_field_of_somebody_else_is_not_passed_on() {
 // Others wait who do not queue.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_somebody_waits_who_does_not_queue_the_lock_is_left_to_it_again_and_again() {
+async fn unqueued_waiter_gets_regular_yield_windows() {
     // given clients that take turns, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
@@ -635,7 +635,7 @@ async fn queued_and_unqueued_clients_alternate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_may_not_count_who_listens_leaves_the_places_of_others_when_it_leaves() {
+async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     // given a lock that a stranger has, one who queues, and one who may not count
     let redis = Redis::start();
     let rights = ["~*", "&*", "+@all", "-pubsub"];
@@ -715,7 +715,7 @@ async fn a_server_that_loses_its_data_lets_those_in_who_queued() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_passes_a_lock_on_to_those_who_queue_already() {
+async fn full_server_hands_locks_to_queued_waiters() {
     for wait in [ms(0), secs(1), secs(5)] {
         let redis = Redis::start();
         let clients = clients(&redis, 3).await;
@@ -848,7 +848,7 @@ async fn a_ttl_that_is_shorter_than_a_reservation_goes_through_the_queue() {
 
 /// It was told as a right that is missing, and the one warning of that was used up.
 #[tokio::test]
-async fn a_server_that_misses_its_replicas_is_not_taken_for_one_that_refuses_the_queue() {
+async fn noreplicas_is_not_taken_for_a_denied_queue() {
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -396,7 +396,7 @@ impl Readers {
 // Who dies, and what is taken away.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_java_reader_keeps_its_longest_lease_however_often_it_has_entered_since() {
+async fn java_reader_keeps_its_longest_lease_after_reentries() {
     // given one whose first lease is long, and those of its later entries are over
     let t = Setup::new().await;
     t.redis.command(&["HSET", "door", "mode", "read", "java:1", "6"]);
@@ -410,7 +410,7 @@ async fn a_java_reader_keeps_its_longest_lease_however_often_it_has_entered_sinc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_dead_readers_keep_no_writer_out_though_somebody_reads_now_and_then() {
+async fn many_dead_readers_do_not_block_a_writer() {
     // given readers that died, more than one who leaves looks up
     let t = Setup::new().await;
     let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
@@ -436,7 +436,7 @@ async fn many_dead_readers_keep_no_writer_out_though_somebody_reads_now_and_then
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_with_a_short_lease_leaves_the_reader_beside_it_the_longer_one() {
+async fn short_writer_lease_keeps_the_longer_reader_lease() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
@@ -486,7 +486,7 @@ async fn a_dead_reader_ends_with_its_own_lease_while_others_read_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_waits_for_no_longer_than_the_lease_of_the_last_reader_that_died() {
+async fn writer_waits_at_most_for_the_last_dead_readers_lease() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
@@ -667,7 +667,7 @@ async fn denied_writers_key_disables_writer_preference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_another_type_in_the_place_of_those_who_wait_to_write_keeps_nobody_out() {
+async fn foreign_writers_key_blocks_nobody() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);
@@ -730,7 +730,7 @@ async fn a_place_among_those_who_wait_to_write_has_an_end_or_is_not_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
+async fn guide_user_has_exact_permissions() {
     let redis = Redis::start();
     let commands = crate::common::commands_of_the_guide("leasehold");
     let [plain, _, added, ..] = &commands[..] else { panic!("{commands:?}") };
@@ -825,7 +825,7 @@ async fn release_works_without_publish_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_refuses_both_sides_and_keeps_and_releases_the_old() {
+async fn full_server_refuses_both_sides_and_releases_old_ones() {
     let t = Setup::new().await;
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     let window = t.ours();
@@ -951,7 +951,7 @@ async fn a_future_that_is_dropped_at_any_time_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_reads_and_waits_to_write_learns_that_it_waits_for_its_own_client() {
+async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     let t = Setup::new().await;
     // given one of ours that reads, beside others
     let others = join_all((0..12).map(|_| async {
@@ -1157,14 +1157,14 @@ async fn a_writer_that_nobody_knows_enters_behind_readers_who_try() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_nobody_knows_enters_behind_readers_who_drop_their_guards() {
+async fn unqueued_writer_acquires_behind_dropped_reading_guards() {
     for readers in [1, 8] {
         a_writer_that_nobody_knows_enters_behind(readers, reads_for_a_millisecond_and_drops).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_of_one_process_that_come_and_go_ask_once_in_ten_milliseconds() {
+async fn local_readers_ask_once_in_ten_milliseconds() {
     let t = Setup::new().await;
     give_back(read(&t.ours()).await).await;
     let (before, began) = (t.redis.calls(), Instant::now());

@@ -13,7 +13,7 @@ use tokio::{
 /// A question lay in the buffer of a server that hung, and was executed when it went on:
 /// the lock was then held by nobody for a whole ttl.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_was_given_up_while_the_server_hung_leaves_no_lock_behind() {
+async fn request_cancelled_during_a_hang_leaves_no_lock() {
     for (ttl, hangs, dropped) in
         [(2_000, 5_000, false), (6_000, 2_000, true), (30_000, 7_000, true)]
     {
@@ -79,7 +79,7 @@ async fn holds_that_are_still_there_go_on_when_all_connections_are_lost() {
 /// The watchdog is on the runtime of whoever acquired first. Blocked there, it told a guard
 /// on another runtime six seconds late.
 #[test]
-fn a_holder_is_told_in_time_though_the_runtime_of_the_watchdog_is_blocked() {
+fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let redis = Redis::start();
     let (hands_over, guard) = mpsc::channel();
     let (ends, end) = mpsc::channel::<()>();

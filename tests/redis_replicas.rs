@@ -68,7 +68,7 @@ async fn an_address_that_is_dead_or_hangs_delays_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_promoted_by_hand_is_used_when_the_primary_is_gone() {
+async fn manually_promoted_replica_is_used() {
     // given a holder and a waiter, and a primary that dies
     let [primary, replica] = pair();
     let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
@@ -125,7 +125,7 @@ async fn a_refusal_to_write_ends_the_connections_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_primaries_are_refused_by_their_addresses_and_nobody_leaves_the_one_it_has() {
+async fn two_primaries_are_refused_with_their_addresses() {
     let [primary, replica] = pair();
     let both = [&primary, &replica];
     let before = client(both).await;
@@ -158,7 +158,7 @@ async fn moving_address(port: &Arc<AtomicU16>) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_address_that_moves_is_followed_when_the_old_primary_refuses_to_write() {
+async fn moved_address_is_followed_after_a_read_only_error() {
     // given a client by an address of a service, which makes the replica the primary
     let [primary, replica] = pair();
     let port = Arc::new(AtomicU16::new(primary.port()));

@@ -209,7 +209,7 @@ async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
 }
 
 #[tokio::test]
-async fn the_tokens_of_holds_that_follow_here_are_acknowledged_with_the_first() {
+async fn tokens_of_local_hand_offs_are_acknowledged_together() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let [client, elsewhere] = [client(&master).await, client(&master).await];
@@ -247,7 +247,7 @@ async fn a_lock_that_a_replica_has_acknowledged_outlives_a_failover_to_it() {
 
 /// This is what the guarantees tell of a lock that nobody asked about.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_no_replica_was_asked_about_may_be_forgotten_by_a_failover() {
+async fn unreplicated_lock_may_be_lost_by_a_failover() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client_of_master = client(&master).await;
@@ -383,7 +383,7 @@ async fn a_shutdown_turns_those_away_who_wait_for_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_lost_while_replicas_are_waited_for_is_made_again() {
+async fn replication_connection_is_restored_during_a_wait() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -515,7 +515,7 @@ async fn client_without_replicated_locks_opens_no_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_with_replicas_costs_three_questions_on_a_connection_of_their_own() {
+async fn replicated_grant_costs_three_requests_on_its_connection() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;

@@ -54,7 +54,7 @@ fn lasting(redis: &Redis) -> Vec<String> {
 // Bytes.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_counter_and_its_channel_are_redissons_and_who_has_permits_is_our_own() {
+async fn semaphore_counter_is_redissons_and_holders_are_separate() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -113,7 +113,7 @@ async fn a_message_that_never_came_delays_a_waiter_and_no_more() {
 // Costs.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_is_one_script_and_a_release_is_another_however_many_have_permits() {
+async fn semaphore_acquire_and_release_are_one_script_each() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(1_000).await.unwrap();
@@ -186,7 +186,7 @@ async fn permits_come_back_that_were_granted_to_one_who_has_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_is_executed_after_it_was_withdrawn_takes_no_permits() {
+async fn withdrawn_request_takes_no_permits_when_executed_late() {
     // given a server that hangs, and one who asks for permits and gives up
     let redis = Redis::start();
     let pool = hasty_pool(&redis.url()).await;

@@ -134,7 +134,7 @@ async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_is_asked_during_a_failover_is_answered_by_the_new_master() {
+async fn request_during_a_failover_is_answered_by_the_new_primary() {
     let redis = Sentinels::options().impatient().start();
     let client = client(&redis).await;
     redis.master().stop();
@@ -172,7 +172,7 @@ async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in() {
+async fn failover_loss_is_reported_and_a_waiter_acquires() {
     // given a lock that the replicas do not know of
     let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -196,7 +196,7 @@ async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_every_replica_has_acknowledged_outlives_the_death_of_its_master() {
+async fn fully_acknowledged_lock_survives_the_primary() {
     // given locks that both replicas have, whichever of them is chosen
     let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -285,7 +285,7 @@ async fn loses_a_release(redis: &Sentinels, lock: leasehold::Lock) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_a_failover_loses_is_repeated_by_the_client_that_made_it() {
+async fn release_lost_by_a_failover_is_repeated() {
     let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     loses_a_release(&redis, one.lock("door").unwrap().ttl(secs(300))).await;
@@ -396,7 +396,7 @@ fn has(redis: &Redis, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_granted_by_the_new_master_soon_after_the_switch_ten_times() {
+async fn new_primary_grants_soon_after_each_of_ten_switches() {
     // A server that was demoted is of use again after ten seconds.
     let redis = Arc::new(Sentinels::options().replicas(4).impatient().start());
     let client = client(&redis).await;
@@ -611,7 +611,7 @@ async fn a_replica_that_is_called_the_master_is_an_obstacle_until_it_is_one() {
 // Passwords, rights, TLS.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
+async fn sentinels_get_only_their_own_password() {
     let server = Redis::options().password("theirs");
     let sentinel = Redis::options().password("eyes");
     let redis = Sentinels::options().replicas(1).server_options(server).sentinel_options(sentinel);
@@ -671,7 +671,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
 
 /// For ten seconds nothing was told but the loss of the connection, and then not what to do.
 #[tokio::test]
-async fn a_user_that_the_new_master_does_not_know_is_told_at_once_with_what_to_do() {
+async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     let redis = Sentinels::options().replicas(1).start();
     redis.master().user("door", &["~*", "&*", "+@all"]);
     let (log, _logged) = Log::begin();
@@ -699,7 +699,7 @@ async fn a_user_that_the_new_master_does_not_know_is_told_at_once_with_what_to_d
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no_others() {
+async fn guide_users_have_exact_permissions_for_a_failover() {
     // given the guide's users, at the servers and at the sentinels
     let [eye, door] = ["eye", "leasehold"].map(|user| rights_in(GUIDE, user).swap_remove(0));
     let redis = Sentinels::options()
@@ -860,7 +860,7 @@ async fn sentinels_may_use_a_separate_authority() {
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_shown_a_certificate_of_their_own_and_its_key_is_in_no_debug() {
+async fn sentinels_get_their_own_client_certificate() {
     let redis = with_two_authorities(Redis::options().tls_with_client_auth());
     let (url, sentinel) = (redis.url(), &redis.sentinels()[0]);
     let other = Redis::options().tls().start();
@@ -886,7 +886,7 @@ async fn sentinels_are_shown_a_certificate_of_their_own_and_its_key_is_in_no_deb
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_sentinels_lead_to_servers_with_tls_and_an_authority_is_for_nothing_there() {
+async fn plain_sentinels_may_lead_to_servers_with_tls() {
     let tls = || Redis::options().tls();
     let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
     let redis = redis.start();
@@ -978,7 +978,7 @@ async fn passwords_are_in_no_error_and_in_no_debug() {
 // Networks between.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
+async fn announced_addresses_are_translated_but_not_the_urls() {
     // given servers that are reached by other ports than the sentinels say
     let redis = Sentinels::options().replicas(1).start();
     let ways: Vec<_> = redis.servers().iter().map(|it| Proxy::before(it.port())).collect();
@@ -1030,7 +1030,7 @@ fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_is_cut_off_from_the_sentinels_is_left_though_we_reach_it() {
+async fn primary_cut_off_from_sentinels_is_left() {
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
     give_back(acquired(&client, "door").await).await;
@@ -1091,7 +1091,7 @@ async fn cut_off_client_is_refused_with_min_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_is_cut_off_from_us_alone_is_found_again_when_it_is_back() {
+async fn primary_cut_off_from_the_client_is_found_again() {
     let redis = Sentinels::options().replicas(1).links().start();
     let client = client(&redis).await;
     let guard = acquired(&client, "door").await;

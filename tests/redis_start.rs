@@ -172,7 +172,7 @@ async fn a_lazy_client_outlives_a_restart_of_its_server() {
 }
 
 #[test]
-fn a_lazy_client_is_made_where_there_is_no_runtime_and_its_settings_are_checked() {
+fn lazy_client_checks_its_settings_without_a_runtime() {
     let redis = Redis::start();
     for url in ["redis://", "http://127.0.0.1/", "redis-sentinel://127.0.0.1/"] {
         assert!(matches!(Client::connect_lazy(url), Err(Error::Url(_))), "{url}");

@@ -109,7 +109,7 @@ async fn garbage_in_place_of_a_yield_record_keeps_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_places_of_nobody_cost_each_release_a_hundred_at_most() {
+async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
     // given a queue that is full of places whose clients do not listen
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
@@ -139,7 +139,7 @@ async fn a_hundred_thousand_places_of_nobody_cost_each_release_a_hundred_at_most
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_key_in_the_place_of_the_queue_is_neither_changed_nor_prolonged() {
+async fn foreign_queue_key_is_neither_changed_nor_extended() {
     let key = queue("door");
     for put in [
         &["SET", &key, "x"][..],
@@ -294,7 +294,7 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 // The lock.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hash_of_a_hundred_thousand_fields_is_answered_fast_and_harms_no_other_lock() {
+async fn huge_hash_is_answered_fast_and_harms_no_other_lock() {
     // given what is no lock, and a client that has another one and waits for this
     let redis = Redis::start();
     let client = client(&redis).await;

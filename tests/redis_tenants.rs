@@ -111,7 +111,7 @@ async fn do_everything(redis: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
+async fn guide_user_has_exact_permissions() {
     let redis = Redis::start();
     tenant(&redis, "app");
     redis.command(&["ACL", "LOG", "RESET"]);
@@ -274,7 +274,7 @@ async fn guide_user_for_latches_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_writes_under_its_lock_when_it_may_write_the_data() {
+async fn guide_user_with_data_permission_writes_under_its_lock() {
     // what it may do with its locks is enough
     let redis = Redis::start();
     tenant(&redis, "app");
@@ -490,7 +490,7 @@ fn held_by(redis: &Redis) -> (String, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forged_place_reserves_a_lock_for_less_than_a_second_and_grants_it_to_nobody() {
+async fn forged_queue_entry_blocks_less_than_a_second() {
     let redis = Redis::start();
     tenant(&redis, "app");
     let clients = [as_user(&redis, "app").await, as_user(&redis, "app").await];

@@ -195,7 +195,7 @@ async fn a_forced_release_is_announced_and_one_of_a_free_lock_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_listeners_see_the_key_deleted_by_a_release_and_expired_by_its_lease() {
+async fn java_listeners_see_release_and_expiry_of_the_key() {
     // given a listener as Redisson's Deleted- and ExpiredObjectListener
     let redis = Redis::options().arg("--notify-keyspace-events", "Egx").start();
     let client = client(&redis).await;
@@ -494,7 +494,7 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_whose_reply_is_lost_is_a_release_even_if_java_has_entered_since() {
+async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
     // given a holder, and a Java process that takes the lock at once
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();

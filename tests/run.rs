@@ -211,7 +211,7 @@ mod wrapped {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_helper_with_the_bounds_of_run_may_be_spawned_with_work_that_borrows() {
+    async fn run_helper_with_borrowing_work_may_be_spawned() {
         let lock = World::new().lock;
         let task = tokio::spawn(async move {
             let text = String::from("borrowed");
@@ -425,7 +425,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_stopped_is_dropped_at_once_even_if_the_store_is_silent() {
+    async fn cancelled_work_is_dropped_at_once_with_a_silent_store() {
         let world = World::new();
         let start = Instant::now();
         /// When it was dropped.

@@ -469,7 +469,7 @@ async fn many_tasks_on_few_names_leave_no_subscription_behind() {
 
 // As testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_lock_was_lost_with_the_servers_data_the_next_one_is_kept_alive() {
+async fn next_lock_is_renewed_after_the_server_lost_its_data() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = client.lock("door").unwrap().ttl(secs(3));

@@ -378,7 +378,7 @@ async fn a_hundred_clients_read_together_and_write_alone() {
 
 // testMultiInstanceZombieReadLockPerformance
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_readers_keep_a_writer_out_for_a_ttl_at_most_and_few_of_them_not_at_all() {
+async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
     for (dead, least, most) in [(16, secs(0), secs(2)), (20, secs(1), secs(5))] {
         // given dead readers that had entered three times each, and one that lives
         let t = Setup::new().await;
@@ -405,7 +405,7 @@ async fn dead_readers_keep_a_writer_out_for_a_ttl_at_most_and_few_of_them_not_at
 
 // testReadLockAfterTimeout, testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_side_was_lost_with_the_servers_data_the_next_one_is_kept_alive() {
+async fn next_side_is_renewed_after_the_server_lost_its_data() {
     let side_is_kept = async |reads| {
         let t = Setup::new().await;
         let side = if reads { t.one.read() } else { t.one.write() }.ttl(secs(3));

@@ -262,7 +262,7 @@ async fn doubt_is_warned_of_once_for_each_time_of_trouble() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_for_a_lock_of_its_own_client_is_told_so_at_each_renewal() {
+async fn self_wait_is_logged_at_each_renewal() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();

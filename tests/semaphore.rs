@@ -375,7 +375,7 @@ async fn one_who_waited_longest_and_gives_up_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_wants_more_than_there_are_keeps_nobody_of_another_client_out() {
+async fn oversized_request_blocks_no_other_client() {
     let t = world(2).await;
     let too_many = waiting(&t.other, 3).await;
     for _ in 0..20 {
@@ -485,7 +485,7 @@ async fn a_crowd_never_has_more_than_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_owes_permits_to_a_store_that_never_comes_back_ends_all_the_same() {
+async fn client_with_pending_permit_releases_ends() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let pool = client.semaphore("pool").unwrap();

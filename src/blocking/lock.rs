@@ -379,7 +379,7 @@ mod tests {
 
     /// It waited for itself: what it read was left to it by who took away what it wrote.
     #[test]
-    fn a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write() {
+    fn thread_cannot_write_again_while_it_still_reads() {
         let store = MemoryStore::new();
         let [ours, theirs] = [(); 2].map(|()| Client::with_store(&store).unwrap());
         let prices = ours.read_write_lock("prices").unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_again_helps_against_a_restart_but_not_against_a_missing_permission() {
+    fn retry_helps_after_a_restart_but_not_without_permission() {
         for passing in ["LOADING", "READONLY", "CLUSTERDOWN", "BUSY"] {
             assert!(Failure::refused(passing, "").may_pass(), "{passing}");
         }

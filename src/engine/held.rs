@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_the_store_refuses_tells_the_loss_to_all_who_share_the_hold() {
+    async fn rejected_guarded_write_reports_the_loss_to_all_shares() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();

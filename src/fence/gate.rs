@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_write_waits_for_the_end_of_an_older_one_and_other_resources_do_not() {
+    fn newer_write_waits_for_the_older_one_of_its_resource() {
         let (gate, (done, is_done)) = (Gate::new(), mpsc::channel());
         thread::scope(|scope| {
             let older = gate.write("a", 1, || {

@@ -79,7 +79,7 @@ async fn a_clone_of_a_lock_is_the_same_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_acquisition_has_an_owner_of_its_own_that_begins_with_the_client() {
+async fn each_acquisition_has_its_own_owner_of_the_client() {
     let world = World::new();
     let mut owners = HashSet::new();
     for _ in 0..10 {

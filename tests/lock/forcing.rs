@@ -25,7 +25,7 @@ async fn a_forced_release_is_told_to_the_holder_at_its_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_release_is_told_at_once_to_a_holder_whose_process_waits_too() {
+async fn forced_release_reaches_a_holder_of_a_waiting_process() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let waiter = waiting(world.door()).await;

@@ -225,7 +225,7 @@ async fn a_release_that_is_answered_late_is_a_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_the_store_refuses_is_an_error_and_the_lease_ends_by_itself() {
+async fn rejected_release_is_an_error_and_the_lease_expires() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.fail("NOPERM no permission");

@@ -11,7 +11,7 @@ use leasehold::{LostReason, Release};
 use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
-async fn loss_is_told_to_everybody_who_asks_however_often_and_without_the_guard() {
+async fn loss_is_reported_to_every_observer() {
     let world = World::new();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
     let early = guard.lost();

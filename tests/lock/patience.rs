@@ -9,7 +9,7 @@ use leasehold::Error;
 use super::world::{AT_ONCE, World, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() {
+async fn timed_out_names_the_holder_and_the_waiting_time() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let start = Instant::now();
@@ -52,7 +52,7 @@ async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_behind_another_of_its_process_learns_of_the_holder_too() {
+async fn waiter_in_line_also_learns_the_holder() {
     // given a holder elsewhere and two waiters here
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();

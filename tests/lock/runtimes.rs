@@ -88,7 +88,7 @@ fn a_guard_dropped_between_two_runtimes_is_released_by_the_second() {
 }
 
 #[test]
-fn a_guard_dropped_between_two_runtimes_is_released_by_a_shutdown_on_the_second() {
+fn guard_dropped_between_runtimes_is_released_by_shutdown() {
     let world = World::new();
     let guard = runtime().block_on(async { world.door().acquire().await.unwrap() });
     drop(guard);
@@ -100,7 +100,7 @@ fn a_guard_dropped_between_two_runtimes_is_released_by_a_shutdown_on_the_second(
 }
 
 #[test]
-fn a_release_that_the_first_runtime_took_down_with_it_is_made_by_the_second() {
+fn release_of_a_dead_runtime_is_made_by_the_next() {
     // given a background release that is on its way to a store that hangs
     let world = World::new();
     runtime().block_on(async {
@@ -124,7 +124,7 @@ fn a_release_that_the_first_runtime_took_down_with_it_is_made_by_the_second() {
 }
 
 #[test]
-fn a_renewal_that_the_first_runtime_took_down_with_it_is_made_by_the_second() {
+fn renewal_of_a_dead_runtime_is_made_by_the_next() {
     // given a renewal that is on its way to a store that hangs
     let world = World::new();
     let first = runtime();

@@ -22,7 +22,7 @@ async fn refusal(lock: &Lock) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_that_redis_cannot_tell_from_none_are_refused_by_name_and_rule() {
+async fn too_short_durations_are_refused_with_their_rule() {
     let lock = World::new().door();
     let poll = |first, longest| WaitStrategy::Polling { initial: first, max: longest };
     for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {

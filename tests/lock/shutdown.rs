@@ -61,7 +61,7 @@ async fn those_who_wait_are_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_whose_question_the_store_does_not_answer_are_told_at_once_too() {
+async fn shutdown_ends_unanswered_requests_at_once() {
     let world = World::new();
     world.store.stall();
     let waiter = waiting(world.door()).await;

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it() {
+    async fn unacknowledged_grant_is_released_and_leaves_nothing() {
         let (store, client, lock) = door(1);
         let refused = lock.acquire().await;
         let notified = |got, wanted| (got, wanted) == (1, 2);

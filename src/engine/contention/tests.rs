@@ -226,7 +226,7 @@ async fn a_grant_that_has_ended_on_its_way_is_given_back() {
 
 /// A future that was polled once and never again kept every process out for a ttl.
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_store() {
+async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let (mut sleeps, mut takes) = (in_line(&contention, &name), in_line(&contention, &name));

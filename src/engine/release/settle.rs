@@ -217,7 +217,7 @@ mod tests {
 
     /// What has no lease comes back by its release alone.
     #[tokio::test(start_paused = true)]
-    async fn a_permit_whose_release_is_refused_is_given_back_when_it_is_not_any_more() {
+    async fn rejected_permit_release_succeeds_when_allowed_again() {
         for refusal in REFUSALS {
             let (store, client, guard) = three().await;
             store.fail(refusal);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_comes_after_the_grant_of_a_later_one_is_withdrawn_too() {
+    async fn request_executed_after_a_later_grant_is_withdrawn() {
         // given a grant by the second question, while the first one is still on its way
         let (_memory, engine, _client) = one();
         let store = Arc::clone(&engine.core.store);

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time() {
+    fn reentry_during_renewal_causes_no_busy_renewals() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_the_store_knows_no_more_on_its_way_is_asked_about_at_once() {
+    fn grant_lost_during_hand_off_is_checked_at_once() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();

@@ -112,7 +112,7 @@ async fn is_acknowledged(url: &str, settings: &Settings) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_at_one_server() {
+async fn guide_user_is_denied_nothing_at_one_server() {
     let redis = Redis::start();
     admit(&redis, "narrow", &rights(&[]));
     conforms(&redis.url(), &narrow()).await;
@@ -130,7 +130,7 @@ async fn guide_user_may_wait_for_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_with_the_rights_of_the_guide_are_refused_nothing_behind_sentinels() {
+async fn guide_users_are_denied_nothing_with_sentinels() {
     let sentinels = Sentinels::options().replicas(1).start();
     let eye = commands_of_the_guide("eye").swap_remove(0);
     sentinels.sentinels().iter().for_each(|it| admit(it, "eye", &eye));
@@ -144,7 +144,7 @@ async fn users_with_the_rights_of_the_guide_are_refused_nothing_behind_sentinels
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_in_a_cluster() {
+async fn guide_user_is_denied_nothing_in_a_cluster() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
     cluster.nodes().iter().for_each(|it| admit(it, "narrow", &rights(&[IN_A_CLUSTER])));

@@ -470,7 +470,7 @@ mod tests {
 
     /// Who rang for something else was taken for a sign of life.
     #[tokio::test(start_paused = true)]
-    async fn a_connection_for_messages_that_is_silent_is_found_whatever_else_goes_on() {
+    async fn silent_message_connection_is_found_under_load() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let door = claim("one:1").object;

@@ -92,7 +92,7 @@ async fn each_connection_asks_anew_where_its_server_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_back_elsewhere_is_found_and_its_old_place_is_left() {
+async fn moved_server_is_found_at_its_new_address() {
     let ([old, new], book) = ([Redis::start(), Redis::start()], Book::default());
     book.lead("redis.example", &[old.port()]);
     let store = connected("redis://redis.example/", &book.settings()).await;
@@ -145,7 +145,7 @@ async fn all_addresses_of_a_name_are_tried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_and_the_master_that_they_name_are_found_where_their_names_lead() {
+async fn sentinel_host_names_are_resolved_again() {
     // given one sentinel, and names for it and for both servers
     let redis = Sentinels::options().replicas(1).sentinels(1).start();
     let (book, sentinel) = (Book::default(), redis.sentinels()[0].port());

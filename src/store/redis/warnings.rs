@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_have_one_kind_in_common_are_told_of_once_and_other_servers_each() {
+    fn hazard_of_several_nodes_is_logged_once() {
         for (of_any, expected) in
             [(true, [[0, 0], [0, 0], [0, 1]]), (false, [[1, 0], [0, 0], [0, 1]])]
         {

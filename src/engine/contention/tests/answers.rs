@@ -28,7 +28,7 @@ fn slot(waits: &mut Line<'_>) -> RequestSlot {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after() {
+async fn latch_reply_is_shared_only_with_earlier_waiters() {
     let (_engine, contention, name) = door();
     // given one who asks, and two in line
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();

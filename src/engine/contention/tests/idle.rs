@@ -99,7 +99,7 @@ async fn one_who_sleeps_too_long_for_a_lock_is_first_again_when_it_looks() {
 
 /// Two in line for a name, of whom the first one has the request slot.
 #[tokio::test(start_paused = true)]
-async fn a_grant_of_one_whose_turn_was_taken_is_its_own_and_takes_nobodys_turn() {
+async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
     let (engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let second = in_line(&contention, &name);

@@ -408,7 +408,7 @@ async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_time() {
+async fn shared_hold_is_limited_by_local_handoff() {
     let (_store, prices) = prices();
     let read = prices.read().local_handoff(3, Duration::from_secs(3_600));
     let mut guard = read.acquire().await.unwrap();
@@ -442,7 +442,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
 
 /// When the budget of a task is used up the runtime wakes it when its thread is free, and not before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn shares_that_another_executor_waits_for_on_a_thread_of_the_runtime_come() {
+async fn shares_arrive_for_a_foreign_executor_on_a_runtime_thread() {
     let (_store, here) = prices();
     let read = here.read().local_handoff(10_000, Duration::from_secs(60));
     let _beside = read.acquire().await.unwrap();

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_reply_is_read_as_the_parser_reads_it_whole_or_in_pieces() {
+    fn reply_of_each_kind_is_parsed_whole_or_in_pieces() {
         let all: Vec<_> = REPLIES.iter().map(|reply| parsed(reply)).collect();
         for size in [1, 2, 3, 7, 1_000] {
             assert_eq!(in_pieces(REPLIES.concat().as_bytes(), size).0, all, "{size}");

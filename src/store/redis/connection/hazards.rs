@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_behind_by_time_or_by_bytes_and_a_primary_alone_by_its_settings() {
+    fn replica_is_behind_by_time_or_by_bytes() {
         let text = "master_repl_offset:100000000\r\n\
                     slave0:ip=h,port=1,state=online,offset=99999999,lag=6\r\n\
                     slave1:ip=::1,port=2,state=online,offset=1,lag=0\r\n";

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_shuts_down_is_not_held_up_by_those_who_wait_for_a_connection() {
+    fn waiting_callers_do_not_delay_a_runtime_shutdown() {
         let (redis, watcher) = (Redis::start(), Arc::<Counter>::default());
         let runtime = Runtime::new().unwrap();
         let link = Arc::new(runtime.block_on(link(&redis, &watcher)));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_made_again_on_the_runtime_of_the_next_call_and_its_watcher_is_told() {
+    fn link_restarts_on_the_runtime_of_the_next_call() {
         let (redis, watcher) = (Redis::start(), Arc::<Counter>::default());
         let first = Runtime::new().unwrap();
         let link = first.block_on(link(&redis, &watcher));

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_secret_the_servers_words_are_shown_on_one_line_and_not_all_of_them() {
+    fn server_words_are_shown_shortened_without_a_secret() {
         let long = format!("ODD a\tb\u{1b}[31m{}", "x".repeat(10_000));
         let obstacle = Obstacle::of_greeting(&said(&long), false).to_string();
         assert!(obstacle.starts_with(r"ODD a\tb\u{1b}[31mxxx") && obstacle.len() < 300);

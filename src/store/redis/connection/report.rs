@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_comes_and_goes_is_told_of_now_and_again_with_a_number() {
+    fn unstable_connection_is_logged_seldom_with_a_count() {
         let start = Instant::now();
         let mut reports = Reports::default();
         let mut told = vec![];

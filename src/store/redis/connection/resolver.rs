@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_refuse_the_last_refusal_is_told_and_a_name_of_nobody_is_named() {
+    async fn last_connect_error_is_returned_when_all_addresses_fail() {
         let refused = first_of(vec![closed(), closed()]).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let nobody = first_of(vec![]).await.unwrap_err();

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_have_credentials_of_their_own_and_none_unless_they_are_said() {
+    fn sentinel_credentials_are_separate_and_optional() {
         let (target, plain) = watched("redis-sentinel://me:mine@s1,s2:5000/my%20master/2");
         assert_eq!(target.place.to_string(), "`my master` of the sentinels s1:26379, s2:5000");
         assert_eq!((target.user.as_deref(), target.database), (Some("me"), 2));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_nothing_is_given_up_after_the_command_timeout() {
+    fn silent_server_is_dropped_after_the_command_timeout() {
         let mut watch = watch(progress(8, 7));
         for _ in 1..LOOKS {
             assert!(watch.look(progress(9, 7)).is_none());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_whose_answers_are_late_by_two_command_timeouts_is_given_up() {
+    fn late_server_is_dropped_after_two_command_timeouts() {
         let mut watch = watch(progress(1_000, 0));
         let looks = (1..100).find(|look| watch.look(progress(1_000, *look)).is_some());
         assert_eq!(looks, Some(2 * u64::from(LOOKS)));

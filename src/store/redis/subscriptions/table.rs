@@ -493,7 +493,7 @@ mod tests {
 
     /// It was taken for a rejection of a subscription that is still allowed.
     #[test]
-    fn a_refusal_takes_the_right_that_was_asked_for_whatever_was_refused_meanwhile() {
+    fn rejection_removes_the_permission_that_was_requested() {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn at_one_node_of_several_each_name_is_told_that_it_is_not_heard_any_more() {
+    fn lost_node_reports_each_of_its_names_as_unsubscribed() {
         let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
         table.begin();
         table.listen(&name("door"));

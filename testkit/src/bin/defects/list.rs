@@ -158,7 +158,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it",
+            "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
         ),
         Defect {
             says: "a grant is given though too few replicas have it",
@@ -171,7 +171,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::acquire::acknowledged::tests::nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it",
+            "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
         ),
         Defect {
             says: "a grant that too few replicas have is not taken back",
@@ -342,9 +342,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::held::tests::a_write_that_the_store_refuses_tells_the_loss_to_all_who_share_the_hold",
-        ),
+        Finder::Unit("engine::held::tests::rejected_guarded_write_reports_the_loss_to_all_shares"),
         Defect {
             says: "a guarded write that is refused ends no hold",
             edits: &[Edit {
@@ -386,9 +384,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::tests::a_connection_for_messages_that_is_silent_is_found_whatever_else_goes_on",
-        ),
+        Finder::Unit("store::redis::tests::silent_message_connection_is_found_under_load"),
         Defect {
             says: "who rings for something else is taken for a sign of life",
             edits: &[Edit {
@@ -413,7 +409,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::a_refusal_takes_the_right_that_was_asked_for_whatever_was_refused_meanwhile",
+            "store::redis::subscriptions::table::tests::rejection_removes_the_permission_that_was_requested",
         ),
         Defect {
             says: "a refusal of our own channels is taken for one of all",
@@ -461,7 +457,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::a_question_that_comes_after_the_grant_of_a_later_one_is_withdrawn_too",
+            "engine::release::settle::tests::request_executed_after_a_later_grant_is_withdrawn",
         ),
         Defect {
             says: "a grant forgets on its way that an earlier question for it is out",
@@ -712,9 +708,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::sharing::no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_time",
-        ),
+        Finder::Unit("engine::contention::tests::sharing::shared_hold_is_limited_by_local_handoff"),
         Defect {
             says: "as many readers have a hold one after the other as come",
             edits: &[Edit {
@@ -842,7 +836,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time",
+            "engine::watchdog::schedule::tests::reentry_during_renewal_causes_no_busy_renewals",
         ),
         Defect {
             says: "a hold that is renewed by re-entry makes the keeper spin",
@@ -1272,7 +1266,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::answers::one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after",
+            "engine::contention::tests::answers::latch_reply_is_shared_only_with_earlier_waiters",
         ),
         Defect {
             says: "an answer goes to those who came after it was asked for",
@@ -1554,7 +1548,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::a_grant_of_one_whose_turn_was_taken_is_its_own_and_takes_nobodys_turn",
+            "engine::contention::tests::idle::late_grant_after_a_lost_slot_belongs_to_its_task",
         ),
         Defect {
             says: "a grant takes the turn of another one",
@@ -1580,7 +1574,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::a_permit_whose_release_is_refused_is_given_back_when_it_is_not_any_more",
+            "engine::release::settle::tests::rejected_permit_release_succeeds_when_allowed_again",
         ),
         Defect {
             says: "a release of what has no lease is given up",
@@ -1797,9 +1791,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "blocking::lock::tests::a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write",
-        ),
+        Finder::Unit("blocking::lock::tests::thread_cannot_write_again_while_it_still_reads"),
         Defect {
             says: "a thread whose writing was taken away waits for its own reading",
             edits: &[Edit {
@@ -2097,9 +2089,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_store",
-        ),
+        Finder::Unit("engine::contention::tests::untaken_grant_goes_to_the_next_then_to_the_store"),
         Defect {
             says: "a grant that nobody takes stays with who was called",
             edits: &[Edit {
