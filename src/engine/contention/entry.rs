@@ -1,6 +1,6 @@
 //! What is known of one name while somebody here has it or wants it.
 //!
-//! Pure state, behind the mutex of [`NameRegistry`](super::Contention). Where most
+//! Pure state, behind the mutex of [`NameRegistry`](super::NameRegistry). Where most
 //! changes need no time it is given the clock: three readings cost 0.3 µs.
 
 use std::{
