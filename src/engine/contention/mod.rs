@@ -91,7 +91,7 @@ impl NameRegistry {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Sends everybody away: the client is not open any more. Batons that nobody took are
+    /// Sends everybody away: the client is not open any more. Grants that no task took are
     /// given back; from now on there are no others.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
