@@ -124,8 +124,8 @@ pub enum Error {
 
     /// The guard that was passed does not hold the writers' side of `name`.
     #[error(
-        "cannot read `{name}` with this guard: it does not write `{name}`; pass the guard of its \
-         writer"
+        "cannot acquire a read hold of `{name}`: the guard is not of its writing side; pass the \
+         write guard"
     )]
     NotWriting {
         /// The read-write lock.

@@ -263,8 +263,8 @@ impl fmt::Display for Hazard {
             ),
             Self::FewerReplicas { wanted, there } => write!(
                 f,
-                "only {there} of {wanted} replicas required by `replicated` are connected; such \
-                 locks will be refused"
+                "only {there} of {wanted} replicas required by `replicated` are connected; \
+                 locks with `replicated` will be refused"
             ),
             Self::ReplicaBehind { replica, silent, bytes } => write!(
                 f,

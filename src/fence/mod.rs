@@ -23,7 +23,7 @@ use std::{error, fmt};
 
 pub use self::gate::Gate;
 
-/// A write whose hold is older than one that has written already.
+/// A write whose token is older than one that has written.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub use self::gate::Gate;
 /// let gate = leasehold::fence::Gate::new();
 /// gate.pass("orders:42", 2).unwrap();
 /// let late = gate.pass("orders:42", 1).unwrap_err();
-/// let text = "stale write to `orders:42`: hold 2 has written already, hold 1 is older";
+/// let text = "stale write to `orders:42`: token 1 is older than 2, which has written";
 /// assert_eq!(late.to_string(), text);
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -90,8 +90,7 @@ impl fmt::Display for Stale {
         let Self { resource, token, newest } = self;
         write!(
             f,
-            "stale write to `{resource}`: hold {newest} has written already, hold {token} is \
-             older"
+            "stale write to `{resource}`: token {token} is older than {newest}, which has written"
         )
     }
 }

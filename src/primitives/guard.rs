@@ -130,8 +130,8 @@ impl<K> Guard<K> {
     /// The future borrows nothing: keep it, move it, make many of them. It also ends when the
     /// last guard of the hold is released, with [`LostReason::Released`].
     ///
-    /// Nothing renews a plain semaphore's permits. So their guard detects a loss only after the
-    /// connection was lost.
+    /// Nothing renews a plain semaphore's permits. The client checks them only after it
+    /// reconnects.
     ///
     /// # Cancel safety
     ///
@@ -336,7 +336,7 @@ impl<K> Guard<Lock<K>> {
 #[must_use = "the lock may have been lost before: `into_result()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
-    /// The hold was over before: the work may have overlapped with that of another holder.
+    /// The hold had ended before this release: the work may have overlapped with that of another holder.
     NotHeld {
         /// The name of the object that was no longer held.
         name: Name,

@@ -125,7 +125,7 @@ impl Semaphore {
 
     /// Acquires permits, runs `work` under them, releases them, and returns the work's result.
     ///
-    /// For a bounded wait, acquire first: [`Guard::run`].
+    /// To limit the wait, call `acquire_within`, then [`Guard::run`].
     ///
     /// # Errors
     ///

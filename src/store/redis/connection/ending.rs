@@ -50,7 +50,7 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Astray => f.write_str("this connection reached another server than commands do"),
-            Self::Behind(late) => write!(f, "replies are more than {late:?} late"),
+            Self::Behind(late) => write!(f, "replies take longer than {late:?}"),
             Self::Broken(how) => write!(f, "the connection broke: {how}"),
             Self::Demoted => f.write_str("the server is no longer the primary"),
             Self::Dropped => f.write_str("this client closed the connection"),

@@ -347,7 +347,7 @@ fn unix(parts: &Url) -> Result<Target, Error> {
             "db" => target.database = database(&value)?,
             "pass" => target.password = Some(Secret::from(value.into_owned())),
             "user" => target.user = Some(value.into_owned()),
-            other => return Err(unknown_option(other, "use db, user and pass")),
+            other => return Err(unknown_option(other, "valid options are db, user and pass")),
         }
     }
     Ok(target)
