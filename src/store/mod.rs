@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-pub(crate) use self::redis::{RedisStore, latch, lock, permits, semaphore};
+pub(crate) use self::redis::{RedisStore, kinds::*};
 use crate::domain::Object;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod connection;
 mod deployments;
 mod granted;
 mod keys;
-mod kinds;
+pub(crate) mod kinds;
 #[cfg(feature = "testing")]
 pub(crate) mod memory;
 #[cfg(test)]
@@ -33,7 +33,6 @@ use tokio::runtime::Handle;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::{Credentials, Settings, Translation};
-pub(crate) use self::kinds::{latch, lock, permits, semaphore};
 use self::{
     channels::Channels,
     connection::{Dialer, Servers, Target},
@@ -209,7 +208,10 @@ mod tests {
     use super::*;
     use crate::{
         domain::{Claim, Kind, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict},
-        store::conformance::{self, Bench},
+        store::{
+            conformance::{self, Bench},
+            latch, permits, semaphore,
+        },
     };
 
     async fn store(redis: &Redis, id: &str) -> Arc<RedisStore> {
