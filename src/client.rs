@@ -6,10 +6,13 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
-    domain::{Health, Identity, Kind, Name, Object, Replicas, Stats},
+    domain::{Health, Identity, Kind, Name, Object, Pace, Replicas, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
-    primitives::{ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore},
+    primitives::{
+        ExpirableSemaphore, FencedLock, Latch, Lock, RateLimiter, ReadWriteLock, Semaphore,
+        Throttle,
+    },
 };
 
 /// What Redisson calls `lockWatchdogTimeout`, and its default.
@@ -257,6 +260,44 @@ impl Client {
         let object = Object { kind: Kind::Permits, name: Name::new(name)? };
         Ok(ExpirableSemaphore::new(Arc::clone(&self.engine), object, self.ttl)
             .replicated(self.replicas))
+    }
+
+    /// The rate limiter called `name`. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let api = client.rate_limiter("api")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn rate_limiter(&self, name: impl AsRef<str>) -> Result<RateLimiter> {
+        Ok(RateLimiter::new(Arc::clone(&self.engine), Name::new(name)?))
+    }
+
+    /// The throttle called `name`, with this pace. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name,
+    /// [`Error::ZeroCount`](crate::Error::ZeroCount) for a burst of 0, and
+    /// [`Error::Duration`](crate::Error::Duration) if the pace cannot be kept.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let pace = leasehold::Pace::per(10, Duration::from_secs(1)).burst(20);
+    /// let user = client.throttle("user:7", pace)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn throttle(&self, name: impl AsRef<str>, pace: Pace) -> Result<Throttle> {
+        Throttle::new(Arc::clone(&self.engine), Name::new(name)?, pace)
     }
 
     /// The uuid that owners of this client begin with.

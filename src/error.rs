@@ -167,6 +167,23 @@ pub enum Error {
         got: u32,
     },
 
+    /// Too few permits of a rate limiter or a throttle are free within the time of the caller. The
+    /// error comes at once, also if the caller would wait.
+    #[error("rate of `{name}` used up; retry after {retry_after:?}")]
+    RateLimited {
+        /// The name of the limiter.
+        name: Name,
+        /// After this time enough permits are free, if nobody else acquires any.
+        retry_after: Duration,
+    },
+
+    /// No client has set a rate, or the limiter was idle for its whole `idle_ttl`.
+    #[error("rate of `{name}` not set; call set_if_absent")]
+    RateNotSet {
+        /// The name of the limiter.
+        name: Name,
+    },
+
     /// The server replies, but is not ready: it starts, fails over, is read-only, or is full.
     ///
     /// Nothing happened. An acquisition retries, and returns this error only when its timeout
@@ -323,7 +340,7 @@ fn words(code: &str, message: &str, command: Option<&str>) -> String {
 }
 
 impl Error {
-    /// Returns whether another owner has the lock, although the store works.
+    /// Returns whether another owner has the lock, or a rate is used up, although the store works.
     ///
     /// # Examples
     ///
@@ -339,7 +356,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        matches!(self, Self::TimedOut { .. })
+        matches!(self, Self::TimedOut { .. } | Self::RateLimited { .. })
     }
 
     /// Returns whether a retry can help, because the store is unreachable or not ready.

@@ -28,6 +28,7 @@
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
+//! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
 //!   lock is held.
 //!
@@ -61,13 +62,13 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
         Finding, Hazard, Health, Holder, InvalidDuration, InvalidName, InvalidOwner,
-        InvalidPermitId, LostReason, Name, NodeHealth, Owner, PermitId, Replicas, Role, Script,
-        Stats, Value, WaitStrategy, Write,
+        InvalidPermitId, LostReason, Name, NodeHealth, Owner, Pace, PermitId, Quota, Rate,
+        RatePermits, Replicas, Role, Script, Stats, Value, WaitStrategy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{
         ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Latch, Lock,
-        LockContext, LockGuard, OnLoss, ReadWriteLock, Release, RunOutcome, Semaphore,
-        SemaphoreGuard,
+        LockContext, LockGuard, OnLoss, RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore,
+        SemaphoreGuard, Throttle,
     },
 };

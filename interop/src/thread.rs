@@ -285,6 +285,12 @@ impl Thread {
         self.on_lock("crowd", &crowd.lock, crowd.arguments())
     }
 
+    /// Calls the method `op` of the rate limiter called `name`. **Java only.**
+    #[track_caller]
+    pub fn limiter(&self, op: &str, name: &str, arguments: Value) -> Answer {
+        self.on_lock(&format!("limiter.{op}"), name, arguments).wait(PATIENCE)
+    }
+
     /// What the semaphore called `name` does whose permits expire; `op` is its method. **Java only.**
     pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
         self.on_lock(&format!("permits.{op}"), name, arguments)

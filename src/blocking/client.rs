@@ -2,10 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore, waiting::Core};
+use super::{
+    ExpirableSemaphore, FencedLock, Latch, Lock, RateLimiter, ReadWriteLock, Semaphore, Throttle,
+    waiting::Core,
+};
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
-use crate::{Health, Shutdown, Stats, error::Result, primitives::thread_example};
+use crate::{Health, Pace, Shutdown, Stats, error::Result, primitives::thread_example};
 
 /// Settings of a [`Client`] for threads: those of
 /// [`ClientBuilder`](crate::ClientBuilder).
@@ -136,6 +139,24 @@ impl Client {
         fn semaphore() -> Semaphore;
         fn latch() -> Latch;
         fn expirable_semaphore() -> ExpirableSemaphore;
+        fn rate_limiter() -> RateLimiter;
+    }
+
+    /// Does what [`Client::throttle`](crate::Client::throttle) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let pace = leasehold::Pace::per(10, std::time::Duration::from_secs(1));
+    /// let user = leasehold::blocking::Client::in_memory()?.throttle("user:7", pace)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn throttle(&self, name: impl AsRef<str>, pace: Pace) -> Result<Throttle> {
+        Ok(Throttle::new(Arc::clone(&self.core), self.core.client().throttle(name, pace)?))
     }
 
     /// Returns the UUID of this client, with which its owners begin.

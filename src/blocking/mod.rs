@@ -33,6 +33,7 @@ mod guard;
 mod latch;
 mod lock;
 mod permits;
+mod rate_limiter;
 mod read_write;
 mod reentry;
 mod semaphore;
@@ -44,6 +45,7 @@ pub use self::{
     latch::Latch,
     lock::{FencedGuard, FencedLock, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard},
     permits::{ExpirablePermits, ExpirableSemaphore},
+    rate_limiter::{RateLimiter, Throttle},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},
 };

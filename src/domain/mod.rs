@@ -16,6 +16,7 @@ mod name;
 mod object;
 mod owner;
 mod permit;
+mod rate;
 mod reason;
 mod replicas;
 mod stats;
@@ -48,6 +49,7 @@ pub use self::{
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},
     permit::{InvalidPermitId, PermitId},
+    rate::{Pace, Quota, Rate, RatePermits},
     reason::LostReason,
     replicas::Replicas,
     stats::Stats,

@@ -65,6 +65,7 @@ use tokio::{
 };
 
 use self::{
+    acquire::pacing::Lines,
     clock::Clock,
     contention::NameRegistry,
     core::Core,
@@ -91,6 +92,7 @@ pub(crate) struct Engine {
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
     watchdog: Arc<Watchdog>,
+    lines: Lines,
     cannot_ask: LogThrottle,
     not_replicated: LogThrottle,
     spawner: Spawner,
@@ -155,6 +157,7 @@ impl Engine {
             core,
             contention,
             watchdog,
+            lines: Lines::default(),
             cannot_ask: LogThrottle::default(),
             not_replicated: LogThrottle::default(),
             spawner,

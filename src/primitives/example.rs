@@ -22,6 +22,16 @@ macro_rules! example {
     (latch: $($line:literal),+) => {
         $crate::primitives::example!("let ready = client.latch(\"workers-ready\")?;": $($line),+)
     };
+    (api: $($line:literal),+) => {
+        $crate::primitives::example!(
+            "let api = client.rate_limiter(\"api\")?; let rate = leasehold::Rate::per(10, \
+             Duration::from_secs(1)); api.set_if_absent(rate).await?;": $($line),+)
+    };
+    (user: $($line:literal),+) => {
+        $crate::primitives::example!(
+            "let pace = leasehold::Pace::per(10, Duration::from_secs(1)).burst(5); let user = \
+             client.throttle(\"user:7\", pace)?;": $($line),+)
+    };
     ($object:literal: $($line:expr),+) => {
         concat!(
             "\n# Examples\n\n```\n",

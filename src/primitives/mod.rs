@@ -8,10 +8,12 @@ mod guarded;
 mod latch;
 mod lock;
 mod permits;
+mod rate_limiter;
 mod read_write;
 mod run;
 mod semaphore;
 pub(crate) mod settings;
+mod throttle;
 
 pub(crate) use self::example::example;
 #[cfg(feature = "blocking")]
@@ -22,7 +24,9 @@ pub use self::{
     latch::Latch,
     lock::{Lock, LockGuard},
     permits::{ExpirablePermits, ExpirableSemaphore},
+    rate_limiter::RateLimiter,
     read_write::ReadWriteLock,
     run::{LockContext, OnLoss, RunOutcome},
     semaphore::{Semaphore, SemaphoreGuard},
+    throttle::Throttle,
 };

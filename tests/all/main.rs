@@ -26,6 +26,8 @@ mod lock;
 mod memory;
 #[path = "../permits.rs"]
 mod permits;
+#[path = "../rate_limiter.rs"]
+mod rate_limiter;
 #[path = "../read_write.rs"]
 mod read_write;
 #[path = "../redis_cluster.rs"]
@@ -54,6 +56,8 @@ mod redis_latch;
 mod redis_permits;
 #[path = "../redis_queue.rs"]
 mod redis_queue;
+#[path = "../redis_rate_limiter.rs"]
+mod redis_rate_limiter;
 #[path = "../redis_read_write.rs"]
 mod redis_read_write;
 #[path = "../redis_recovery.rs"]

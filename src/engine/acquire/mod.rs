@@ -2,6 +2,7 @@
 
 mod acknowledged;
 mod attempt;
+pub(crate) mod pacing;
 mod patience;
 mod waiting;
 

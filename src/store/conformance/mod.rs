@@ -7,6 +7,7 @@ mod guarded;
 mod latch;
 mod permits;
 mod queue;
+mod rate_limiter;
 mod read_write;
 pub(crate) mod semaphore;
 
@@ -193,6 +194,7 @@ pub(crate) async fn all(bench: &Bench) {
     semaphore::all(bench).await;
     latch::all(bench).await;
     permits::all(bench).await;
+    rate_limiter::all(bench).await;
 }
 
 async fn what_a_kind_is_not_asked_it_does_not_support(t: &Bench) {

@@ -75,7 +75,7 @@ const OF_REPLICAS: &str = "+wait";
 
 /// The rights to everything below `app:` at one server, and where it says so at others.
 fn rights(more: &[&str]) -> Vec<&'static str> {
-    let users = ["leasehold", "permits", "semaphores", "latches"];
+    let users = ["leasehold", "permits", "semaphores", "latches", "limiters"];
     let commands = users.into_iter().flat_map(commands_of_the_guide);
     let special = |it: &&str| [IN_A_CLUSTER, OF_REPLICAS].contains(it);
     let meant =

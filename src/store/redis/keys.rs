@@ -78,6 +78,11 @@ pub(super) fn patient(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
 
+/// When the throttle `name` has its whole burst again.
+pub(super) fn throttle(name: &Name) -> String {
+    own("leasehold_throttle", name)
+}
+
 /// What the change with this `receipt` was answered of a number of this `kind`.
 pub(super) fn receipt(kind: &str, name: &Name, receipt: &Owner) -> String {
     format!("{}:{receipt}", own(&format!("leasehold_{kind}__receipt"), name))
@@ -172,6 +177,7 @@ mod tests {
                 patient(name),
                 receipt("semaphore", name, &id),
                 receipt("latch", name, &id),
+                throttle(name),
             ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }

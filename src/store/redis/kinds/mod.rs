@@ -4,6 +4,7 @@
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod permits;
+pub(crate) mod rate_limiter;
 pub(super) mod read_write;
 pub(crate) mod semaphore;
 
@@ -245,6 +246,6 @@ pub(super) fn channel_of(object: &Object) -> String {
 
 /// All scripts, to be loaded when a connection is made, for these channels.
 pub(super) fn preloads(channels: Channels) -> Vec<Preload> {
-    let scripts = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
-    scripts::preloads(&scripts, channels)
+    let kinds = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
+    scripts::preloads(&[&kinds[..], &[rate_limiter::SCRIPTS]].concat(), channels)
 }

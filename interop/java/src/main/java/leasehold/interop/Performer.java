@@ -29,6 +29,8 @@ final class Performer {
     Object perform(Command command) throws Exception {
         if (command.op().startsWith(Permits.OPS)) {
             return Permits.perform(redisson, command);
+        } else if (command.op().startsWith(Limiter.OPS)) {
+            return Limiter.perform(redisson, command);
         }
         return switch (command.op()) {
             case "threadId" -> Thread.currentThread().getId();

@@ -1,0 +1,209 @@
+//! Waiting for a rate: nothing is held, and no message comes. The store says how long to wait.
+//!
+//! Tasks of one client stand in line for each name. The first of them owns the `turn`: it asks, and
+//! sleeps for as long as the reply says. Tasks that find nobody in line ask at the same time, and
+//! stand in line only after a refusal. A dropped task leaves its place, and the next one asks.
+//!
+//! `turn` is held across requests, `asks_at` and the map of lines for a few instructions.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex as Turn, MutexGuard},
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{SILENCE, Within};
+use crate::{
+    domain::{Failure, Mutex, Name},
+    engine::{Engine, tasks::OnDrop, timing::LONGEST_PATIENCE},
+    error::Error,
+    store::RedisStore,
+};
+
+/// A waiter asks this part of its wait after its permits are free. Redisson clients ask some
+/// milliseconds late, and would otherwise get nothing while a Leasehold client waits.
+const LATER: u32 = 16;
+
+/// It asks at most this much later.
+const LATEST: Duration = Duration::from_millis(10);
+
+/// A reply about a rate.
+#[derive(Debug)]
+pub(crate) enum Paced<T> {
+    /// It is decided.
+    Now(T),
+    /// Asking helps after this time.
+    After(Duration),
+}
+
+/// The tasks of a client that wait for one name.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    turn: Turn<()>,
+    /// While the owner of the turn sleeps: when it asks next.
+    asks_at: Mutex<Option<Instant>>,
+}
+
+impl Line {
+    /// How long the first in line sleeps. Nobody else is admitted meanwhile.
+    fn sleeps(&self) -> Option<Duration> {
+        let asks_at = (*self.asks_at.lock())?;
+        asks_at.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
+    }
+
+    /// Sleeps as the owner of the turn.
+    async fn sleep(&self, asks_at: Instant) {
+        *self.asks_at.lock() = Some(asks_at);
+        let _wakes = OnDrop::new(|| *self.asks_at.lock() = None);
+        sleep_until(asks_at).await;
+    }
+
+    fn is_taken(&self) -> bool {
+        self.turn.try_lock().is_err()
+    }
+
+    /// Waits for the turn. `None` if `until` comes first, or certainly will.
+    async fn turn(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
+        let Some(until) = until else { return Some(self.turn.lock().await) };
+        let is_vain = self.sleeps().is_some_and(|rest| Instant::now() + rest > until);
+        match is_vain {
+            true => None,
+            false => timeout_at(until, self.turn.lock()).await.ok(),
+        }
+    }
+}
+
+/// The lines of a client, by kind and name, while somebody has an object of that name.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Lines {
+    lines: Mutex<HashMap<(&'static str, Name), Weak<Line>>>,
+}
+
+impl Lines {
+    fn of(&self, kind: &'static str, name: &Name) -> Arc<Line> {
+        let mut lines = self.lines.lock();
+        let key = (kind, name.clone());
+        if let Some(line) = lines.get(&key).and_then(Weak::upgrade) {
+            return line;
+        }
+        // Only when the map would grow: all insertions together look at each line a few times.
+        if lines.len() == lines.capacity() {
+            lines.retain(|_, line| line.strong_count() > 0);
+            let live = lines.len();
+            lines.reserve(live);
+        }
+        let line = Arc::new(Line::default());
+        lines.insert(key, Arc::downgrade(&line));
+        line
+    }
+}
+
+impl Engine {
+    /// The line for an object.
+    pub(crate) fn line(&self, kind: &'static str, name: &Name) -> Arc<Line> {
+        self.lines.of(kind, name)
+    }
+
+    /// Asks once, unless a task of this client waits.
+    pub(crate) async fn pace_once<'a, T, A>(
+        &'a self,
+        name: &Name,
+        line: &Line,
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<Paced<T>, Failure>>,
+    {
+        self.ready()?;
+        let wait = match line.sleeps() {
+            Some(rest) => rest,
+            None => match self.ask(name, ask).await? {
+                Paced::Now(answer) => return Ok(answer),
+                Paced::After(wait) => wait,
+            },
+        };
+        Err(limited(name, wait))
+    }
+
+    /// Asks until it is decided, at the latest until the time is over. Fails at once if the wait
+    /// would be longer.
+    pub(crate) async fn pace<'a, T, A>(
+        &'a self,
+        name: &Name,
+        line: &Line,
+        within: Option<Within>,
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<Paced<T>, Failure>>,
+    {
+        self.ready()?;
+        let until = within.map(|within| within.until);
+        let rest = |at: Instant| at.saturating_duration_since(Instant::now());
+        let ask = || {
+            // Boxed: two places ask, and a waiter is to be small.
+            let asked = Box::pin(self.ask_for(until.map_or(LONGEST_PATIENCE, rest), name, &ask));
+            async { self.unless_closed(asked).await? }
+        };
+        let in_time = |free_at| match until {
+            Some(until) if free_at >= until => Err(limited(name, rest(free_at))),
+            _ => Ok(()),
+        };
+        let mut free_at = Instant::now();
+        if !line.is_taken() {
+            match ask().await? {
+                Paced::Now(answer) => return Ok(answer),
+                Paced::After(wait) => free_at = Instant::now() + wait,
+            }
+        }
+        in_time(free_at)?;
+        let Some(_turn) = self.unless_closed(line.turn(until)).await? else {
+            return Err(limited(name, line.sleeps().unwrap_or_default()));
+        };
+        loop {
+            in_time(free_at)?;
+            let later = free_at + (rest(free_at) / LATER).min(LATEST);
+            let asks_at = if in_time(later + LATEST).is_ok() { later } else { free_at };
+            self.unless_closed(line.sleep(asks_at)).await?;
+            let asked_at = Instant::now();
+            match ask().await {
+                Ok(Paced::Now(answer)) => return Ok(answer),
+                Ok(Paced::After(wait)) => free_at = Instant::now() + wait,
+                // The time ended, and the store may well be there.
+                Err(Error::Unavailable { .. })
+                    if in_time(Instant::now()).is_err() && asked_at.elapsed() < SILENCE =>
+                {
+                    return Err(limited(name, Duration::ZERO));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn limited(name: &Name, retry_after: Duration) -> Error {
+    Error::RateLimited { name: name.clone(), retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_dropped_objects_are_forgotten() {
+        let lines = Lines::default();
+        let kept = lines.of("limiter", &Name::new("kept").unwrap());
+        for number in 0..10_000 {
+            lines.of("limiter", &Name::new(format!("{number}")).unwrap());
+        }
+        assert!(lines.lines.lock().capacity() < 100);
+        assert!(Arc::ptr_eq(&kept, &lines.of("limiter", &Name::new("kept").unwrap())));
+        assert!(!Arc::ptr_eq(&kept, &lines.of("throttle", &Name::new("kept").unwrap())));
+    }
+}

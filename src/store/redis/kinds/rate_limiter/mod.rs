@@ -1,0 +1,210 @@
+//! The rate limiter: Redisson's settings, counter and window of what was acquired. The
+//! throttle is Leasehold's own.
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::Value;
+use tokio::time::Instant;
+
+use super::Reply;
+use crate::{
+    domain::{Failure, LogThrottle, Name, Owner, Pace, Rate, RatePermits},
+    store::{
+        RECEIPT_RESTS,
+        redis::{
+            RedisStore,
+            ask::{NOTHING, Request},
+            keys, replies,
+            scripts::{Script, Scripts, millis, script},
+        },
+    },
+};
+
+static ACQUIRE: LazyLock<Script> = script!("window", "acquire");
+static AVAILABLE: LazyLock<Script> = script!("window", "available");
+static RELEASE: LazyLock<Script> = script!("window", "release");
+static SET: LazyLock<Script> = script!("../receipt", "window", "set");
+static THROTTLE: LazyLock<Script> = script!("throttle");
+
+/// They are loaded when a connection is made.
+pub(super) const SCRIPTS: Scripts = &[&ACQUIRE, &AVAILABLE, &RELEASE, &SET, &THROTTLE];
+
+/// The rate limiter called `name`, as the client called `client` sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limiter<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) client: &'a str,
+}
+
+/// The reply to a request for permits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Decision {
+    Granted,
+    /// Enough permits are free after this time, if nobody else acquires any.
+    Wait(Duration),
+    /// No client has set a rate.
+    Unset,
+    /// More permits than the rate has.
+    Above(u64),
+}
+
+/// A change of the settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Sets the rate if there is none.
+    SetIfAbsent(Rate),
+    /// Sets the rate, with a new window.
+    Set(Rate),
+    /// Changes the rate if there is one. The window stays.
+    Update(Rate),
+    /// Deletes the limiter.
+    Delete,
+}
+
+/// The member of the window for this number of permits: `struct.pack('Bc0I', 16, id, n)`.
+fn member(it: &RatePermits, permits: u32) -> Vec<u8> {
+    [&[16], &it.id.as_bytes()[..], &permits.to_le_bytes()].concat()
+}
+
+impl Limiter<'_> {
+    /// The keys of permits: those of all clients, and those of this one.
+    fn keys(&self) -> [String; 4] {
+        let key = |what| format!("{}:{what}", keys::in_slot(self.name));
+        let own = |what| format!("{}:{}", key(what), self.client);
+        [key("value"), own("value"), key("permits"), own("permits")]
+    }
+
+    /// Acquires these permits, if they are free. The same permits may be asked for again.
+    pub(crate) async fn acquire(&self, store: &RedisStore, it: &RatePermits) -> Reply<Decision> {
+        let [value, own_value, permits, own_permits] = self.keys();
+        let others = [&*value, &*own_value, &*permits, &*own_permits];
+        let arguments = (it.count(), member(it, it.count()));
+        let request = Request::of(self.name, &ACQUIRE, &others, arguments);
+        store.ask(request.read(|reply| decision(self.name, reply))).await
+    }
+
+    /// How many permits are free. `None` if no client has set a rate.
+    pub(crate) async fn available(&self, store: &RedisStore) -> Reply<Option<u64>> {
+        let [value, own_value, permits, own_permits] = self.keys();
+        let others = [&*value, &*own_value, &*permits, &*own_permits];
+        let request = Request::of(self.name, &AVAILABLE, &others, NOTHING);
+        store.ask(request.read(|reply| Ok(u64::try_from(replies::number(reply)?).ok()))).await
+    }
+
+    /// Releases the unused permits. Nothing happens if they have left the window.
+    pub(crate) async fn release(
+        &self,
+        store: &RedisStore,
+        it: &RatePermits,
+        unused: u32,
+    ) -> Reply<()> {
+        let [value, own_value, permits, own_permits] = self.keys();
+        let others = [&*value, &*own_value, &*permits, &*own_permits];
+        let used = it.count().saturating_sub(unused);
+        let rest = if used > 0 { member(it, used) } else { vec![] };
+        let arguments = (member(it, it.count()), rest, unused);
+        let request = Request::of(self.name, &RELEASE, &others, arguments);
+        store.ask(request.read(|reply| replies::number(reply).map(drop))).await
+    }
+
+    /// Changes the settings, and returns whether it did. Asked again with the same `receipt` it
+    /// changes nothing, and returns the same.
+    pub(crate) async fn change(
+        &self,
+        store: &RedisStore,
+        change: Change,
+        receipt: &Owner,
+    ) -> Reply<bool> {
+        let (how, rate) = match change {
+            Change::SetIfAbsent(rate) => ("absent", Some(rate)),
+            Change::Set(rate) => ("set", Some(rate)),
+            Change::Update(rate) => ("update", Some(rate)),
+            Change::Delete => ("delete", None),
+        };
+        let [value, own_value, permits, own_permits] = self.keys();
+        let receipt = keys::receipt("rate_limiter", self.name, receipt);
+        let others = [&*value, &*own_value, &*permits, &*own_permits, &*receipt];
+        let fields = rate.map_or([0; 4], |it| {
+            let idle = it.idle_ttl.unwrap_or_default();
+            [it.permits, millis(it.interval), u64::from(it.per_client), millis(idle)]
+        });
+        let arguments = (millis(RECEIPT_RESTS), how, &fields);
+        let request = Request::of(self.name, &SET, &others, arguments);
+        store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
+    }
+
+    /// The settings. `None` if no client has set a rate.
+    pub(crate) async fn rate(&self, store: &RedisStore) -> Reply<Option<Rate>> {
+        let fields = ["rate", "interval", "type", "keepAliveTime"];
+        let request = Request::command("HMGET", self.name.as_str(), &fields).about(self.name);
+        store.ask(request.read(|reply| read_rate(self.name, reply))).await
+    }
+}
+
+fn read_rate(name: &Name, reply: &Value) -> Result<Option<Rate>, Failure> {
+    let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
+    let [rate, interval, kind, idle] = &parts[..] else { return Err(replies::unreadable(reply)) };
+    if [rate, interval, kind].contains(&&Value::Nil) {
+        return Ok(None);
+    }
+    let damaged = |_| {
+        let words = format!("{name} cannot be read; set the rate again");
+        Failure::refused("DAMAGED", words)
+    };
+    let number = |it| replies::number(it).map(i64::unsigned_abs).map_err(damaged);
+    let time = |it| number(it).map(Duration::from_millis);
+    Ok(Some(Rate {
+        permits: number(rate)?,
+        interval: time(interval)?,
+        per_client: number(kind)? == 1,
+        idle_ttl: Some(time(idle)?).filter(|idle| !idle.is_zero()),
+    }))
+}
+
+fn decision(name: &Name, reply: &Value) -> Result<Decision, Failure> {
+    static AHEAD: LogThrottle = LogThrottle::new();
+    let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
+    Ok(match parts[..] {
+        [Value::Int(0)] => Decision::Granted,
+        [Value::Int(-1), _] => Decision::Unset,
+        [Value::Int(-2), Value::Int(rate)] => Decision::Above(rate.unsigned_abs()),
+        [Value::Int(wait @ 1..), Value::Int(ahead)] => {
+            if ahead > 0
+                && let Some(times) = AHEAD.once_more(Instant::now())
+            {
+                tracing::warn!(target: "leasehold", limiter = %name, ahead_ms = ahead, times,
+                    "permits acquired ahead of the clock of the server");
+            }
+            Decision::Wait(Duration::from_millis(wait.unsigned_abs()))
+        }
+        _ => return Err(replies::unreadable(reply)),
+    })
+}
+
+/// Asks the throttle called `name` for these permits. Returns the time until they can be granted,
+/// zero if they are, and the time until the whole burst is free.
+pub(crate) async fn throttle(
+    store: &RedisStore,
+    name: &Name,
+    it: &RatePermits,
+    pace: Pace,
+) -> Reply<(Duration, Duration)> {
+    let spacing = u64::try_from(pace.spacing.as_micros()).unwrap_or(u64::MAX);
+    let arguments = (it.count(), pace.burst, spacing, it.id.simple().to_string());
+    let request = Request::script(&THROTTLE, &[keys::throttle(name)], arguments);
+    store.ask(request.read(paced)).await
+}
+
+fn paced(reply: &Value) -> Result<(Duration, Duration), Failure> {
+    let micros = |number: i64| Duration::from_micros(number.max(0).unsigned_abs());
+    match reply {
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(wait), Value::Int(full_in)] => Ok((micros(wait), micros(full_in))),
+            _ => Err(replies::unreadable(reply)),
+        },
+        _ => Err(replies::unreadable(reply)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+-- rate_limiter/release: give back permits that were acquired and not used.
+--
+--   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
+--   KEYS[2]  value           permits left, of all clients together
+--   KEYS[3]  client's value  the same of this client, if each client has its own
+--   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
+--   KEYS[5]  client's        the same of this client
+--   ARGV[1]  member          what was acquired
+--   ARGV[2]  rest            the member of the permits that were used; empty if none was
+--   ARGV[3]  unused          how many were not used
+--
+--   0   the member is gone: it has left the window, or was given back before
+--   1   given back
+--
+-- Redisson leaves the member: its permits come back a second time when it leaves the window.
+--
+-- Time: HMGET, ZSCORE; ZREM, ZADD, GET, SET and PTTL if the member is there.
+
+local it, refused = limiter_at(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+if refused then
+    return refused
+end
+
+local score = it and redis.call('ZSCORE', it.permits, ARGV[1])
+if not score then
+    return 0
+end
+
+local value, _, there
+value, refused, there = counter(it)
+if refused then
+    return refused
+end
+
+redis.call('ZREM', it.permits, ARGV[1])
+if ARGV[2] ~= '' then
+    redis.call('ZADD', it.permits, score, ARGV[2])
+end
+if there then
+    redis.call('SET', it.value, whole(math.min(value + ARGV[3], it.rate)))
+end
+keep(it)
+return 1

@@ -1,0 +1,118 @@
+-- rate_limiter/window: read a rate limiter. Stands before the scripts that decide by it.
+--
+--   {err}   DAMAGED: a field, the counter or a member has another form
+--
+-- Redisson's counter has the permits that are left, and its sorted set what was acquired: the
+-- score of a member is the time in milliseconds since 1970. A member is one byte with a length,
+-- that many random bytes, and the number of permits in four bytes, the lowest first.
+--
+-- Time: HMGET; TIME; GET, ZRANGEBYSCORE and ZCARD; PTTL, or PEXPIRE of three keys.
+
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+local function damaged(what)
+    return redis.error_reply('DAMAGED ' .. what .. ' cannot be read; set the rate again')
+end
+
+-- The time in milliseconds.
+local function milliseconds()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The settings of the limiter, and the keys that its type selects; or nothing and an error. Only
+-- nothing if no client has set a rate.
+local function limiter_at(name, value, own_value, permits, own_permits)
+    local rate, interval, kind, idle = unpack(redis.call('HMGET', name, 'rate', 'interval',
+        'type', 'keepAliveTime'))
+    if not (rate and interval and kind) then
+        return nil
+    end
+    local it = {name = name, value = value, permits = permits, per_client = kind == '1'}
+    it.rate, it.interval, it.idle = tonumber(rate), tonumber(interval), tonumber(idle or 0)
+    if not (it.rate and it.interval and it.idle) or not (kind == '0' or kind == '1') then
+        return nil, damaged(name)
+    end
+    if it.per_client then
+        it.value, it.permits = own_value, own_permits
+    end
+    return it
+end
+
+-- How many permits a member stands for; nothing if it has another form.
+local function permits_of(member)
+    local length = string.byte(member) or 0
+    if #member == length + 5 then
+        local a, b, c, d = string.byte(member, length + 2, length + 5)
+        return a + 256 * (b + 256 * (c + 256 * d))
+    end
+end
+
+-- How many permits these members stand for; or nothing and an error.
+local function sum(members, key)
+    local all = 0
+    for _, member in ipairs(members) do
+        local permits = permits_of(member)
+        if not permits then
+            return nil, damaged(key)
+        end
+        all = all + permits
+    end
+    return all
+end
+
+-- The counter, as the third whether there is one; or nothing and an error.
+local function counter(it)
+    local text = redis.call('GET', it.value)
+    local value = tonumber(string.match(text or '0', '^%-?%d+$'))
+    if value then
+        return value, nil, text
+    end
+    return nil, damaged(it.value)
+end
+
+-- How many permits are free, with those that have left the window by now; or nothing and an
+-- error. An empty window has the whole rate, whatever the counter says: it may be older.
+local function free_at(it, now)
+    local value, refused, there = counter(it)
+    it.gone = whole(now - it.interval)
+    local old = redis.call('ZRANGEBYSCORE', it.permits, '-inf', it.gone)
+    it.old = #old
+    local back
+    if not refused then
+        back, refused = sum(old, it.permits)
+    end
+    if refused then
+        return nil, refused
+    end
+    if redis.call('ZCARD', it.permits) == it.old then
+        return it.rate
+    elseif there and value + back <= it.rate then
+        return value + back
+    end
+    local live = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf')
+    local used
+    used, refused = sum(live, it.permits)
+    return used and it.rate - used, refused
+end
+
+-- Lets what was acquired end with the limiter. Permits of one client end by themselves: nobody
+-- else would delete them.
+local function keep(it)
+    local rest = it.idle
+    if rest > 0 then
+        redis.call('PEXPIRE', it.name, whole(rest))
+    else
+        rest = redis.call('PTTL', it.name)
+    end
+    if rest <= 0 and it.per_client then
+        rest = 2 * it.interval
+    end
+    if rest > 0 then
+        redis.call('PEXPIRE', it.value, whole(rest))
+        redis.call('PEXPIRE', it.permits, whole(rest))
+    end
+end
+

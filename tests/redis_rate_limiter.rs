@@ -1,0 +1,210 @@
+//! The rate limiter on a real server: its bytes, its costs, and what it makes of faults.
+
+use crate::common::{SOON, client, keys, ms, pttl, secs, with_rights, within};
+use leasehold::{Client, Error, Pace, Rate, RateLimiter};
+use testkit::{Proxy, Redis, Reply, eventually};
+use tokio::time::sleep;
+
+async fn limiter(redis: &Redis, rate: Rate) -> RateLimiter {
+    let limiter = client(redis).await.rate_limiter("api").unwrap();
+    assert!(limiter.set_if_absent(rate).await.unwrap());
+    limiter
+}
+
+/// The keys but for idempotency keys.
+fn data(redis: &Redis) -> Vec<String> {
+    let mut keys = keys(redis);
+    keys.retain(|key| !key.starts_with("leasehold_rate_limiter__receipt:{api}:"));
+    keys
+}
+
+fn texts(reply: &Reply) -> Vec<&str> {
+    reply.list().iter().map(Reply::text).collect()
+}
+
+/// Runs a script that returns the numbers in each member of `key`: its length, the length of its
+/// id, and its permits.
+fn members(redis: &Redis, key: &str) -> Vec<String> {
+    const READ: &str = "local all = {} \
+        for i, it in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+        local id, permits = struct.unpack('Bc0I', it) \
+        all[i] = #it .. ' ' .. #id .. ' ' .. permits end return all";
+    let reply = redis.command(&["EVAL", READ, "1", key]);
+    texts(&reply).into_iter().map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_fields_and_members_are_those_of_redisson() {
+    let redis = Redis::start();
+    let limiter = limiter(&redis, Rate::per(10, secs(5))).await;
+    let fields = redis.command(&["HGETALL", "api"]);
+    let expected = ["rate", "10", "interval", "5000", "type", "0", "keepAliveTime", "0"];
+    assert_eq!(texts(&fields), expected);
+    limiter.acquire(3).await.unwrap();
+    assert_eq!(data(&redis), ["api", "{api}:permits", "{api}:value"]);
+    assert_eq!(redis.command(&["GET", "{api}:value"]).text(), "7");
+    assert_eq!(members(&redis, "{api}:permits"), ["21 16 3"]);
+    let scored = redis.command(&["ZRANGE", "{api}:permits", "0", "-1", "WITHSCORES"]);
+    let score: u64 = scored.list()[1].text().parse().unwrap();
+    let now: u64 = redis.command(&["TIME"]).list()[0].text().parse().unwrap();
+    assert!(score / 1_000 + 2 >= now && score / 1_000 <= now, "{score} {now}");
+    for key in data(&redis) {
+        assert_eq!(pttl(&redis, &key), -1, "{key}");
+    }
+    assert!(limiter.delete().await.unwrap());
+    assert_eq!(data(&redis), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_ends_with_the_limiter_and_that_of_a_client_by_itself() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let limiter = client.rate_limiter("api").unwrap();
+    let rate = Rate::per(10, secs(5));
+    limiter.set(rate.idle_ttl(secs(9))).await.unwrap();
+    limiter.acquire(1).await.unwrap();
+    for key in data(&redis) {
+        assert!((8_000..=9_000).contains(&pttl(&redis, &key)), "{key}");
+    }
+    // A TTL that Redisson's `expire` set.
+    limiter.set(rate).await.unwrap();
+    redis.command(&["PEXPIRE", "api", "7000"]);
+    limiter.acquire(1).await.unwrap();
+    for key in ["{api}:value", "{api}:permits"] {
+        assert!((6_000..=7_000).contains(&pttl(&redis, key)), "{key}");
+    }
+    limiter.available().await.unwrap();
+    assert!(pttl(&redis, "{api}:value") > 0, "Redisson's drops it");
+    limiter.set(rate.per_client()).await.unwrap();
+    limiter.acquire(1).await.unwrap();
+    assert_eq!(pttl(&redis, "api"), -1);
+    for key in ["value", "permits"].map(|key| format!("{{api}}:{key}:{}", client.id())) {
+        assert!((9_000..=10_000).contains(&pttl(&redis, &key)), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_costs_one_script_and_a_waiter_one_more() {
+    let redis = Redis::start();
+    let limiter = limiter(&redis, Rate::per(5, ms(400))).await;
+    let before = redis.calls();
+    limiter.acquire(5).await.unwrap();
+    let calls = redis.calls().since(&before);
+    for (command, times) in [("evalsha", 1), ("hmget", 1), ("zscore", 1), ("zcard", 1), ("set", 1)]
+    {
+        assert_eq!(calls.of(command), times, "{command}: {calls}");
+    }
+    assert_eq!((calls.of("zadd"), calls.of("pttl"), calls.of("pexpire")), (1, 1, 0), "{calls}");
+    assert_eq!((calls.of("zremrangebyscore"), calls.of("zrangebyscore")), (0, 1), "{calls}");
+    // Five that wait for one interval: each is asked for once, the first of them twice.
+    let before = redis.calls();
+    let waiters: Vec<_> = (0..5)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.acquire_within(1, secs(5)).await })
+        })
+        .collect();
+    for waiter in waiters {
+        within(SOON, "it is granted", waiter).await.unwrap().unwrap();
+    }
+    let calls = redis.calls().since(&before);
+    assert!((6..=10).contains(&calls.of("evalsha")), "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_whose_reply_is_lost_counts_once() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter("api").unwrap();
+    proxy.lose_reply_to("EVALSHA");
+    assert!(limiter.set_if_absent(Rate::per(10, secs(30))).await.unwrap());
+    proxy.lose_reply_to("EVALSHA");
+    let permits = within(SOON, "it is asked again", limiter.acquire(4)).await.unwrap();
+    assert_eq!(limiter.available().await.unwrap(), 6);
+    proxy.lose_reply_to("EVALSHA");
+    within(SOON, "it is asked again", limiter.release(permits, 3)).await.unwrap();
+    assert_eq!(limiter.available().await.unwrap(), 9);
+    let throttle = client.throttle("user", Pace::per(10, secs(60))).unwrap();
+    proxy.lose_reply_to("EVALSHA");
+    assert_eq!(within(SOON, "it is asked again", throttle.acquire(2)).await.unwrap().remaining, 8);
+    assert_eq!(proxy.lost_replies(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limiter_keeps_its_rate_among_many_tasks() {
+    let redis = Redis::start();
+    let limiter = limiter(&redis, Rate::per(20, ms(500))).await;
+    let mut tasks = Vec::new();
+    for _ in 0..10 {
+        let limiter = limiter.clone();
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                limiter.acquire(1).await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        within(secs(10), "it is granted", task).await.unwrap();
+    }
+    // The window has the last twenty of eighty, and no member that has left.
+    sleep(ms(10)).await;
+    let scores = redis.command(&["ZRANGE", "{api}:permits", "0", "-1", "WITHSCORES"]);
+    assert!(scores.list().len() <= 40, "{scores:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn something_else_under_the_name_of_a_limiter_is_left_alone() {
+    let redis = Redis::start();
+    let limiter = client(&redis).await.rate_limiter("api").unwrap();
+    redis.command(&["SET", "api", "text"]);
+    let wrong = |error: Error| matches!(error, Error::WrongType { found, .. } if found == "string");
+    assert!(wrong(limiter.acquire(1).await.unwrap_err()));
+    assert!(wrong(limiter.set(Rate::per(1, secs(1))).await.unwrap_err()));
+    assert!(wrong(limiter.config().await.unwrap_err()));
+    assert!(wrong(limiter.delete().await.unwrap_err()));
+    assert_eq!(redis.command(&["GET", "api"]).text(), "text");
+    // A lock is a hash, too: with fields of a limiter it would never be free.
+    redis.command(&["DEL", "api"]);
+    redis.command(&["HSET", "api", "8c6d:1", "1"]);
+    assert!(matches!(limiter.acquire(1).await, Err(Error::RateNotSet { .. })));
+    let error = limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap_err();
+    assert!(matches!(&error, Error::WrongType { found, .. } if found == "hash"), "{error}");
+    assert_eq!(redis.command(&["HLEN", "api"]).number(), 1);
+    // The members of an old Redisson have no length.
+    redis.command(&["DEL", "api"]);
+    assert!(limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap());
+    redis.command(&["SET", "{api}:value", "0"]);
+    redis.command(&["ZADD", "{api}:permits", "1", "12345678"]);
+    let error = limiter.acquire(1).await.unwrap_err();
+    let text = "request for `api` rejected: DAMAGED {api}:permits cannot be read; set the \
+        rate again";
+    assert_eq!(error.to_string(), text);
+    limiter.set(Rate::per(1, secs(1))).await.unwrap();
+    limiter.acquire(1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limiter_outlasts_a_restart_and_forgotten_scripts() {
+    let redis = Redis::options().persistent().start();
+    let limiter = limiter(&redis, Rate::per(1, secs(4))).await;
+    limiter.acquire(1).await.unwrap();
+    let waiter = limiter.clone();
+    let waiter = tokio::spawn(async move { waiter.acquire(1).await });
+    redis.restart();
+    within(secs(10), "it is granted", waiter).await.unwrap().unwrap();
+    redis.command(&["SCRIPT", "FLUSH"]);
+    eventually("it counts", SOON, || redis.command(&["GET", "{api}:value"]).text() == "0");
+    assert_eq!(limiter.available().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_without_a_permission_gets_the_missing_keys() {
+    let redis = Redis::start();
+    let rules = ["+@all", "&*", "~other", "~api"];
+    let limiter = with_rights(&redis, "narrow", &rules).await.rate_limiter("api").unwrap();
+    let error = limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap_err();
+    assert!(matches!(error, Error::Forbidden { .. }), "{error}");
+    assert!(error.to_string().contains("`{api}:value`"), "{error}");
+    assert_eq!(keys(&redis), [""; 0]);
+}
