@@ -1650,6 +1650,106 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
+        ),
+        Defect {
+            says: "a rate limiter grants a repeated request again",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/acquire.lua",
+                from: "if redis.call('ZSCORE', it.permits, ARGV[2]) then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
+        ),
+        Defect {
+            says: "a rate limiter lets permits come back before the interval ends",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/window.lua",
+                from: "it.gone = whole(now - it.interval)",
+                to: "it.gone = whole(now - it.interval + 5)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
+        ),
+        Defect {
+            says: "a rate limiter returns the wait for its oldest permits alone",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/acquire.lua",
+                from: "missing, score = missing - permits, tonumber(some[i + 1])",
+                to: "missing, score = 0, tonumber(some[i + 1])",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::rate_limiter::tests::member_ahead_of_the_clock_delays_for_one_interval",
+        ),
+        Defect {
+            says: "permits of a rate limiter stay for as long as a clock was ahead",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/acquire.lua",
+                from: "redis.call('ZADD', it.permits, whole(now), ahead[i])",
+                to: "redis.call('ZADD', it.permits, ahead[i + 1], ahead[i])",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::rate_limiter::tests::counter_that_outlived_its_window_is_repaired",
+        ),
+        Defect {
+            says: "a rate limiter believes a counter that outlived its window",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/window.lua",
+                from: "if redis.call('ZCARD', it.permits) == it.old then",
+                to: "if redis.call('ZCARD', it.permits) == it.old and not there then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "released permits of a rate limiter come back twice",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/release.lua",
+                from: "redis.call('ZREM', it.permits, ARGV[1])\n",
+                to: "local _ = ARGV[1]\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "an update of a rate limiter forgets what was acquired",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/set.lua",
+                from: "local keeps_window = how == 'update' and old == kind",
+                to: "local keeps_window = how == 'update' and not old",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::rate_limiter::tests::throttle_grants_at_its_pace_from_any_seed",
+        ),
+        Defect {
+            says: "a throttle grants a repeated request again",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/rate_limiter/throttle.lua",
+                from: "if last == ARGV[4] then",
+                to: "if last == '' then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "store::redis::replies::tests::a_refusal_about_keys_names_them_and_no_more_than_a_few",
         ),
         Defect {
