@@ -37,6 +37,7 @@ pub(super) const FENCED: [Contender; 2] = both("leasehold-fenced", "redisson-fen
 pub(super) const READING: [Contender; 2] = both("leasehold-read", "redisson-read");
 pub(super) const SEMAPHORE: [Contender; 2] = both("leasehold-semaphore", "redisson-semaphore");
 pub(super) const PERMITS: [Contender; 2] = both("leasehold-permits", "redisson-permits");
+pub(super) const LIMITER: [Contender; 2] = both("leasehold-limiter", "redisson-limiter");
 
 /// One object of ours, and Redisson's. Each kind has workers of its own.
 const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {

@@ -97,6 +97,13 @@ pub(super) fn fill(servers: &Servers, name: &str, permits: u32) {
     servers.first().command(&["SET", name, &permits.to_string()]);
 }
 
+/// Makes a rate limiter called `name` with this rate in 100 ms.
+pub(super) fn limit(servers: &Servers, name: &str, rate: u32) {
+    let rate = rate.to_string();
+    let fields = ["rate", &rate, "interval", "100", "type", "0", "keepAliveTime", "0"];
+    servers.first().command(&[&["HSET", name], &fields[..]].concat());
+}
+
 /// How many permits that expire are taken of those called `name`.
 pub(super) fn taken(servers: &Servers, name: &str) -> i64 {
     servers.first().command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()

@@ -21,8 +21,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::job::Job;
 use holding::Waiters;
 use libraries::{
-    Beside, Fenced, Leasehold, Library, Local, OfPermits, OfSemaphore, Only, RLock, Raw, RawWait,
-    Reading, Replicated, RsLock,
+    Beside, Fenced, Leasehold, Library, Local, OfLimiter, OfPermits, OfSemaphore, Only, RLock, Raw,
+    RawWait, Reading, Replicated, RsLock,
 };
 
 /// What goes wrong inside a library.
@@ -46,6 +46,7 @@ pub fn main(weigh: Weigh) -> ExitCode {
         "leasehold" => serve::<Leasehold>(&runtime, url, weigh),
         "leasehold-beside" => serve::<Beside>(&runtime, url, weigh),
         "leasehold-fenced" => serve::<Only<Fenced>>(&runtime, url, weigh),
+        "leasehold-limiter" => serve::<Only<OfLimiter>>(&runtime, url, weigh),
         "leasehold-permits" => serve::<Only<OfPermits>>(&runtime, url, weigh),
         "leasehold-read" => serve::<Only<Reading>>(&runtime, url, weigh),
         "leasehold-replicated" => serve::<Only<Replicated>>(&runtime, url, weigh),

@@ -3,7 +3,7 @@
 use super::Bench;
 use crate::{
     driver::{
-        contender::{Contender, FENCED, PERMITS, READING, SEMAPHORE},
+        contender::{Contender, FENCED, LIMITER, PERMITS, READING, SEMAPHORE},
         server,
         worker::Answer,
     },
@@ -13,6 +13,9 @@ use crate::{
 
 /// How many may be inside at a time, where there are permits.
 const PERMITS_THERE: u32 = 8;
+
+/// Permits of a rate limiter in 100 ms: more than one task asks for, and fewer than many do.
+const RATE: u32 = 2_000;
 
 /// What is measured of one kind of object.
 #[derive(Clone, Copy)]
@@ -67,6 +70,17 @@ pub(super) fn permits(bench: &mut Bench) {
     );
 }
 
+pub(super) fn rate_limiter(bench: &mut Bench) {
+    run(
+        bench,
+        Kind {
+            group: "One permit of a rate limiter of 2,000 in 100 ms, tasks of one process",
+            contenders: LIMITER,
+            target: Target::BeatsRivals,
+        },
+    );
+}
+
 fn run(bench: &mut Bench, kind: Kind) {
     // Those of the warm-up.
     let names = (0..16).map(|number| format!("warm-{number}"));
@@ -83,8 +97,10 @@ fn run(bench: &mut Bench, kind: Kind) {
 
 /// Makes the permits of `name`, if it is to have any.
 fn fill(bench: &Bench, kind: Kind, name: &str) {
-    if matches!(kind.contenders, SEMAPHORE | PERMITS) {
-        server::fill(&bench.redis, name, PERMITS_THERE);
+    match kind.contenders {
+        SEMAPHORE | PERMITS => server::fill(&bench.redis, name, PERMITS_THERE),
+        LIMITER => server::limit(&bench.redis, name, RATE),
+        _ => {}
     }
 }
 

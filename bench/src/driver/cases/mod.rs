@@ -21,7 +21,7 @@ use super::Bench;
 type Group = fn(&mut Bench);
 
 /// All groups, by the names that `ONLY` knows.
-pub(super) const ALL: [(&str, Group); 19] = [
+pub(super) const ALL: [(&str, Group); 20] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),
     ("in-process", in_process::run),
@@ -29,6 +29,7 @@ pub(super) const ALL: [(&str, Group); 19] = [
     ("fenced", beside::fenced),
     ("semaphore", beside::semaphore),
     ("permits", beside::permits),
+    ("rate-limiter", beside::rate_limiter),
     ("latch", latch::run),
     ("processes", processes::run),
     ("mixed", mixed::run),

@@ -2,7 +2,9 @@
 
 use std::{fmt, future::Future, marker::PhantomData, time::Duration};
 
-use leasehold::{Client, ExpirablePermits, FencedGuard, LockGuard, Release, SemaphoreGuard};
+use leasehold::{
+    Client, ExpirablePermits, FencedGuard, LockGuard, RatePermits, Release, SemaphoreGuard,
+};
 
 use super::{Library, Outcome};
 
@@ -129,5 +131,21 @@ impl Kind for OfPermits {
 
     async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<ExpirablePermits> {
         Ok(client.expirable_semaphore(name)?.ttl(ttl).acquire().await?)
+    }
+}
+
+/// Nothing is given back: permits leave the window.
+#[derive(Debug)]
+pub(crate) struct OfLimiter;
+
+impl Kind for OfLimiter {
+    type Held = RatePermits;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<RatePermits> {
+        Ok(client.rate_limiter(name)?.acquire(1).await?)
+    }
+
+    async fn release(_: RatePermits) -> Outcome<Release> {
+        Ok(Release::Released)
     }
 }

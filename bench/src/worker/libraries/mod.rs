@@ -13,7 +13,7 @@ use std::{future::Future, time::Duration};
 use ::leasehold::Latch;
 
 pub(crate) use self::{
-    beside::{Fenced, OfPermits, OfSemaphore, Only, Reading},
+    beside::{Fenced, OfLimiter, OfPermits, OfSemaphore, Only, Reading},
     leasehold::Leasehold,
     local::Local,
     raw::Raw,

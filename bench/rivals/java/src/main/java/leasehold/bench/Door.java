@@ -3,6 +3,7 @@ package leasehold.bench;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RRateLimiter;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
@@ -19,6 +20,7 @@ interface Door {
         return switch (contender) {
             case "redisson" -> of(redisson.getLock(name));
             case "redisson-fenced" -> fenced(redisson, name);
+            case "redisson-limiter" -> of(redisson.getRateLimiter(name));
             case "redisson-permits" -> of(redisson.getPermitExpirableSemaphore(name));
             case "redisson-read" -> of(redisson.getReadWriteLock(name).readLock());
             case "redisson-semaphore" -> of(redisson.getSemaphore(name));
@@ -65,6 +67,20 @@ interface Door {
             @Override
             public void leave() {
                 semaphore.release();
+            }
+        };
+    }
+
+    private static Door of(RRateLimiter limiter) {
+        return new Door() {
+            @Override
+            public void enter() {
+                limiter.acquire();
+            }
+
+            @Override
+            public void leave() {
+                // Permits leave the window.
             }
         };
     }
