@@ -5,19 +5,19 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{
+    connect_failure::ConnectFailure,
     hazards,
     info::{Info, text},
-    obstacle::Obstacle,
     shown::shown,
 };
 use crate::domain::{About, Role};
 
 /// What the answer to HELLO says of the server.
-pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, Obstacle> {
+pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure> {
     let fact = |name| greeting_says(facts, name);
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
-            return Err(Obstacle::lasting(
+            return Err(ConnectFailure::lasting(
                 "this server is a Sentinel and stores no locks; use the Redis server that it \
                  watches, or redis-sentinel://host:port/mymaster",
             ));
@@ -42,12 +42,16 @@ fn greeting_says<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str>
 }
 
 /// Refuses a server that is not the primary, where there may be another.
-pub(super) fn must_be_primary(about: &About) -> Result<(), Obstacle> {
+pub(super) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
     match about.role {
         Some(Role::Primary) => Ok(()),
-        Some(Role::Replica) => Err(Obstacle::passing("this server is a replica")),
-        Some(Role::ClusterNode) => Err(Obstacle::lasting("this server is a node of a cluster")),
-        None => Err(Obstacle::passing("this server does not report whether it is the primary")),
+        Some(Role::Replica) => Err(ConnectFailure::passing("this server is a replica")),
+        Some(Role::ClusterNode) => {
+            Err(ConnectFailure::lasting("this server is a node of a cluster"))
+        }
+        None => {
+            Err(ConnectFailure::passing("this server does not report whether it is the primary"))
+        }
     }
 }
 
@@ -90,7 +94,7 @@ mod tests {
     use super::*;
     use crate::domain::Hazard;
 
-    fn hello(mode: &str, role: &str) -> Result<About, Obstacle> {
+    fn hello(mode: &str, role: &str) -> Result<About, ConnectFailure> {
         let bulk = |text: &str| Value::BulkString(text.into());
         let facts = [("version", "7.0.15"), ("mode", mode), ("role", role)];
         greeted(&facts.map(|(name, value)| (bulk(name), bulk(value))))

@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{
     about,
+    connect_failure::ConnectFailure,
     ending::Ending,
     login::{Login, Preload, greet},
-    obstacle::Obstacle,
     reach::{Driver, Reach, silence},
     settings::Settings,
     target::{Address, Target},
@@ -174,7 +174,7 @@ impl Dialer {
 
     /// Finds the server, connects, and logs in for `purpose`, within the connect timeout. For
     /// commands it loads the scripts, too.
-    pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled, Obstacle> {
+    pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled, ConnectFailure> {
         let dialled = tokio::select! {
             biased;
             dialled = self.find(purpose) => dialled,
@@ -186,16 +186,16 @@ impl Dialer {
         dialled
     }
 
-    /// What `obstacle` is to whoever wants to connect.
-    pub(super) fn error(&self, obstacle: Obstacle) -> Error {
-        obstacle.before(self.whereabouts.to_string())
+    /// What `failure` is to whoever wants to connect.
+    pub(super) fn error(&self, failure: ConnectFailure) -> Error {
+        failure.before(self.whereabouts.to_string())
     }
 
-    async fn find(&self, purpose: &Purpose) -> Result<Dialled, Obstacle> {
+    async fn find(&self, purpose: &Purpose) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + self.limit;
         loop {
             let Ok(now) = timeout_at(until, self.whereabouts.now()).await else {
-                return Err(self.whereabouts.obstacle().unwrap_or_else(|| self.silence(&[])));
+                return Err(self.whereabouts.failure().unwrap_or_else(|| self.silence(&[])));
             };
             let addresses = now?;
             let found = timeout_at(until, self.primary(&addresses, purpose));
@@ -217,37 +217,43 @@ impl Dialer {
             tokio::select! {
                 biased;
                 Ok(replies) = wire.call_all(commands) => Ok(replies),
-                ending = &mut driver => Err(Obstacle::from(ending)),
+                ending = &mut driver => Err(ConnectFailure::from(ending)),
             }
         };
         let late = |_| Err(self.silence(self.target.place.addresses()));
         let asked = timeout(self.limit, asked).await.unwrap_or_else(late);
-        asked.map(|replies| (replies, about)).map_err(|obstacle| self.error(obstacle))
+        asked.map(|replies| (replies, about)).map_err(|failure| self.error(failure))
     }
 
     /// Nobody at `addresses` has answered in time.
-    fn silence(&self, addresses: &[Address]) -> Obstacle {
+    fn silence(&self, addresses: &[Address]) -> ConnectFailure {
         let silent = |it: &Address| match self.whereabouts.origin(it) {
-            Some(origin) => Obstacle::passing(format!("{}; {origin}", silence(self.limit, it))),
+            Some(origin) => {
+                ConnectFailure::passing(format!("{}; {origin}", silence(self.limit, it)))
+            }
             None => silence(self.limit, it),
         };
         let silences = addresses.iter().map(|it| self.said_of(it, silent(it)));
-        Obstacle::of_all(silences)
+        ConnectFailure::of_all(silences)
     }
 
     /// What is in the way at `address`; where it is need not be said twice.
-    fn said_of(&self, address: &Address, obstacle: Obstacle) -> Obstacle {
+    fn said_of(&self, address: &Address, failure: ConnectFailure) -> ConnectFailure {
         match self.whereabouts.may_change() {
-            true => obstacle.at(address),
-            false => obstacle,
+            true => failure.at(address),
+            false => failure,
         }
     }
 
     /// A connection to the primary among those at `addresses`, which are asked all at once.
-    async fn primary(&self, addresses: &[Address], purpose: &Purpose) -> Result<Dialled, Obstacle> {
+    async fn primary(
+        &self,
+        addresses: &[Address],
+        purpose: &Purpose,
+    ) -> Result<Dialled, ConnectFailure> {
         let asks = addresses.iter().map(|it| self.connect(it, purpose));
         let mut asked: FuturesUnordered<_> = asks.collect();
-        let (mut found, mut obstacles) = (None::<Dialled>, vec![]);
+        let (mut found, mut failures) = (None::<Dialled>, vec![]);
         let (began, mut patience) = (Instant::now(), None);
         loop {
             let answer = tokio::select! {
@@ -262,27 +268,35 @@ impl Dialer {
                     patience = Some(Instant::now() + GRACE);
                     found = Some(one);
                 }
-                (Some(Err(obstacle)), _) => {
+                (Some(Err(failure)), _) => {
                     patience.get_or_insert_with(|| Instant::now() + PATIENCE);
-                    obstacles.push(obstacle);
+                    failures.push(failure);
                 }
             }
         }
         if !asked.is_empty() {
-            obstacles.push(Obstacle::passing("other addresses do not reply"));
+            failures.push(ConnectFailure::passing("other addresses do not reply"));
         }
-        found.ok_or_else(|| Obstacle::of_all(obstacles))
+        found.ok_or_else(|| ConnectFailure::of_all(failures))
     }
 
-    async fn connect(&self, address: &Address, purpose: &Purpose) -> Result<Dialled, Obstacle> {
+    async fn connect(
+        &self,
+        address: &Address,
+        purpose: &Purpose,
+    ) -> Result<Dialled, ConnectFailure> {
         let connected = self.log_in(address, purpose).await;
-        connected.map_err(|obstacle| self.said_of(address, obstacle))
+        connected.map_err(|failure| self.said_of(address, failure))
     }
 
-    async fn log_in(&self, address: &Address, purpose: &Purpose) -> Result<Dialled, Obstacle> {
+    async fn log_in(
+        &self,
+        address: &Address,
+        purpose: &Purpose,
+    ) -> Result<Dialled, ConnectFailure> {
         let opened = self.reach.open(address, Some(Arc::clone(&purpose.on_push))).await;
         let (wire, mut driver) =
-            opened.map_err(|obstacle| obstacle.unreached(self.whereabouts.origin(address)))?;
+            opened.map_err(|failure| failure.unreached(self.whereabouts.origin(address)))?;
         let Self { target, client_name, .. } = self;
         let preloads = if purpose.commands { self.preloads.as_slice() } else { &[] };
         let among_others = self.whereabouts.may_change();
@@ -295,8 +309,8 @@ impl Dialer {
                 Ok(about) => {
                     Ok(Dialled { wire, driver, address, about: About { server, ..about } })
                 }
-                Err(obstacle) if was_let_in => Err(obstacle.after_we_were_let_in()),
-                Err(obstacle) => Err(obstacle),
+                Err(failure) if was_let_in => Err(failure.after_we_were_let_in()),
+                Err(failure) => Err(failure),
             },
             ending = &mut driver => Err(Ending::into(ending)),
         }
@@ -304,8 +318,8 @@ impl Dialer {
 }
 
 /// Nobody can know which of them is the right one.
-fn two(one: &Dialled, other: &Dialled) -> Obstacle {
-    Obstacle::passing(format!(
+fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
+    ConnectFailure::passing(format!(
         "{} and {} are both primaries; demote one of them, or use only one",
         one.address, other.address
     ))

@@ -20,8 +20,8 @@ use tokio::{
 };
 
 use super::{
+    connect_failure::ConnectFailure,
     dial::{Dialer, Dialled},
-    obstacle::Obstacle,
     supervisor::{State, Supervisor, purpose},
     watcher::Watcher,
     wire::Wire,
@@ -50,15 +50,15 @@ impl Link {
         command_timeout: Duration,
     ) -> Result<Self, Error> {
         let first = dialer.dial(&purpose(&watcher)).await;
-        let first = first.map_err(|obstacle| dialer.error(obstacle))?;
+        let first = first.map_err(|failure| dialer.error(failure))?;
         let link = Self::new(dialer, watcher, command_timeout);
-        let obstacle = |failure: Failure| Obstacle::passing(failure.to_string());
+        let passing = |failure: Failure| ConnectFailure::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
             // The supervisor puts it there as soon as it runs.
-            Ok(()) => link.live().await.map(drop).map_err(obstacle),
-            Err(failure) => Err(obstacle(failure)),
+            Ok(()) => link.live().await.map(drop).map_err(passing),
+            Err(failure) => Err(passing(failure)),
         };
-        connected.map_err(|obstacle| link.dialer.error(obstacle))?;
+        connected.map_err(|failure| link.dialer.error(failure))?;
         Ok(link)
     }
 
@@ -152,7 +152,7 @@ impl Link {
     pub(crate) async fn tried(&self) {
         loop {
             let changed = self.state.changed.notified();
-            let is_known = self.is_up() || self.obstacle().is_some();
+            let is_known = self.is_up() || self.connect_failure().is_some();
             if is_known || self.keep_up().is_err() {
                 return;
             }
@@ -206,8 +206,8 @@ impl Link {
     }
 
     fn unreachable(&self) -> Failure {
-        let obstacle = self.obstacle();
-        Failure::unreachable(obstacle.unwrap_or_else(|| "still connecting".into()))
+        let failure = self.connect_failure();
+        Failure::unreachable(failure.unwrap_or_else(|| "still connecting".into()))
     }
 
     /// What the server says that does not let us in, if that is to be told.
@@ -216,8 +216,8 @@ impl Link {
     }
 
     /// Why the connection is away, if it is and that is known.
-    pub(crate) fn obstacle(&self) -> Option<String> {
-        self.state.obstacle()
+    pub(crate) fn connect_failure(&self) -> Option<String> {
+        self.state.connect_failure()
     }
 
     /// For how long the connection has been lost, or has not been made.

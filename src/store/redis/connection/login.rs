@@ -5,8 +5,8 @@ use redis::{Cmd, Value, cmd};
 
 use super::{
     about,
+    connect_failure::{self, ConnectFailure},
     info::time_of_day,
-    obstacle::{self, Obstacle},
     secret::Secret,
     shown::shown,
     target::Target,
@@ -28,7 +28,7 @@ pub(super) async fn greet(
     wire: &Wire,
     user: Option<&str>,
     password: Option<&Secret>,
-) -> Option<Result<Facts, Obstacle>> {
+) -> Option<Result<Facts, ConnectFailure>> {
     let has_secret = user.is_some() || password.is_some();
     let mut greeting = cmd("HELLO");
     greeting.arg(3);
@@ -38,9 +38,9 @@ pub(super) async fn greet(
         greeting.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default());
     }
     Some(match wire.call(&greeting).await.ok()? {
-        Value::ServerError(error) => Err(Obstacle::of_greeting(&error, has_secret)),
+        Value::ServerError(error) => Err(ConnectFailure::of_greeting(&error, has_secret)),
         Value::Map(facts) if protocol(&facts) == Some(3) => Ok(facts),
-        _ => Err(Obstacle::stranger("it does not reply to HELLO as Redis does")),
+        _ => Err(ConnectFailure::stranger("it does not reply to HELLO as Redis does")),
     })
 }
 
@@ -73,12 +73,12 @@ pub(super) struct Login<'a> {
 impl Login<'_> {
     /// Logs in on `wire`, which must be carried meanwhile, and returns whom it met.
     /// `None` if the connection ended before that was done.
-    pub(super) async fn on(&self, wire: &Wire) -> Option<Result<About, Obstacle>> {
+    pub(super) async fn on(&self, wire: &Wire) -> Option<Result<About, ConnectFailure>> {
         let Target { user, password, .. } = self.target;
         let greeted = greet(wire, user.as_deref(), password.as_ref()).await?;
         let met = match greeted.and_then(|facts| self.met(&facts)) {
             Ok(met) => met,
-            Err(obstacle) => return Some(Err(obstacle)),
+            Err(failure) => return Some(Err(failure)),
         };
         let (commands, wanted): (Vec<_>, Vec<_>) = self.introduction().into_iter().unzip();
         let asked = time_of_day();
@@ -88,7 +88,7 @@ impl Login<'_> {
     }
 
     /// Whom it met, if that will do.
-    fn met(&self, facts: &Facts) -> Result<About, Obstacle> {
+    fn met(&self, facts: &Facts) -> Result<About, ConnectFailure> {
         let met = about::greeted(facts)?;
         if self.among_others {
             about::must_be_primary(&met)?;
@@ -118,7 +118,7 @@ impl Login<'_> {
         all
     }
 
-    fn check(&self, reply: &Value, wanted: Wanted<'_>) -> Result<(), Obstacle> {
+    fn check(&self, reply: &Value, wanted: Wanted<'_>) -> Result<(), ConnectFailure> {
         let text = match wanted {
             Wanted::Text(text) | Wanted::Courtesy(text) => text,
             Wanted::Info => "INFO",
@@ -127,18 +127,20 @@ impl Login<'_> {
         match (reply, wanted) {
             // It shows whether we were let in at all.
             (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
-                Err(Obstacle::no_password())
+                Err(ConnectFailure::no_password())
             }
-            (Value::ServerError(error), Wanted::Ready) if obstacle::cannot_be_primary(error) => {
-                Err(Obstacle::of_refusal(error))
+            (Value::ServerError(error), Wanted::Ready)
+                if connect_failure::cannot_be_primary(error) =>
+            {
+                Err(ConnectFailure::of_refusal(error))
             }
             (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Info | Wanted::Ready) => Ok(()),
             (reply, Wanted::Info) if about::is_text(reply) => Ok(()),
             (Value::ServerError(error), Wanted::Text(_)) => {
-                Err(Obstacle::of_database(self.target.database, error))
+                Err(ConnectFailure::of_database(self.target.database, error))
             }
             (reply, _) if says(reply, text) => Ok(()),
-            _ => Err(Obstacle::passing(format!(
+            _ => Err(ConnectFailure::passing(format!(
                 "unexpected reply during the login: {} was expected",
                 shown(text)
             ))),

@@ -7,6 +7,7 @@
 //! learns in `whereabouts.rs` where the server is, and sends commands through `wire.rs`.
 
 mod about;
+mod connect_failure;
 #[cfg(any(test, feature = "testing"))]
 mod connector;
 mod dial;
@@ -19,7 +20,6 @@ mod host_port;
 mod info;
 mod link;
 mod login;
-mod obstacle;
 mod reach;
 mod report;
 mod resolver;

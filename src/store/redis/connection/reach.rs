@@ -10,8 +10,8 @@ use super::connector::Connector;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use super::{
+    connect_failure::ConnectFailure,
     ending::Ending,
-    obstacle::Obstacle,
     resolver::Resolver,
     settings::Settings,
     stream::Stream,
@@ -48,10 +48,10 @@ impl Reach {
             Place::At(_) | Place::Among(_) => somebody_speaks,
         };
         if !speak_tls && !somebody_speaks && settings.tls.is_given() {
-            return Err(Obstacle::lasting(NO_TLS_URL).before(place.to_string()));
+            return Err(ConnectFailure::lasting(NO_TLS_URL).before(place.to_string()));
         }
         let tls = speak_tls.then(|| Tls::new(&settings.tls)).transpose();
-        let tls = tls.map_err(|why| Obstacle::lasting(why).before(place.to_string()))?;
+        let tls = tls.map_err(|why| ConnectFailure::lasting(why).before(place.to_string()))?;
         Ok(Arc::new(Self {
             resolver: settings.resolver.clone(),
             #[cfg(any(test, feature = "testing"))]
@@ -84,7 +84,7 @@ impl Reach {
         settings: &Settings,
     ) -> Result<Arc<Self>, Error> {
         let (own, lasts) =
-            (&settings.sentinel_tls, |why| Obstacle::lasting(why).before(place.to_string()));
+            (&settings.sentinel_tls, |why| ConnectFailure::lasting(why).before(place.to_string()));
         let tls = match place.addresses().iter().any(Address::speaks_tls) {
             false if own.is_given() => return Err(lasts(NOT_SPOKEN.into())),
             false => return Ok(Arc::clone(self)),
@@ -129,7 +129,7 @@ impl Reach {
             _ => Ok(()),
         };
         let all = place.addresses().iter().try_for_each(is_named);
-        all.map_err(|why| Obstacle::lasting(why).before(place.to_string()))
+        all.map_err(|why| ConnectFailure::lasting(why).before(place.to_string()))
     }
 
     /// Whether what `place` is called can be the name in a certificate, where it needs one.
@@ -144,14 +144,14 @@ impl Reach {
         &self,
         address: &Address,
         on_push: Option<OnPush>,
-    ) -> Result<(Arc<Wire>, Driver), Obstacle> {
+    ) -> Result<(Arc<Wire>, Driver), ConnectFailure> {
         let stream = self.stream(address).await?;
         let wire = Arc::<Wire>::default();
         let driver: Driver = Box::pin(Arc::clone(&wire).carry(stream, on_push));
         Ok((wire, driver))
     }
 
-    async fn stream(&self, address: &Address) -> Result<Stream, Obstacle> {
+    async fn stream(&self, address: &Address) -> Result<Stream, ConnectFailure> {
         #[cfg(any(test, feature = "testing"))]
         if let Some(connector) = &self.connector {
             return Ok(connector.connect(address.to_string()).await?);
@@ -170,13 +170,13 @@ impl Reach {
     }
 
     #[cfg(feature = "tls")]
-    async fn secured(&self, stream: TcpStream, host: &str) -> Result<Stream, Obstacle> {
+    async fn secured(&self, stream: TcpStream, host: &str) -> Result<Stream, ConnectFailure> {
         let tls = self.tls.as_ref().ok_or_else(no_tls)?;
         Ok(Stream::of(tls.over(stream, host).await?))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secured(&self, _stream: TcpStream, _host: &str) -> Result<Stream, Obstacle> {
+    async fn secured(&self, _stream: TcpStream, _host: &str) -> Result<Stream, ConnectFailure> {
         Err(no_tls())
     }
 }
@@ -190,17 +190,17 @@ const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificat
                           sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
 /// Nothing is ever sent in the clear in place of TLS.
-fn no_tls() -> Obstacle {
-    Obstacle::lasting("no TLS for this address")
+fn no_tls() -> ConnectFailure {
+    ConnectFailure::lasting("no TLS for this address")
 }
 
 /// What there is to say of somebody at `address` who has not answered within `limit`.
-pub(super) fn silence(limit: Duration, address: &Address) -> Obstacle {
+pub(super) fn silence(limit: Duration, address: &Address) -> ConnectFailure {
     let hint = match address {
         Address::Tcp { tls: true, .. } => "; does this port use TLS?",
         _ => "",
     };
-    Obstacle::passing(format!("no reply within {limit:?}{hint}"))
+    ConnectFailure::passing(format!("no reply within {limit:?}{hint}"))
 }
 
 /// Lets the kernel find out that the other side is gone.

@@ -28,9 +28,9 @@ use tokio::{
 
 use super::{
     about,
+    connect_failure::{ConnectFailure, NAME_SENTINELS},
     hazards::{self, Crew},
     login::{Facts, greet},
-    obstacle::{NAME_SENTINELS, Obstacle},
     reach::{Reach, silence},
     shown::shown,
     target::{Address, Watched},
@@ -122,7 +122,7 @@ impl Sentinels {
 
     /// Where the master is, by all who answer now. While this waits somebody must
     /// [keep asking](Self::keep_asking).
-    pub(super) async fn master(&self) -> Result<Address, Obstacle> {
+    pub(super) async fn master(&self) -> Result<Address, ConnectFailure> {
         let now = Instant::now();
         let since = now.checked_sub(JUST_NOW).unwrap_or(now);
         let mut until = None::<Instant>;
@@ -132,7 +132,7 @@ impl Sentinels {
             let known = self.master.borrow().clone();
             let (all, most) = self.have_answered(since);
             if all {
-                return known.ok_or_else(|| self.obstacle());
+                return known.ok_or_else(|| self.failure());
             }
             if known.is_some() {
                 let end = Instant::now() + if most { GRACE } else { PATIENCE };
@@ -142,7 +142,7 @@ impl Sentinels {
                 biased;
                 () = answered => {}
                 () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
-                    return known.ok_or_else(|| self.obstacle());
+                    return known.ok_or_else(|| self.failure());
                 }
             }
         }
@@ -157,8 +157,8 @@ impl Sentinels {
     }
 
     /// Why nobody says where the master is.
-    pub(super) fn obstacle(&self) -> Obstacle {
-        self.views.lock().obstacle(&self.watched.sentinels)
+    pub(super) fn failure(&self) -> ConnectFailure {
+        self.views.lock().failure(&self.watched.sentinels)
     }
 
     /// What can hurt locks: there may be too few sentinels.
@@ -251,7 +251,7 @@ impl Sentinels {
         }
     }
 
-    fn tell(&self, sentinel: &Address, cause: &Obstacle, loudly: bool) {
+    fn tell(&self, sentinel: &Address, cause: &ConnectFailure, loudly: bool) {
         let master = shown(&self.watched.master);
         match (loudly, cause.is_refusal()) {
             (true, true) => tracing::warn!(target: "leasehold",
@@ -268,7 +268,7 @@ impl Sentinels {
 
     /// A sentinel answers, and does not say where the master is: this was not so before, or was
     /// not known.
-    fn tell_of_none(&self, sentinel: &Address, cause: &Obstacle) {
+    fn tell_of_none(&self, sentinel: &Address, cause: &ConnectFailure) {
         let is_listed = self.watched.sentinels.contains(sentinel);
         let master = shown(&self.watched.master);
         match is_listed {
@@ -304,19 +304,19 @@ impl Sentinels {
     }
 
     /// Connects to `sentinel` and asks it until that fails. Returns why.
-    async fn visit(&self, sentinel: &Address) -> Obstacle {
+    async fn visit(&self, sentinel: &Address) -> ConnectFailure {
         let hints = Arc::new(Notify::new());
         let opened = self.reach.open(sentinel, Some(self.hints_to(&hints)));
         let Ok(opened) = timeout(self.limit, opened).await else {
             return silence(self.limit, sentinel);
         };
         match opened {
-            Err(obstacle) => obstacle,
+            Err(failure) => failure,
             Ok((wire, driver)) => tokio::select! {
                 biased;
                 trouble = self.talk(&wire, sentinel, &hints) => trouble,
                 ending = driver => match self.views.lock().is_well(sentinel) {
-                    true => Obstacle::passing(format!("connection lost: {ending}")),
+                    true => ConnectFailure::passing(format!("connection lost: {ending}")),
                     false => ending.into(),
                 },
             },
@@ -335,10 +335,10 @@ impl Sentinels {
     }
 
     /// Logs in, subscribes and asks, until an answer fails to come. Returns why.
-    async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> Obstacle {
+    async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> ConnectFailure {
         match timeout(self.limit, self.log_in(wire)).await {
             Err(_) => return silence(self.limit, sentinel),
-            Ok(Err(obstacle)) => return obstacle,
+            Ok(Err(failure)) => return failure,
             Ok(Ok(())) => {}
         }
         let mut looked_for = self.looked_for.subscribe();
@@ -346,7 +346,7 @@ impl Sentinels {
             let asked_at = Instant::now();
             match timeout(self.limit, wire.call_all(&self.questions())).await {
                 Err(_) => return silence(self.limit, sentinel),
-                Ok(Err(failure)) => return Obstacle::passing(failure.to_string()),
+                Ok(Err(failure)) => return ConnectFailure::passing(failure.to_string()),
                 Ok(Ok(replies)) => self.heard(sentinel, &replies),
             }
             tokio::select! {
@@ -358,13 +358,13 @@ impl Sentinels {
         }
     }
 
-    async fn log_in(&self, wire: &Wire) -> Result<(), Obstacle> {
-        let gone = || Obstacle::passing("the connection ended");
+    async fn log_in(&self, wire: &Wire) -> Result<(), ConnectFailure> {
+        let gone = || ConnectFailure::passing("the connection ended");
         let credentials = &self.watched.credentials;
         let greeted = greet(wire, credentials.user.as_deref(), credentials.password.as_ref());
         let facts: Facts = greeted.await.ok_or_else(gone)??;
         if !about::is_sentinel(&facts) {
-            return Err(Obstacle::lasting(format!(
+            return Err(ConnectFailure::lasting(format!(
                 "this server is not a Sentinel: {NAME_SENTINELS}"
             )));
         }
@@ -415,14 +415,14 @@ impl Sentinels {
     }
 
     /// Where one sentinel says that the master is.
-    fn told(&self, place: &Value, master: &Value) -> Result<Told, Obstacle> {
+    fn told(&self, place: &Value, master: &Value) -> Result<Told, ConnectFailure> {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
                 let words = format!("it does not watch a primary `{called}`; see SENTINEL MASTERS");
-                return Err(Obstacle::lasting(words));
+                return Err(ConnectFailure::lasting(words));
             }
-            Value::ServerError(error) => return Err(Obstacle::of_refusal(error)),
+            Value::ServerError(error) => return Err(ConnectFailure::of_refusal(error)),
             Value::Array(parts) => match parts.as_slice() {
                 [host, port] => (text(host), text(port)),
                 _ => (None, None),
@@ -430,7 +430,7 @@ impl Sentinels {
             _ => (None, None),
         };
         let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
-            Obstacle::passing(format!("it returned no valid address of `{called}`"))
+            ConnectFailure::passing(format!("it returned no valid address of `{called}`"))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
         let tls = self.watched.tls;

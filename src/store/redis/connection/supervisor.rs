@@ -19,9 +19,9 @@ use tokio::{
 };
 
 use super::{
+    connect_failure::ConnectFailure,
     dial::{Dialer, Dialled, Purpose},
     ending::Ending,
-    obstacle::Obstacle,
     report::Reports,
     watcher::Watcher,
     wire::{OnPush, Wire},
@@ -48,7 +48,7 @@ pub(super) struct State {
     /// Where the last connection led to; until there was one, where it may lead to.
     server: Mutex<String>,
     /// Why it is not up.
-    obstacle: Mutex<Option<Away>>,
+    connect_failure: Mutex<Option<Away>>,
     /// What the server has said of itself, the last time.
     about: Mutex<About>,
     /// What was told of it, by whoever has kept it up.
@@ -71,20 +71,20 @@ impl Away {
         (!by_words).then(|| Self { words: words(), rejection: None })
     }
 
-    fn not_made(obstacle: Obstacle, dialer: &Dialer) -> Self {
-        let rejection = obstacle.rejection(&dialer.whereabouts().to_string());
-        Self { words: dialer.error(obstacle).to_string(), rejection }
+    fn not_made(failure: ConnectFailure, dialer: &Dialer) -> Self {
+        let rejection = failure.rejection(&dialer.whereabouts().to_string());
+        Self { words: dialer.error(failure).to_string(), rejection }
     }
 }
 
 impl State {
-    pub(super) fn obstacle(&self) -> Option<String> {
-        self.obstacle.lock().as_ref().map(|away| away.words.clone())
+    pub(super) fn connect_failure(&self) -> Option<String> {
+        self.connect_failure.lock().as_ref().map(|away| away.words.clone())
     }
 
     /// What the server says, if it is not up since that does not let us in.
     pub(super) fn rejection(&self) -> Option<Failure> {
-        self.obstacle.lock().as_ref()?.rejection.clone()
+        self.connect_failure.lock().as_ref()?.rejection.clone()
     }
 
     pub(super) fn about(&self) -> About {
@@ -129,8 +129,8 @@ impl State {
         self.about.lock().clone_from(about);
     }
 
-    fn note(&self, obstacle: Option<Away>) {
-        *self.obstacle.lock() = obstacle;
+    fn note(&self, failure: Option<Away>) {
+        *self.connect_failure.lock() = failure;
     }
 }
 
@@ -254,8 +254,8 @@ impl Supervisor {
                     self.back();
                     return dialled;
                 }
-                Err(obstacle) => {
-                    self.state.note(Some(Away::not_made(obstacle, &self.dialer)));
+                Err(failure) => {
+                    self.state.note(Some(Away::not_made(failure, &self.dialer)));
                     self.state.changed.notify_waiters();
                     self.still_lost();
                 }
@@ -287,7 +287,7 @@ impl Supervisor {
 
     fn still_lost(&mut self) {
         let (server, carries) = (self.state.server(), self.watcher.carries());
-        let cause = self.state.obstacle().unwrap_or_default();
+        let cause = self.state.connect_failure().unwrap_or_default();
         let rejected = self.state.rejection().is_some();
         let lost_for = self.state.reports.lock().still_lost(Instant::now(), rejected);
         match lost_for {

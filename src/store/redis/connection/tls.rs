@@ -14,7 +14,7 @@ use tokio_rustls::{
     },
 };
 
-use super::{obstacle::Obstacle, settings::TlsSettings, shown::shown};
+use super::{connect_failure::ConnectFailure, settings::TlsSettings, shown::shown};
 
 /// How to talk TLS.
 pub(super) struct Tls {
@@ -53,12 +53,16 @@ impl Tls {
         &self,
         stream: TcpStream,
         host: &str,
-    ) -> Result<TlsStream<TcpStream>, Obstacle> {
-        let called = Self::called(host).map_err(Obstacle::lasting)?;
+    ) -> Result<TlsStream<TcpStream>, ConnectFailure> {
+        let called = Self::called(host).map_err(ConnectFailure::lasting)?;
         let secured = self.connector.connect(called, stream).await;
         secured.map_err(|error| {
             let words = format!("TLS: {}", words_of(&error));
-            if is_lasting(&error) { Obstacle::lasting(words) } else { Obstacle::passing(words) }
+            if is_lasting(&error) {
+                ConnectFailure::lasting(words)
+            } else {
+                ConnectFailure::passing(words)
+            }
         })
     }
 }

@@ -4,8 +4,8 @@
 use std::{fmt, sync::Arc};
 
 use super::{
+    connect_failure::ConnectFailure,
     host_port::HostPort,
-    obstacle::Obstacle,
     shown::shown,
     target::{Address, Place},
 };
@@ -26,18 +26,18 @@ impl Translation {
     /// The place of the server that somebody calls `host` and `port`.
     pub(crate) fn place(&self, host: &str, port: u16, tls: bool) -> Result<Place, Error> {
         let reached = self.of(host, port, tls).map(Place::At);
-        reached.map_err(|obstacle| obstacle.before(shown(&format!("{host}:{port}"))))
+        reached.map_err(|failure| failure.before(shown(&format!("{host}:{port}"))))
     }
 
     /// Where the server is reached that somebody calls `host` and `port`.
-    pub(super) fn of(&self, host: &str, port: u16, tls: bool) -> Result<Address, Obstacle> {
+    pub(super) fn of(&self, host: &str, port: u16, tls: bool) -> Result<Address, ConnectFailure> {
         let announced = Address::Tcp { host: host.to_owned(), port, tls };
         let Some(translated) = self.0.as_ref().and_then(|it| it(&announced.to_string())) else {
             return Ok(announced);
         };
         read(&translated, tls).ok_or_else(|| {
             let (made, announced) = (shown(&translated), shown(&announced.to_string()));
-            Obstacle::lasting(format!(
+            ConnectFailure::lasting(format!(
                 "translate_addresses returned `{made}` for `{announced}`; it must return host:port"
             ))
         })

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{hazards::Crew, obstacle::Obstacle, target::Address};
+use super::{connect_failure::ConnectFailure, hazards::Crew, target::Address};
 
 /// An older answer has no vote: its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 struct View {
     told: Option<(Told, Instant)>,
-    trouble: Option<Obstacle>,
+    trouble: Option<ConnectFailure>,
     at: Instant,
     /// What it knows of all sentinels.
     crew: Option<Crew>,
@@ -53,7 +53,12 @@ impl Views {
 
     /// `sentinel` knows no master. Returns whether it did until now, or was not known, or what was in
     /// the way might have passed until now.
-    pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
+    pub(super) fn knows_none(
+        &mut self,
+        sentinel: &Address,
+        why: ConnectFailure,
+        now: Instant,
+    ) -> bool {
         let known = self.all.remove(&sentinel.to_string());
         let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
         let view = View { told: None, trouble: Some(why), at: now, crew: None, id: None };
@@ -76,7 +81,12 @@ impl Views {
 
     /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
     /// it did answer until now, or what was in the way might have passed until now.
-    pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
+    pub(super) fn in_trouble(
+        &mut self,
+        sentinel: &Address,
+        why: ConnectFailure,
+        now: Instant,
+    ) -> bool {
         let known = self.all.remove(&sentinel.to_string());
         let news = known.as_ref().is_none_or(|it| is_news(&why, it.trouble.as_ref()));
         let (told, id) = known.map_or((None, None), |it| (it.told, it.id));
@@ -131,8 +141,8 @@ impl Views {
     }
 
     /// Why nobody says where the master is.
-    pub(super) fn obstacle(&self, sentinels: &[Address]) -> Obstacle {
-        Obstacle::of_all(sentinels.iter().map(|sentinel| {
+    pub(super) fn failure(&self, sentinels: &[Address]) -> ConnectFailure {
+        ConnectFailure::of_all(sentinels.iter().map(|sentinel| {
             let known = self.all.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
             known.unwrap_or_else(|| no_answer(sentinel).of_sentinel()).at(sentinel)
         }))
@@ -171,15 +181,17 @@ fn decide<'a>(before: Option<&'a Told>, fresh: &[&'a Told], sentinels: usize) ->
 
 /// Whether `why` is to be told where `before` was in the way: of what passes by itself only that
 /// there is something.
-fn is_news(why: &Obstacle, before: Option<&Obstacle>) -> bool {
+fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
     before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }
 
 /// `sentinel` has not said anything yet.
-fn no_answer(sentinel: &Address) -> Obstacle {
+fn no_answer(sentinel: &Address) -> ConnectFailure {
     match sentinel {
-        Address::Tcp { tls: true, .. } => Obstacle::passing("no reply; does this port use TLS?"),
-        _ => Obstacle::passing("no reply"),
+        Address::Tcp { tls: true, .. } => {
+            ConnectFailure::passing("no reply; does this port use TLS?")
+        }
+        _ => ConnectFailure::passing("no reply"),
     }
 }
 
@@ -229,11 +241,11 @@ mod tests {
         let mut views = views(&[(71, 3), (72, 4)], start);
         let later = start + FRESH + Duration::from_secs(1);
         assert_eq!(master(&mut views, start), Some(72));
-        assert!(views.in_trouble(&at(2), Obstacle::passing("gone"), start));
-        assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
+        assert!(views.in_trouble(&at(2), ConnectFailure::passing("gone"), start));
+        assert!(!views.in_trouble(&at(2), ConnectFailure::passing("gone"), later));
         assert!(views.has_told(&at(2)) && !views.has_told(&at(3)));
-        assert!(views.in_trouble(&at(2), Obstacle::lasting("WRONGPASS"), later));
-        assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
+        assert!(views.in_trouble(&at(2), ConnectFailure::lasting("WRONGPASS"), later));
+        assert!(!views.in_trouble(&at(2), ConnectFailure::passing("gone"), later));
         assert_eq!(master(&mut views, later), Some(72));
         views.told(&at(1), Told { master: at(71), epoch: 3 }, later);
         assert_eq!(master(&mut views, later), Some(72));
@@ -307,17 +319,14 @@ mod tests {
     fn what_is_in_the_way_is_said_of_each_sentinel() {
         let now = Instant::now();
         let (mut views, sentinels) = (Views::default(), [at(1), at(2)]);
-        let none = || Obstacle::lasting("it knows no `main`");
+        let none = || ConnectFailure::lasting("it knows no `main`");
         assert!(views.knows_none(&at(1), none(), now));
         assert!(!views.knows_none(&at(1), none(), now), "that is no news");
-        assert!(!views.in_trouble(&at(1), Obstacle::passing("gone"), now));
+        assert!(!views.in_trouble(&at(1), ConnectFailure::passing("gone"), now));
         assert!(views.knows_none(&at(1), none(), now), "it was away, and still knows none");
         assert!(!views.have_all_answered(&sentinels, now));
-        assert_eq!(
-            views.obstacle(&sentinels).to_string(),
-            "h:1: it knows no `main`; h:2: no reply"
-        );
-        views.in_trouble(&at(2), Obstacle::passing("refused"), now);
+        assert_eq!(views.failure(&sentinels).to_string(), "h:1: it knows no `main`; h:2: no reply");
+        views.in_trouble(&at(2), ConnectFailure::passing("refused"), now);
         assert!(views.have_all_answered(&sentinels, now));
         assert_eq!(views.told_since(&sentinels, now), 0);
         assert!(!views.have_all_answered(&sentinels, now + Duration::from_millis(1)));
@@ -325,6 +334,6 @@ mod tests {
         assert_eq!(master(&mut views, now), None);
         assert!(views.are_dumb(&[at(2)]) && !views.are_dumb(&sentinels));
         let tls = Address::Tcp { host: "h".into(), port: 1, tls: true };
-        assert!(views.obstacle(&[tls]).to_string().contains("does this port use TLS?"));
+        assert!(views.failure(&[tls]).to_string().contains("does this port use TLS?"));
     }
 }

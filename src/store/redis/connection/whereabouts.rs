@@ -25,8 +25,8 @@ use tokio::{
 
 use super::{
     about,
+    connect_failure::{ConnectFailure, cannot_be_primary, is_read_only},
     ending::Ending,
-    obstacle::{Obstacle, cannot_be_primary, is_read_only},
     reach::Reach,
     sentinels::Sentinels,
     settings::Settings,
@@ -134,7 +134,7 @@ impl Whereabouts {
 
     /// Where it may be now: at one of these. While this waits somebody must
     /// [keep informed](Self::keep_informed).
-    pub(super) async fn now(&self) -> Result<Vec<Address>, Obstacle> {
+    pub(super) async fn now(&self) -> Result<Vec<Address>, ConnectFailure> {
         match &self.sentinels {
             Some(sentinels) => Ok(vec![sentinels.master().await?]),
             None => Ok(self.place.addresses().to_vec()),
@@ -166,8 +166,8 @@ impl Whereabouts {
     }
 
     /// What is in the way of knowing where it is.
-    pub(super) fn obstacle(&self) -> Option<Obstacle> {
-        self.sentinels.as_ref().map(Sentinels::obstacle)
+    pub(super) fn failure(&self) -> Option<ConnectFailure> {
+        self.sentinels.as_ref().map(Sentinels::failure)
     }
 
     /// What can hurt locks, by those who say where it is.

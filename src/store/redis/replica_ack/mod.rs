@@ -70,8 +70,8 @@ impl ReplicaAck {
             Err(_) => answer.await,
         };
         answered.unwrap_or_else(|_| {
-            let obstacle = link.obstacle();
-            Err(Failure::unanswered(obstacle.unwrap_or_else(|| "the connection was lost".into())))
+            let failure = link.connect_failure();
+            Err(Failure::unanswered(failure.unwrap_or_else(|| "the connection was lost".into())))
         })
     }
 

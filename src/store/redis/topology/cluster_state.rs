@@ -178,7 +178,7 @@ impl ClusterState {
     pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
         let obstacle = match self.owner(slot) {
             // A rejected login is no outage, although the connection is lost.
-            Some(node) => node.commands.obstacle().map(|_| node.commands.away()),
+            Some(node) => node.commands.connect_failure().map(|_| node.commands.away()),
             None if self.is_sought() => None,
             None => Some(self.away(slot)),
         };

@@ -310,7 +310,7 @@ impl Topology {
     /// What is in the way of questions about `name`.
     pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         match self {
-            Self::One(one) => one.node.commands.obstacle().map(Failure::unreachable),
+            Self::One(one) => one.node.commands.connect_failure().map(Failure::unreachable),
             Self::Cluster(cluster) => cluster.cluster_state.in_the_way(slot_of_name(name)),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
-pub(super) struct Obstacle {
+pub(super) struct ConnectFailure {
     words: String,
     /// Whether it stays until somebody changes something.
     lasting: bool,
@@ -87,7 +87,7 @@ const OF_SENTINELS: [(&str, &str); 7] = [
 /// What to do where somebody is no sentinel.
 pub(super) const NAME_SENTINELS: &str = "use addresses of sentinels, or redis://host:port";
 
-impl Obstacle {
+impl ConnectFailure {
     /// One that may be gone in a moment.
     pub(super) fn passing(words: impl Into<String>) -> Self {
         Self { words: words.into(), lasting: false, refused: false, rejection: None, source: None }
@@ -135,8 +135,8 @@ impl Obstacle {
     }
 
     /// All that is in the way, one thing in each place.
-    pub(super) fn of_all(obstacles: impl IntoIterator<Item = Self>) -> Self {
-        let all: Vec<_> = obstacles.into_iter().collect();
+    pub(super) fn of_all(failures: impl IntoIterator<Item = Self>) -> Self {
+        let all: Vec<_> = failures.into_iter().collect();
         let lasting = !all.is_empty() && all.iter().all(|it| it.lasting);
         let words: Vec<_> = all.iter().map(|it| it.words.as_str()).collect();
         let words = words.join("; ");
@@ -165,7 +165,7 @@ impl Obstacle {
     pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
-        let obstacle = match (error.code(), known) {
+        let failure = match (error.code(), known) {
             ("WRONGPASS", _) => Self::rejected(WRONG_PASSWORD),
             ("NOAUTH", _) => Self::no_password(),
             ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
@@ -176,7 +176,7 @@ impl Obstacle {
             (_, None) if secret => Self::passing("the server rejected the login"),
             (code, None) => Self::passing(format!("{} {}", shown(code), shown(words)).trim()),
         };
-        Self { refused: true, ..obstacle }
+        Self { refused: true, ..failure }
     }
 
     /// The server wants a password, and there is none.
@@ -250,7 +250,7 @@ fn says(error: &ServerError, code: &str) -> bool {
 const PLAIN: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
 
-impl From<Ending> for Obstacle {
+impl From<Ending> for ConnectFailure {
     fn from(ending: Ending) -> Self {
         match ending {
             Ending::HungUp => Self::passing(
@@ -269,14 +269,14 @@ impl From<Ending> for Obstacle {
     }
 }
 
-impl From<io::Error> for Obstacle {
+impl From<io::Error> for ConnectFailure {
     fn from(error: io::Error) -> Self {
         let words = error.to_string();
         Self { source: Some(Cause::of(error)), ..Self::passing(words) }
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
     }
@@ -290,38 +290,38 @@ mod tests {
 
     #[test]
     fn what_is_in_the_way_everywhere_stays_only_if_all_of_it_does() {
-        let passing = || Obstacle::passing("no answer").at("a:1");
-        let lasting = || Obstacle::lasting("NOAUTH").at("b:2");
-        let both = Obstacle::of_all([passing(), lasting()]);
+        let passing = || ConnectFailure::passing("no answer").at("a:1");
+        let lasting = || ConnectFailure::lasting("NOAUTH").at("b:2");
+        let both = ConnectFailure::of_all([passing(), lasting()]);
         assert_eq!(
             (both.to_string().as_str(), both.lasting),
             ("a:1: no answer; b:2: NOAUTH", false)
         );
-        assert!(Obstacle::of_all([lasting(), lasting()]).lasting);
-        assert!(!Obstacle::of_all([]).lasting);
+        assert!(ConnectFailure::of_all([lasting(), lasting()]).lasting);
+        assert!(!ConnectFailure::of_all([]).lasting);
     }
 
     #[test]
     fn a_server_does_not_let_us_in_if_that_is_all_that_is_in_the_way() {
-        let rejected = || Obstacle::no_password();
-        let told = Obstacle::of_all([rejected()]).rejection("a:1").unwrap();
+        let rejected = || ConnectFailure::no_password();
+        let told = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
         assert_eq!(told.to_string(), "rejected: NOAUTH a:1: a password is required");
         assert!(!told.may_pass());
-        let here = Obstacle::of_all([rejected().after_we_were_let_in()]);
+        let here = ConnectFailure::of_all([rejected().after_we_were_let_in()]);
         let told = here.rejection("a:1").unwrap();
         for words in [here.to_string(), told.to_string()] {
             assert!(words.contains("NOAUTH") && words.contains("on every server"), "{words}");
         }
-        let passing = Obstacle::passing("no answer");
-        assert!(Obstacle::of_all([rejected(), passing]).rejection("a:1").is_none());
-        assert!(Obstacle::of_all([]).rejection("a:1").is_none());
+        let passing = ConnectFailure::passing("no answer");
+        assert!(ConnectFailure::of_all([rejected(), passing]).rejection("a:1").is_none());
+        assert!(ConnectFailure::of_all([]).rejection("a:1").is_none());
     }
 
     #[test]
     fn of_a_sentinel_the_settings_of_sentinels_are_named() {
         for (how, setting) in [
-            (Obstacle::no_password(), "sentinel_password"),
-            (Obstacle::rejected(WRONG_PASSWORD), "sentinel_password and sentinel_username"),
+            (ConnectFailure::no_password(), "sentinel_password"),
+            (ConnectFailure::rejected(WRONG_PASSWORD), "sentinel_password and sentinel_username"),
             (Ending::Broken("CertificateRequired".into()).into(), "sentinel_client_certificate"),
             (Ending::HungUp.into(), "sentinel_tls"),
         ] {
@@ -350,15 +350,15 @@ mod tests {
             "NOPROTO hunter2",
             "DENIED hunter2",
         ] {
-            let obstacle = Obstacle::of_greeting(&said(words), true).to_string();
-            assert!(!obstacle.contains("hunter2") && !obstacle.is_empty(), "{words}: {obstacle}");
+            let failure = ConnectFailure::of_greeting(&said(words), true).to_string();
+            assert!(!failure.contains("hunter2") && !failure.is_empty(), "{words}: {failure}");
         }
     }
 
     #[test]
     fn server_words_are_shown_shortened_without_a_secret() {
         let long = format!("ODD a\tb\u{1b}[31m{}", "x".repeat(10_000));
-        let obstacle = Obstacle::of_greeting(&said(&long), false).to_string();
-        assert!(obstacle.starts_with(r"ODD a\tb\u{1b}[31mxxx") && obstacle.len() < 300);
+        let failure = ConnectFailure::of_greeting(&said(&long), false).to_string();
+        assert!(failure.starts_with(r"ODD a\tb\u{1b}[31mxxx") && failure.len() < 300);
     }
 }
