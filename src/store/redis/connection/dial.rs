@@ -11,10 +11,10 @@ use super::{
     connect_failure::ConnectFailure,
     ending::Ending,
     login::{Login, Preload, greet},
+    primary_discovery::PrimaryDiscovery,
     reach::{Driver, Reach, silence},
     settings::Settings,
     target::{Address, Target},
-    whereabouts::Whereabouts,
     wire::{OnPush, Wire},
 };
 #[cfg(feature = "testing")]
@@ -50,7 +50,7 @@ pub(super) struct Purpose {
 #[derive(Debug)]
 pub(crate) struct Dialer {
     target: Target,
-    whereabouts: Whereabouts,
+    discovery: PrimaryDiscovery,
     reach: Arc<Reach>,
     client_name: String,
     preloads: Vec<Preload>,
@@ -83,10 +83,10 @@ impl Dialer {
         let client_name = format!("leasehold:{client_id}");
         reach.can_reach(&target.place)?;
         let place = target.place.clone();
-        let whereabouts = Whereabouts::of(place, settings, &reach, &client_name)?;
+        let discovery = PrimaryDiscovery::of(place, settings, &reach, &client_name)?;
         let limit = settings.connect_timeout;
         let was_let_in = false;
-        Ok(Self { target, whereabouts, reach, client_name, preloads, limit, was_let_in })
+        Ok(Self { target, discovery, reach, client_name, preloads, limit, was_let_in })
     }
 
     /// A dialer for a simulated server.
@@ -99,11 +99,11 @@ impl Dialer {
     ) -> Self {
         let host = "simulated".to_owned();
         let place = Place::At(Address::Tcp { host, port: 6379, tls: false });
-        let whereabouts = Whereabouts::new(place.clone(), None);
+        let discovery = PrimaryDiscovery::new(place.clone(), None);
         let (user, password) = (settings.user.clone(), settings.password.clone());
         Self {
             target: Target { place, user, password, database: 0 },
-            whereabouts,
+            discovery,
             reach: Reach::simulated(connector),
             client_name: format!("leasehold:{client_id}"),
             preloads,
@@ -118,19 +118,19 @@ impl Dialer {
     }
 
     /// Where the server is.
-    pub(super) fn whereabouts(&self) -> &Whereabouts {
-        &self.whereabouts
+    pub(super) fn discovery(&self) -> &PrimaryDiscovery {
+        &self.discovery
     }
 
     /// Where the server is looked for, in the words of the URL.
     pub(crate) fn place(&self) -> String {
-        self.whereabouts.to_string()
+        self.discovery.to_string()
     }
 
     /// What can hurt locks, by those who say where the server is.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let place = self.place();
-        self.whereabouts.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
+        self.discovery.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
     /// Whether it leads where this other one does.
@@ -140,18 +140,18 @@ impl Dialer {
 
     /// Whether the server may be at another address by and by.
     pub(crate) fn may_change(&self) -> bool {
-        self.whereabouts.may_change()
+        self.discovery.may_change()
     }
 
     /// Asks those at the other addresses, if there are any, whether they are primaries as well.
     pub(crate) async fn look_around(&self) {
-        let others = self.whereabouts.beside();
+        let others = self.discovery.beside();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
         let is_one = |(address, is_primary): (&Address, Option<bool>)| {
             let address = address.to_string();
-            is_primary.unwrap_or_else(|| self.whereabouts.is_other(&address)).then_some(address)
+            is_primary.unwrap_or_else(|| self.discovery.is_other(&address)).then_some(address)
         };
-        self.whereabouts.found(others.into_iter().zip(asked).filter_map(is_one).collect());
+        self.discovery.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
     /// Whether a primary answers at `address`; `None` where nothing is heard: it may be cut off
@@ -178,31 +178,31 @@ impl Dialer {
         let dialled = tokio::select! {
             biased;
             dialled = self.find(purpose) => dialled,
-            never = self.whereabouts.keep_informed() => match never {},
+            never = self.discovery.keep_informed() => match never {},
         };
         if let Ok(dialled) = &dialled {
-            self.whereabouts.met(&dialled.about);
+            self.discovery.met(&dialled.about);
         }
         dialled
     }
 
     /// What `failure` is to whoever wants to connect.
     pub(super) fn error(&self, failure: ConnectFailure) -> Error {
-        failure.before(self.whereabouts.to_string())
+        failure.before(self.discovery.to_string())
     }
 
     async fn find(&self, purpose: &Purpose) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + self.limit;
         loop {
-            let Ok(now) = timeout_at(until, self.whereabouts.now()).await else {
-                return Err(self.whereabouts.failure().unwrap_or_else(|| self.silence(&[])));
+            let Ok(now) = timeout_at(until, self.discovery.now()).await else {
+                return Err(self.discovery.failure().unwrap_or_else(|| self.silence(&[])));
             };
             let addresses = now?;
             let found = timeout_at(until, self.primary(&addresses, purpose));
             tokio::select! {
                 biased;
                 found = found => return found.unwrap_or_else(|_| Err(self.silence(&addresses))),
-                _ = self.whereabouts.leaves(&addresses) => {}
+                _ = self.discovery.leaves(&addresses) => {}
             }
         }
     }
@@ -227,7 +227,7 @@ impl Dialer {
 
     /// Nobody at `addresses` has answered in time.
     fn silence(&self, addresses: &[Address]) -> ConnectFailure {
-        let silent = |it: &Address| match self.whereabouts.origin(it) {
+        let silent = |it: &Address| match self.discovery.origin(it) {
             Some(origin) => {
                 ConnectFailure::passing(format!("{}; {origin}", silence(self.limit, it)))
             }
@@ -239,7 +239,7 @@ impl Dialer {
 
     /// What is in the way at `address`; where it is need not be said twice.
     fn said_of(&self, address: &Address, failure: ConnectFailure) -> ConnectFailure {
-        match self.whereabouts.may_change() {
+        match self.discovery.may_change() {
             true => failure.at(address),
             false => failure,
         }
@@ -296,12 +296,12 @@ impl Dialer {
     ) -> Result<Dialled, ConnectFailure> {
         let opened = self.reach.open(address, Some(Arc::clone(&purpose.on_push))).await;
         let (wire, mut driver) =
-            opened.map_err(|failure| failure.unreached(self.whereabouts.origin(address)))?;
+            opened.map_err(|failure| failure.unreached(self.discovery.origin(address)))?;
         let Self { target, client_name, .. } = self;
         let preloads = if purpose.commands { self.preloads.as_slice() } else { &[] };
-        let among_others = self.whereabouts.may_change();
+        let among_others = self.discovery.may_change();
         let login = Login { target, client_name, preloads, among_others };
-        let was_let_in = self.was_let_in || self.whereabouts.has_let_us_in();
+        let was_let_in = self.was_let_in || self.discovery.has_let_us_in();
         let (address, server) = (address.clone(), address.to_string());
         tokio::select! {
             biased;

@@ -138,7 +138,7 @@ impl Link {
             // Another connection may lead to another server.
             let is_live = |live: &Arc<Wire>| Arc::ptr_eq(live, wire);
             if self.state.live.lock().as_ref().is_some_and(is_live) {
-                self.dialer.whereabouts().refused(refusal);
+                self.dialer.discovery().refused(refusal);
             }
         }
     }

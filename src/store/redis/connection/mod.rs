@@ -4,7 +4,7 @@
 //! said by the files beside it: `keys.rs`, `scripts.rs`, `replies.rs`, `subscriptions/`.
 //!
 //! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs`, which
-//! learns in `whereabouts.rs` where the server is, and sends commands through `wire.rs`.
+//! learns in `primary_discovery.rs` where the server is, and sends commands through `wire.rs`.
 
 mod about;
 mod connect_failure;
@@ -20,6 +20,7 @@ mod host_port;
 mod info;
 mod link;
 mod login;
+mod primary_discovery;
 mod reach;
 mod report;
 mod resolver;
@@ -37,7 +38,6 @@ mod url;
 mod views;
 mod watch;
 mod watcher;
-mod whereabouts;
 mod wire;
 
 #[cfg(any(test, feature = "testing"))]

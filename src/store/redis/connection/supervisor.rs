@@ -72,7 +72,7 @@ impl Away {
     }
 
     fn not_made(failure: ConnectFailure, dialer: &Dialer) -> Self {
-        let rejection = failure.rejection(&dialer.whereabouts().to_string());
+        let rejection = failure.rejection(&dialer.discovery().to_string());
         Self { words: dialer.error(failure).to_string(), rejection }
     }
 }
@@ -157,7 +157,7 @@ impl Supervisor {
             return None;
         }
         state.note(None);
-        state.leads_to(&dialer.whereabouts().to_string());
+        state.leads_to(&dialer.discovery().to_string());
         Some(Self {
             state: Arc::clone(state),
             dialer: Arc::clone(dialer),
@@ -174,7 +174,7 @@ impl Supervisor {
         tokio::select! {
             biased;
             never = self.keep_up(first) => match never {},
-            never = dialer.whereabouts().keep_informed() => match never {},
+            never = dialer.discovery().keep_informed() => match never {},
         }
     }
 
@@ -209,7 +209,7 @@ impl Supervisor {
     async fn carry(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
         if self.watcher.leads() {
-            self.dialer.whereabouts().leads_to(&about);
+            self.dialer.discovery().leads_to(&about);
         }
         self.watcher.met(&about);
         self.state.met(&about);
@@ -218,12 +218,12 @@ impl Supervisor {
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
         let gives_up = wire.gives_up(self.command_timeout);
-        let whereabouts = self.dialer.whereabouts();
-        let is_gone = whereabouts.is_gone(&address, &wire, &about);
+        let discovery = self.dialer.discovery();
+        let is_gone = discovery.is_gone(&address, &wire, &about);
         let strays = async {
             match self.watcher.leads() {
                 true => pending().await,
-                false => whereabouts.strays(&about).await,
+                false => discovery.strays(&about).await,
             }
         };
         // Together, so that they are looked at when they have something to say, and not with
@@ -270,7 +270,7 @@ impl Supervisor {
         tokio::select! {
             biased;
             () = sleep(pause) => {}
-            () = self.dialer.whereabouts().news() => self.backoff = Backoff::default(),
+            () = self.dialer.discovery().news() => self.backoff = Backoff::default(),
         }
     }
 
@@ -321,7 +321,7 @@ impl Supervisor {
             drop(live);
             self.state.reports.lock().begin(Instant::now());
             if self.watcher.leads() {
-                self.dialer.whereabouts().leads_nowhere();
+                self.dialer.discovery().leads_nowhere();
             }
             self.watcher.down();
         }

@@ -51,7 +51,7 @@ const MOST: usize = 64;
 
 /// Where one server is, as far as is known.
 #[derive(Debug)]
-pub(super) struct Whereabouts {
+pub(super) struct PrimaryDiscovery {
     place: Place,
     /// Who is asked, if they are to be.
     sentinels: Option<Sentinels>,
@@ -85,7 +85,7 @@ impl Leader {
     }
 }
 
-impl Whereabouts {
+impl PrimaryDiscovery {
     /// # Errors
     ///
     /// If there is something wrong with the certificates for sentinels.
@@ -316,7 +316,7 @@ impl Whereabouts {
     }
 }
 
-impl fmt::Display for Whereabouts {
+impl fmt::Display for PrimaryDiscovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.place.fmt(f)
     }
