@@ -61,7 +61,7 @@ pub(super) struct PrimaryDiscovery {
     replica_since: Mutex<Option<Instant>>,
     /// Where there was somebody of those that sentinels name.
     reached: Mutex<BTreeSet<String>>,
-    /// Told when somebody says that the server is not the primary any more.
+    /// ReportedPrimary when somebody says that the server is not the primary any more.
     suspicions: Notify,
     /// The server that commands go to: all other connections are to lead there, too.
     leader: watch::Sender<Leader>,

@@ -2,7 +2,7 @@
 //!
 //! All of them are asked at once: each second, when one says that the master has
 //! changed, and when somebody looks for it. What one says unasked is a hint to ask it; who
-//! is believed is said in `views.rs`. Sentinels that others tell of are asked as well, as
+//! is believed is said in `sentinel_views.rs`. Sentinels that others tell of are asked as well, as
 //! long as they answer.
 //!
 //! Each link keeps asking, and the one that has the seat does it for both. No lock is
@@ -32,10 +32,10 @@ use super::{
     hazards::{self, Crew},
     login::{Facts, greet},
     reach::{Reach, silence},
+    sentinel_views::{ReportedPrimary, SentinelViews},
     shown::shown,
     target::{Address, Watched},
     translation::Translation,
-    views::{Told, Views},
     wire::{OnPush, Wire},
 };
 use crate::domain::{Backoff, Hazard, Mutex};
@@ -72,10 +72,10 @@ pub(super) struct Sentinels {
     reach: Arc<Reach>,
     client_name: String,
     limit: Duration,
-    views: Mutex<Views>,
+    views: Mutex<SentinelViews>,
     /// Where the master is by the views.
     master: watch::Sender<Option<Address>>,
-    /// Told when a sentinel has answered, or cannot.
+    /// ReportedPrimary when a sentinel has answered, or cannot.
     answered: Notify,
     /// How often somebody has looked for the master.
     looked_for: watch::Sender<u64>,
@@ -415,7 +415,7 @@ impl Sentinels {
     }
 
     /// Where one sentinel says that the master is.
-    fn told(&self, place: &Value, master: &Value) -> Result<Told, ConnectFailure> {
+    fn told(&self, place: &Value, master: &Value) -> Result<ReportedPrimary, ConnectFailure> {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
@@ -436,7 +436,7 @@ impl Sentinels {
         let tls = self.watched.tls;
         let master = self.translation.of(host, port, tls)?;
         self.note_origin(&master, Address::Tcp { host: host.to_owned(), port, tls });
-        Ok(Told { master, epoch })
+        Ok(ReportedPrimary { master, epoch })
     }
 
     /// Notes that `told` is reached at `master`.

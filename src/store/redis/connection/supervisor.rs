@@ -36,7 +36,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 pub(super) struct State {
     /// The connection, while it is up.
     pub(super) live: Mutex<Option<Arc<Wire>>>,
-    /// Told when that changes, when a try has failed, and when the supervisor ends. Who waits is woken in the
+    /// ReportedPrimary when that changes, when a try has failed, and when the supervisor ends. Who waits is woken in the
     /// order of coming.
     pub(super) changed: Notify,
     /// Whether somebody keeps it up.

@@ -1820,12 +1820,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::connection::views::tests::the_newest_failover_is_believed_and_of_one_failover_most_decide",
+            "store::redis::connection::sentinel_views::tests::the_newest_failover_is_believed_and_of_one_failover_most_decide",
         ),
         Defect {
             says: "a sentinel that has not heard of the newest failover leads back to the old master",
             edits: &[Edit {
-                file: "src/store/redis/connection/views.rs",
+                file: "src/store/redis/connection/sentinel_views.rs",
                 from: "(it.epoch, votes(it), Reverse(it.master.to_string()))",
                 to: "(votes(it), it.epoch, Reverse(it.master.to_string()))",
             }],
@@ -1833,12 +1833,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::connection::views::tests::lower_epoch_is_believed_when_most_sentinels_agree",
+            "store::redis::connection::sentinel_views::tests::lower_epoch_is_believed_when_most_sentinels_agree",
         ),
         Defect {
             says: "a lone sentinel that missed a failover leads back to the old master",
             edits: &[Edit {
-                file: "src/store/redis/connection/views.rs",
+                file: "src/store/redis/connection/sentinel_views.rs",
                 from: "it.epoch >= before.epoch || 2 * votes(it) > sentinels",
                 to: "it.epoch >= before.epoch || votes(it) > 0 || sentinels == 0",
             }],

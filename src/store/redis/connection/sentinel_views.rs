@@ -19,7 +19,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// Where a sentinel says that the master is.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Told {
+pub(super) struct ReportedPrimary {
     pub(super) master: Address,
     /// The number of the failover that made it master.
     pub(super) epoch: u64,
@@ -27,8 +27,8 @@ pub(super) struct Told {
 
 /// What is known of one sentinel.
 #[derive(Debug)]
-struct View {
-    told: Option<(Told, Instant)>,
+struct SentinelView {
+    told: Option<(ReportedPrimary, Instant)>,
     trouble: Option<ConnectFailure>,
     at: Instant,
     /// What it knows of all sentinels.
@@ -39,15 +39,16 @@ struct View {
 
 /// What is known of each sentinel, by its address, and what the client believes.
 #[derive(Debug, Default)]
-pub(super) struct Views {
-    all: BTreeMap<String, View>,
-    believed: Option<Told>,
+pub(super) struct SentinelViews {
+    all: BTreeMap<String, SentinelView>,
+    believed: Option<ReportedPrimary>,
 }
 
-impl Views {
+impl SentinelViews {
     /// `sentinel` says where the master is.
-    pub(super) fn told(&mut self, sentinel: &Address, told: Told, now: Instant) {
-        let view = View { told: Some((told, now)), trouble: None, at: now, crew: None, id: None };
+    pub(super) fn told(&mut self, sentinel: &Address, told: ReportedPrimary, now: Instant) {
+        let view =
+            SentinelView { told: Some((told, now)), trouble: None, at: now, crew: None, id: None };
         self.all.insert(sentinel.to_string(), view);
     }
 
@@ -61,7 +62,7 @@ impl Views {
     ) -> bool {
         let known = self.all.remove(&sentinel.to_string());
         let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
-        let view = View { told: None, trouble: Some(why), at: now, crew: None, id: None };
+        let view = SentinelView { told: None, trouble: Some(why), at: now, crew: None, id: None };
         self.all.insert(sentinel.to_string(), view);
         is_news
     }
@@ -90,7 +91,7 @@ impl Views {
         let known = self.all.remove(&sentinel.to_string());
         let news = known.as_ref().is_none_or(|it| is_news(&why, it.trouble.as_ref()));
         let (told, id) = known.map_or((None, None), |it| (it.told, it.id));
-        let view = View { told, trouble: Some(why), at: now, crew: None, id };
+        let view = SentinelView { told, trouble: Some(why), at: now, crew: None, id };
         self.all.insert(sentinel.to_string(), view);
         news
     }
@@ -117,8 +118,8 @@ impl Views {
 
     /// What each sentinel has said last, if that is fresh. One that is known by two addresses
     /// has one vote.
-    fn fresh(&self, now: Instant) -> Vec<&Told> {
-        let said = |view: &'_ View| view.told.as_ref().map(|(_, at)| *at);
+    fn fresh(&self, now: Instant) -> Vec<&ReportedPrimary> {
+        let said = |view: &'_ SentinelView| view.told.as_ref().map(|(_, at)| *at);
         let mut views = Vec::from_iter(self.all.values());
         views.retain(|view| said(view).is_some_and(|at| at + FRESH >= now));
         views.sort_by_key(|view| Reverse(said(view)));
@@ -169,11 +170,15 @@ impl Views {
 ///
 /// The highest epoch wins, and within it most votes. Sentinels that were set up again begin at
 /// epoch 0: so a lower epoch wins if most sentinels agree on it, and none says a higher one.
-fn decide<'a>(before: Option<&'a Told>, fresh: &[&'a Told], sentinels: usize) -> Option<&'a Told> {
-    let votes = |told: &Told| fresh.iter().filter(|it| **it == told).count();
-    let rank = |it: &&Told| (it.epoch, votes(it), Reverse(it.master.to_string()));
+fn decide<'a>(
+    before: Option<&'a ReportedPrimary>,
+    fresh: &[&'a ReportedPrimary],
+    sentinels: usize,
+) -> Option<&'a ReportedPrimary> {
+    let votes = |told: &ReportedPrimary| fresh.iter().filter(|it| **it == told).count();
+    let rank = |it: &&ReportedPrimary| (it.epoch, votes(it), Reverse(it.master.to_string()));
     let newest = fresh.iter().copied().max_by_key(rank);
-    let is_outdated = |before: &&Told| {
+    let is_outdated = |before: &&ReportedPrimary| {
         newest.is_some_and(|it| it.epoch >= before.epoch || 2 * votes(it) > sentinels)
     };
     before.filter(|it| !is_outdated(it)).or(newest)
@@ -203,17 +208,17 @@ mod tests {
         Address::Tcp { host: "h".into(), port, tls: false }
     }
 
-    /// Views in which sentinel after sentinel says a master and an epoch.
-    fn views(said: &[(u16, u64)], now: Instant) -> Views {
-        let mut views = Views::default();
+    /// SentinelViews in which sentinel after sentinel says a master and an epoch.
+    fn views(said: &[(u16, u64)], now: Instant) -> SentinelViews {
+        let mut views = SentinelViews::default();
         for (sentinel, (master, epoch)) in (1..).zip(said) {
-            views.told(&at(sentinel), Told { master: at(*master), epoch: *epoch }, now);
+            views.told(&at(sentinel), ReportedPrimary { master: at(*master), epoch: *epoch }, now);
         }
         views
     }
 
     /// Where the master is, by views of three sentinels.
-    fn master(views: &mut Views, now: Instant) -> Option<u16> {
+    fn master(views: &mut SentinelViews, now: Instant) -> Option<u16> {
         match views.master(3, now)? {
             Address::Tcp { port, .. } => Some(port),
             other => panic!("{other}"),
@@ -247,17 +252,17 @@ mod tests {
         assert!(views.in_trouble(&at(2), ConnectFailure::lasting("WRONGPASS"), later));
         assert!(!views.in_trouble(&at(2), ConnectFailure::passing("gone"), later));
         assert_eq!(master(&mut views, later), Some(72));
-        views.told(&at(1), Told { master: at(71), epoch: 3 }, later);
+        views.told(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, later);
         assert_eq!(master(&mut views, later), Some(72));
         views.forget(&at(2));
         assert_eq!(master(&mut views, later), Some(72), "its address may be in use no more");
-        views.told(&at(1), Told { master: at(73), epoch: 5 }, later);
+        views.told(&at(1), ReportedPrimary { master: at(73), epoch: 5 }, later);
         assert_eq!(master(&mut views, later), Some(73));
     }
 
     #[test]
     fn lower_epoch_is_believed_when_most_sentinels_agree() {
-        let told = |(port, epoch)| Told { master: at(port), epoch };
+        let told = |(port, epoch)| ReportedPrimary { master: at(port), epoch };
         for (fresh, sentinels, expected) in [
             (&[][..], 3, 72),
             (&[(71, 3)], 3, 72),
@@ -281,7 +286,7 @@ mod tests {
         let now = Instant::now();
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
-        views.told(&at(1), Told { master: at(71), epoch: 3 }, now);
+        views.told(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, now);
         views.counted(&at(1), Some(Crew { known: 3, usable: 1, quorum: None }), None);
         assert_eq!(views.master(1, now), Some(at(72)));
         views.counted(&at(1), Some(Crew { known: 1, usable: 1, quorum: None }), None);
@@ -295,7 +300,7 @@ mod tests {
         assert_eq!(master(&mut views, now), Some(72));
         let later = now + FRESH + Duration::from_secs(1);
         for (address, id, expected) in [(3, "a", 72), (4, "a", 72), (2, "b", 71)] {
-            views.told(&at(address), Told { master: at(71), epoch: 3 }, later);
+            views.told(&at(address), ReportedPrimary { master: at(71), epoch: 3 }, later);
             views.counted(&at(address), None, Some(id.into()));
             assert_eq!(master(&mut views, later), Some(expected), "{address}");
         }
@@ -308,7 +313,7 @@ mod tests {
         let mut views = views(&[(72, 4), (72, 4)], now);
         assert_eq!(views.master(2, now), Some(at(72)));
         for address in [1, 2] {
-            views.told(&at(address), Told { master: at(71), epoch: 0 }, now);
+            views.told(&at(address), ReportedPrimary { master: at(71), epoch: 0 }, now);
             let crew = Some(Crew { known: 1, usable: 1, quorum: None });
             views.counted(&at(address), crew, Some("a".into()));
         }
@@ -318,7 +323,7 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_said_of_each_sentinel() {
         let now = Instant::now();
-        let (mut views, sentinels) = (Views::default(), [at(1), at(2)]);
+        let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");
         assert!(views.knows_none(&at(1), none(), now));
         assert!(!views.knows_none(&at(1), none(), now), "that is no news");
