@@ -90,7 +90,7 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
 
 /// What one sentinel knows of all of them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Crew {
+pub(super) struct SentinelQuorum {
     /// How many there are.
     pub(super) known: usize,
     /// How many of them are there.
@@ -100,8 +100,8 @@ pub(super) struct Crew {
 }
 
 /// What can hurt locks where sentinels know each other as that.
-pub(super) fn of_sentinels(crew: Crew) -> Vec<Hazard> {
-    let Crew { known, usable, quorum } = crew;
+pub(super) fn of_sentinels(counted: SentinelQuorum) -> Vec<Hazard> {
+    let SentinelQuorum { known, usable, quorum } = counted;
     let needed = (known / 2 + 1).max(quorum.unwrap_or_default());
     let few = (known < SENTINELS).then_some(Hazard::FewSentinels { known });
     let lone = (usable < needed).then_some(Hazard::NoQuorum { usable, needed });
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn sentinels_are_enough_if_one_of_them_may_fail() {
-        let of = |known, usable, quorum| of_sentinels(Crew { known, usable, quorum });
+        let of = |known, usable, quorum| of_sentinels(SentinelQuorum { known, usable, quorum });
         assert_eq!(of(3, 3, Some(2)), []);
         assert_eq!(of(5, 3, None), []);
         assert_eq!(of(2, 2, Some(2)), [Hazard::FewSentinels { known: 2 }]);

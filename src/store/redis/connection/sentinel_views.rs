@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{connect_failure::ConnectFailure, hazards::Crew, target::Address};
+use super::{connect_failure::ConnectFailure, hazards::SentinelQuorum, target::Address};
 
 /// An older answer has no vote: its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ struct SentinelView {
     trouble: Option<ConnectFailure>,
     at: Instant,
     /// What it knows of all sentinels.
-    crew: Option<Crew>,
+    quorum: Option<SentinelQuorum>,
     /// Its run id: two addresses may lead to one sentinel.
     id: Option<String>,
 }
@@ -47,8 +47,13 @@ pub(super) struct SentinelViews {
 impl SentinelViews {
     /// `sentinel` says where the master is.
     pub(super) fn told(&mut self, sentinel: &Address, told: ReportedPrimary, now: Instant) {
-        let view =
-            SentinelView { told: Some((told, now)), trouble: None, at: now, crew: None, id: None };
+        let view = SentinelView {
+            told: Some((told, now)),
+            trouble: None,
+            at: now,
+            quorum: None,
+            id: None,
+        };
         self.all.insert(sentinel.to_string(), view);
     }
 
@@ -62,22 +67,27 @@ impl SentinelViews {
     ) -> bool {
         let known = self.all.remove(&sentinel.to_string());
         let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
-        let view = SentinelView { told: None, trouble: Some(why), at: now, crew: None, id: None };
+        let view = SentinelView { told: None, trouble: Some(why), at: now, quorum: None, id: None };
         self.all.insert(sentinel.to_string(), view);
         is_news
     }
 
     /// `sentinel`, which has just said more, knows this of all of them, and has the run id `id`.
-    pub(super) fn counted(&mut self, sentinel: &Address, crew: Option<Crew>, id: Option<String>) {
+    pub(super) fn counted(
+        &mut self,
+        sentinel: &Address,
+        quorum: Option<SentinelQuorum>,
+        id: Option<String>,
+    ) {
         if let Some(view) = self.all.get_mut(&sentinel.to_string()) {
-            (view.crew, view.id) = (crew, id);
+            (view.quorum, view.id) = (quorum, id);
         }
     }
 
     /// All sentinels, as the one sees them that sees most of those who have just answered.
-    pub(super) fn crew(&self, now: Instant) -> Option<Crew> {
+    pub(super) fn quorum(&self, now: Instant) -> Option<SentinelQuorum> {
         let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
-        fresh.filter_map(|view| view.crew).max_by_key(|crew| (crew.usable, crew.known))
+        fresh.filter_map(|view| view.quorum).max_by_key(|quorum| (quorum.usable, quorum.known))
     }
 
     /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
@@ -91,7 +101,7 @@ impl SentinelViews {
         let known = self.all.remove(&sentinel.to_string());
         let news = known.as_ref().is_none_or(|it| is_news(&why, it.trouble.as_ref()));
         let (told, id) = known.map_or((None, None), |it| (it.told, it.id));
-        let view = SentinelView { told, trouble: Some(why), at: now, crew: None, id };
+        let view = SentinelView { told, trouble: Some(why), at: now, quorum: None, id };
         self.all.insert(sentinel.to_string(), view);
         news
     }
@@ -105,7 +115,7 @@ impl SentinelViews {
     pub(super) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
         self.all.values().find(|view| view.told.is_some())?;
         let listed = listed.saturating_sub(self.doubles());
-        let sentinels = self.crew(now).map_or(listed, |crew| crew.known.max(listed));
+        let sentinels = self.quorum(now).map_or(listed, |quorum| quorum.known.max(listed));
         self.believed = decide(self.believed.as_ref(), &self.fresh(now), sentinels).cloned();
         self.believed.as_ref().map(|told| told.master.clone())
     }
@@ -287,9 +297,9 @@ mod tests {
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
         views.told(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, now);
-        views.counted(&at(1), Some(Crew { known: 3, usable: 1, quorum: None }), None);
+        views.counted(&at(1), Some(SentinelQuorum { known: 3, usable: 1, quorum: None }), None);
         assert_eq!(views.master(1, now), Some(at(72)));
-        views.counted(&at(1), Some(Crew { known: 1, usable: 1, quorum: None }), None);
+        views.counted(&at(1), Some(SentinelQuorum { known: 1, usable: 1, quorum: None }), None);
         assert_eq!(views.master(1, now), Some(at(71)));
     }
 
@@ -314,8 +324,8 @@ mod tests {
         assert_eq!(views.master(2, now), Some(at(72)));
         for address in [1, 2] {
             views.told(&at(address), ReportedPrimary { master: at(71), epoch: 0 }, now);
-            let crew = Some(Crew { known: 1, usable: 1, quorum: None });
-            views.counted(&at(address), crew, Some("a".into()));
+            let quorum = Some(SentinelQuorum { known: 1, usable: 1, quorum: None });
+            views.counted(&at(address), quorum, Some("a".into()));
         }
         assert_eq!(views.master(2, now), Some(at(71)));
     }

@@ -29,7 +29,7 @@ use tokio::{
 use super::{
     about,
     connect_failure::{ConnectFailure, NAME_SENTINELS},
-    hazards::{self, Crew},
+    hazards::{self, SentinelQuorum},
     login::{Facts, greet},
     reach::{Reach, silence},
     sentinel_views::{ReportedPrimary, SentinelViews},
@@ -167,7 +167,7 @@ impl Sentinels {
         if views.are_dumb(&self.watched.sentinels) {
             return vec![Hazard::NoSentinel];
         }
-        views.crew(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
+        views.quorum(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
     }
 
     /// How somebody came to name `address`, and what may be wrong with that. Nothing is where
@@ -396,7 +396,7 @@ impl Sentinels {
             let is_news = views.knows_none(sentinel, why.clone(), now);
             (why, is_news)
         });
-        views.counted(sentinel, crew(master, sentinels), text(id).map(str::to_owned));
+        views.counted(sentinel, sentinel_quorum(master, sentinels), text(id).map(str::to_owned));
         let believed = views.master(self.watched.sentinels.len(), now);
         // Under the lock: another sentinel's later reply must not be overwritten.
         self.master.send_if_modified(|known| {
@@ -475,14 +475,14 @@ impl fmt::Debug for Sentinels {
 }
 
 /// What one sentinel knows of all of them, by what it says of the master and of the others.
-fn crew(master: &Value, others: &Value) -> Option<Crew> {
+fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     let Value::Array(others) = others else { return None };
     let is_down = |other: &Value| {
         fact(other, "flags").is_some_and(|it| it.split(',').any(|it| it == "s_down"))
     };
     let down = others.iter().filter(|it| is_down(it)).count();
     let quorum = fact(master, "quorum").and_then(|it| it.parse().ok());
-    Some(Crew { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
+    Some(SentinelQuorum { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
 }
 
 /// A host and a port as somebody says them, if they can be any.
@@ -527,8 +527,8 @@ mod tests {
     fn a_sentinel_that_took_the_master_for_down_is_there_itself() {
         let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];
         let others = others.iter().map(|flags| said("flags", flags)).collect();
-        let crew = crew(&said("quorum", "2"), &Value::Array(others));
-        assert_eq!(crew, Some(Crew { known: 4, usable: 3, quorum: Some(2) }));
+        let counted = sentinel_quorum(&said("quorum", "2"), &Value::Array(others));
+        assert_eq!(counted, Some(SentinelQuorum { known: 4, usable: 3, quorum: Some(2) }));
     }
 
     fn said(fact: &str, value: &str) -> Value {
