@@ -125,7 +125,7 @@ mod acquiring {
     }
 
     #[test]
-    fn when_patience_ends_the_error_names_the_holder() {
+    fn timeout_error_names_the_holder() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         let lock = world.other_door();
@@ -142,7 +142,7 @@ mod acquiring {
     }
 
     #[test]
-    fn patience_is_enough_for_a_free_lock() {
+    fn free_lock_is_acquired_within_the_timeout() {
         let lock = World::new().door();
         leave(lock.acquire_within(LONG).unwrap());
         leave_owned(lock.acquire_owned_within(LONG).unwrap());
@@ -150,7 +150,7 @@ mod acquiring {
     }
 
     #[test]
-    fn a_lock_is_renewed_while_nobody_calls() {
+    fn lock_is_renewed_while_no_thread_calls() {
         // given a lock whose ttl is shorter than what the thread does
         let world = World::new();
         let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
@@ -276,7 +276,7 @@ mod reentry {
 
     /// Threads that read in turns entered again and again, and nobody ever wrote.
     #[test]
-    fn a_thread_that_reads_again_beside_another_one_waits_behind_a_writer() {
+    fn second_read_of_a_thread_waits_behind_a_writer() {
         let world = World::new();
         let prices = world.one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
@@ -300,7 +300,7 @@ mod reentry {
     }
 
     #[test]
-    fn after_the_release_the_thread_is_somebody_else() {
+    fn released_thread_gets_a_new_owner() {
         let lock = World::new().door();
         let guard = lock.acquire().unwrap();
         let before = guard.owner().clone();
@@ -329,7 +329,7 @@ mod reentry {
     }
 
     #[test]
-    fn a_loss_that_nobody_has_noticed_is_noticed_by_entering_again() {
+    fn reentry_notices_an_unnoticed_loss() {
         // given a hold that the store forgot, and somebody else who has it now
         let world = World::new();
         let lock = world.door();
@@ -437,7 +437,7 @@ mod guards {
     }
 
     #[test]
-    fn a_loss_is_told_to_those_who_wait_for_it() {
+    fn loss_wakes_threads_that_wait_for_it() {
         let world = World::new();
         let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
         assert_eq!(guard.lost_within(millis(20)).unwrap(), None);
@@ -452,7 +452,7 @@ mod guards {
     }
 
     #[test]
-    fn any_patience_for_a_loss_will_do() {
+    fn wait_for_a_loss_accepts_any_timeout() {
         let guard = World::new().door().lease(millis(40)).acquire().unwrap();
         assert_eq!(guard.lost_within(Duration::ZERO).unwrap(), None);
         assert_eq!(guard.lost_within(Duration::MAX).unwrap(), Some(LostReason::Expired));
@@ -560,7 +560,7 @@ mod running {
     }
 
     #[test]
-    fn work_is_not_begun_when_somebody_else_holds() {
+    fn work_does_not_start_while_another_owner_holds() {
         let world = World::new();
         let _guard = world.door().acquire().unwrap();
         let lock = world.other_door();
@@ -570,7 +570,7 @@ mod running {
     }
 
     #[test]
-    fn work_whose_lock_was_lost_meanwhile_says_so() {
+    fn work_returns_the_loss_of_its_lock() {
         let world = World::new();
         let name = world.door().name().clone();
         let guard = world.door().acquire().unwrap();
@@ -683,7 +683,7 @@ mod inside_async {
     }
 
     #[test]
-    fn a_guard_of_the_thread_refuses_too_and_is_released_all_the_same() {
+    fn guard_in_its_thread_is_released_despite_a_refusal() {
         let world = World::new();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let guard = world.door().acquire().unwrap();
@@ -748,7 +748,7 @@ mod shutdown {
     use super::*;
 
     #[test]
-    fn it_takes_back_what_does_not_come_back() {
+    fn shutdown_revokes_unreleased_holds() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         let shutdown = world.one.shutdown(millis(2_000)).unwrap();
@@ -759,7 +759,7 @@ mod shutdown {
     }
 
     #[test]
-    fn those_who_wait_are_told() {
+    fn shutdown_fails_waiting_threads() {
         let world = World::new();
         let _guard = world.other_door().acquire().unwrap();
         let lock = world.door();

@@ -81,7 +81,7 @@ fn an_error_fits_where_errors_go() {
 }
 
 #[test]
-fn an_error_can_be_told_to_many() {
+fn error_is_cloned_for_many_receivers() {
     fn is_shared<T: Clone + Send + Sync + 'static>() {}
     is_shared::<Error>();
 }
@@ -102,7 +102,7 @@ fn the_futures_of_a_lock_may_move_between_threads() {
 }
 
 #[test]
-fn a_lock_that_moves_into_a_future_makes_one_that_may_be_spawned() {
+fn future_that_owns_a_lock_may_be_spawned() {
     let client = Client::in_memory();
     let lock = client.lock("door").unwrap();
     let owner = Owner::new("somebody").unwrap();

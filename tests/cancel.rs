@@ -284,7 +284,7 @@ async fn acquire_within_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_within_leaves_nothing_behind_when_its_patience_ends_first() {
+async fn timed_out_acquire_within_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| drop(lock.acquire_within(secs(4)).await)).await;
 }
 
@@ -452,7 +452,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_of_its_process_has_it_though_the_store_does_not_answer() {
+    async fn next_local_waiter_gets_the_lock_from_a_silent_store() {
         // given a holder and two who wait behind it
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
@@ -495,7 +495,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_process_has_it_when_nobody_waits_here() {
+    async fn another_process_gets_the_lock_without_local_waiters() {
         let world = World::new();
         let (lock, elsewhere) = (world.door(), world.other_door());
         let guard = lock.acquire().await.unwrap();
@@ -511,7 +511,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_free_when_nobody_waits() {
+    async fn lock_is_free_without_waiters() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -561,7 +561,7 @@ mod granted_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_nobody_waits_for_any_more_is_withdrawn() {
+    async fn abandoned_request_is_withdrawn() {
         // given a question to a store that does not answer
         let world = World::new();
         world.store.stall();
@@ -583,7 +583,7 @@ mod granted_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_guard_that_nobody_took_from_its_task_is_released() {
+    async fn guard_left_in_a_finished_task_is_released() {
         let world = World::new();
         let lock = world.door();
         let task = tokio::spawn(async move { lock.acquire().await });
@@ -886,7 +886,7 @@ async fn permits_come_back_wherever_a_release_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_latch_wait_blocks_nobody() {
+async fn dropped_latch_wait_blocks_no_waiter() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::new();

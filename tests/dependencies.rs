@@ -24,7 +24,7 @@ fn every_dependency_comes_from_the_registry() {
 }
 
 #[test]
-fn every_direct_dependency_is_told_with_its_reason() {
+fn every_direct_dependency_is_listed_with_its_reason() {
     let (told, manifest) = (read("docs/dependencies.md"), read("Cargo.toml"));
     let direct = direct(&manifest);
     assert!(direct.len() > 10, "{direct:?}");
@@ -131,7 +131,7 @@ fn finds_a_package_from_elsewhere() {
 }
 
 #[test]
-fn finds_a_dependency_that_nobody_tells_of() {
+fn finds_an_unlisted_dependency() {
     let manifest = "[features]\na = []\n[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n";
     assert_eq!(direct(manifest), ["b", "c"]);
     assert!(tells("| `b` | MIT | words |", "b"));

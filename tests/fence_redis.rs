@@ -213,7 +213,7 @@ fn invalid_fence_is_an_error_and_writes_nothing() {
 }
 
 #[test]
-fn a_script_sees_its_own_keys_and_arguments_and_none_of_ours() {
+fn guarded_script_sees_only_its_own_keys_and_arguments() {
     // given a script that tells what it sees, and ends in a comment
     let text = "local seen = {unpack(KEYS)}\n\
         for _, arg in ipairs(ARGV) do seen[#seen + 1] = arg end\n\
@@ -271,7 +271,7 @@ fn failed_script_keeps_its_writes_and_its_token() {
 }
 
 #[test]
-fn fields_of_a_key_of_another_type_are_refused_and_it_is_left_alone() {
+fn fence_refuses_a_key_of_another_type_and_keeps_it() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "15", 1));

@@ -296,7 +296,7 @@ impl Story {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_the_server_says_calls_end_in_time_and_the_client_recovers() {
+async fn calls_end_in_time_and_the_client_recovers_from_any_reply() {
     let redis = Redis::start();
     let (before, start) = (panics(), Instant::now());
     let tell = async |seed| Story::of(seed, &redis).told(&redis).await;

@@ -40,7 +40,7 @@ async fn passes(waiter: JoinHandle<Result<()>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_latch_that_nobody_has_set_is_open() {
+async fn unset_latch_is_open() {
     let [latch, _] = two();
     assert_eq!(latch.count().await.unwrap(), 0);
     latch.wait().await.unwrap();
@@ -66,7 +66,7 @@ async fn a_latch_is_set_once_and_again_when_it_has_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_wait_pass_at_once_in_every_client() {
+async fn open_latch_wakes_all_waiters_of_every_client() {
     let [latch, other] = two();
     latch.set(1).await.unwrap();
     let mut waiters = Vec::new();
@@ -80,7 +80,7 @@ async fn all_who_wait_pass_at_once_in_every_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_ends_for_all_who_wait_and_says_that_it_is_closed() {
+async fn latch_wait_times_out_with_the_closed_count() {
     let [latch, _] = two();
     latch.set(1).await.unwrap();
     let start = Instant::now();
@@ -112,7 +112,7 @@ async fn waiter_passes_when_the_latch_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_latch_waiter_blocks_nobody() {
+async fn cancelled_latch_waiter_blocks_no_waiter() {
     let [latch, other] = two();
     latch.set(1).await.unwrap();
     let (first, second, third) =

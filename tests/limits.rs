@@ -60,7 +60,7 @@ async fn reenter_fails_after_the_request_timeout() {
 
 /// A minute later its receipt is gone, and it would be counted twice.
 #[tokio::test(start_paused = true)]
-async fn a_change_is_asked_for_no_longer_than_half_as_long_as_it_is_known() {
+async fn change_is_retried_for_half_the_life_of_its_key() {
     let store = MemoryStore::new();
     let client = Client::builder().request_timeout(secs(600)).with_store(&store);
     let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
@@ -116,7 +116,7 @@ async fn the_result_of_work_does_not_wait_for_a_silent_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_at_once_though_the_store_is_silent() {
+async fn loss_is_notified_at_once_while_the_store_is_silent() {
     let (store, lock) = world(|builder| builder);
     let lock = lock.max_hold(secs(10));
     let start = Instant::now();
@@ -146,7 +146,7 @@ async fn any_limit_will_do() {
 }
 
 #[test]
-fn a_question_without_a_runtime_is_an_error_that_says_so() {
+fn request_fails_without_a_runtime() {
     let (_store, lock) = world(|builder| builder);
     let forced = lock.force_release().now_or_never().unwrap();
     assert!(matches!(forced, Err(Error::NoRuntime)), "{forced:?}");

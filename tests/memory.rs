@@ -65,7 +65,7 @@ async fn two_instances_of_a_service_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_loses_its_lock_stops_within_a_third_of_its_ttl() {
+async fn service_stops_within_a_third_of_its_ttl_after_a_loss() {
     // given a service at work
     let store = MemoryStore::new();
     let billing = Billing::new(&store);
@@ -248,7 +248,7 @@ mod stall {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_still_wait_are_answered_when_it_resumes() {
+    async fn waiters_are_served_when_the_store_resumes() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         store.stall();
@@ -353,7 +353,7 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn healed_it_knows_what_it_knew_before() {
+    async fn healed_store_keeps_its_data() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         let guard = lock.acquire().await.unwrap();
@@ -402,7 +402,7 @@ mod health {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn holds_are_in_doubt_from_a_renewal_that_fails_to_one_that_does_not() {
+    async fn hold_is_in_doubt_until_a_renewal_succeeds() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let _guards = [
@@ -473,7 +473,7 @@ async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_are_refused_that_nobody_could_wait_for() {
+async fn invalid_replica_count_is_refused() {
     let lock = Client::in_memory().lock("door").unwrap();
     let none = lock.clone().replicated(Replicas::at_least(0)).acquire().await;
     assert!(matches!(none, Err(Error::ZeroCount { .. })), "{none:?}");
@@ -485,7 +485,7 @@ async fn replicas_are_refused_that_nobody_could_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_over_when_its_replicas_have_it_is_given_to_nobody() {
+async fn grant_that_expires_before_replication_is_dropped() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap().lease(secs(1));
     let lock = lock.replicated(Replicas::at_least(1).within(secs(3)));
@@ -512,7 +512,7 @@ async fn hanging_store_is_awaited_no_longer_than_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_who_share_a_hold_share_its_replicas() {
+async fn readers_of_one_hold_share_its_acknowledgements() {
     let store = MemoryStore::new();
     let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_handoff(9, secs(60));

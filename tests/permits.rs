@@ -82,7 +82,7 @@ async fn no_more_are_held_than_there_are_and_all_of_them_can_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_never_holds_more_than_there_are_and_each_of_it_comes_in() {
+async fn contending_tasks_never_exceed_the_permits_and_all_acquire() {
     let t = World::of(4).await;
     let held = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
     let tasks = (0..60_u32).map(|at| {
@@ -136,7 +136,7 @@ async fn one_release_of_many_lets_many_in_at_once() {
 // Waiting.
 
 #[tokio::test(start_paused = true)]
-async fn a_release_elsewhere_is_heard_at_once_and_by_one_who_polls_soon() {
+async fn remote_release_wakes_subscribed_and_polling_waiters() {
     let polling = WaitStrategy::Polling { initial: ms(1), max: ms(50) };
     for (wait_strategy, soon) in [(WaitStrategy::PubSub, AT_ONCE), (polling, ms(70))] {
         let t = World::of(1).await;
@@ -163,7 +163,7 @@ async fn waiter_asks_when_the_nearest_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_that_ends_says_that_there_was_none_to_be_had() {
+async fn permit_timeout_error_says_that_none_was_free() {
     let t = World::of(1).await;
     let guard = t.one.acquire().await.unwrap();
     let begun = Instant::now();
@@ -234,7 +234,7 @@ async fn a_permit_does_not_stay_in_a_process_for_longer_than_it_may() {
 
 /// Whoever has its ids may act by them: they are nobody else's when they were given back.
 #[tokio::test(start_paused = true)]
-async fn a_permit_whose_id_was_seen_is_no_others_when_it_was_given_back() {
+async fn released_permit_with_a_seen_id_is_not_handed_off() {
     let by_ids = |guard: &ExpirablePermits| drop(guard.ids());
     let by_owner = |guard: &ExpirablePermits| drop(guard.owner().clone());
     for look in [by_ids as fn(&ExpirablePermits), by_owner] {
@@ -279,7 +279,7 @@ async fn permits_of_another_count_are_released_to_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_a_permit_that_was_passed_on_is_told_to_who_has_it() {
+async fn loss_of_a_handed_off_permit_reaches_its_holder() {
     let t = World::of(1).await;
     let guard = t.one.acquire().await.unwrap();
     let waiting = waiter(&t.one, 1);
@@ -294,7 +294,7 @@ async fn the_loss_of_a_permit_that_was_passed_on_is_told_to_who_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_left_to_one_who_does_not_come_is_free_soon() {
+async fn permit_granted_to_an_absent_waiter_is_free_soon() {
     for dropped in [true, false] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
@@ -347,7 +347,7 @@ async fn a_fixed_lease_and_the_longest_hold_end_and_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_taken_away_is_told_with_the_next_renewal() {
+async fn revoked_permit_is_noticed_at_the_next_renewal() {
     let t = World::of(3).await;
     let (whole, other) = (t.one.acquire_many(2).await.unwrap(), t.one.acquire().await.unwrap());
     assert!(t.other.release_id(whole.ids()[1]).await.unwrap());
@@ -420,7 +420,7 @@ async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Outpu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_dropped_at_any_await_leaves_nothing_behind() {
+async fn request_dropped_at_any_await_leaves_nothing_behind() {
     for way in [Way::Free, Way::Held, Way::Stalled, Way::Failing] {
         for (polls, woken) in (0..40).flat_map(|polls| [(polls, false), (polls, true)]) {
             let t = World::of(2).await;
@@ -509,7 +509,7 @@ async fn permit_extended_by_its_id_outlives_the_guards_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
+async fn permits_that_expired_in_an_outage_delay_no_shutdown() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let permits = client.expirable_semaphore("pool").unwrap();

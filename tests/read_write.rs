@@ -16,7 +16,7 @@ fn prices() -> (MemoryStore, ReadWriteLock, ReadWriteLock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_read_in_one_process_are_one_reader_to_the_store() {
+async fn readers_of_one_process_are_one_reader_in_the_store() {
     let (_store, here, there) = prices();
     let mut guards = Vec::new();
     for _ in 0..100 {
@@ -89,7 +89,7 @@ async fn a_question_that_is_asked_once_shares_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_waited_while_one_asked_enter_with_it() {
+async fn waiting_readers_share_the_grant_of_one_request() {
     let (_store, here, there) = prices();
     let writing = there.write().acquire().await.unwrap();
     let waiting: Vec<_> = (0..50)
@@ -222,7 +222,7 @@ async fn a_reader_goes_before_a_writer_that_came_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_that_read_for_long_and_in_turns_do_not_keep_a_writer_out() {
+async fn overlapping_long_readers_do_not_block_a_writer() {
     let (store, here, there) = prices();
     let long = Duration::from_secs(3);
     let readers = [(here, Duration::ZERO), (there, Duration::from_secs(2))].map(|(lock, after)| {
@@ -255,7 +255,7 @@ async fn lost_writer_cannot_acquire_read_with_its_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_that_prefer_nobody_do_not_wait() {
+async fn readers_without_preference_do_not_wait() {
     let (_store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     let write = there.write();
@@ -288,7 +288,7 @@ async fn a_writer_that_gives_up_keeps_no_reader_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_reads_as_well_goes_to_nobody_before_it_has_read() {
+async fn writer_that_also_reads_is_not_handed_off_before_it_read() {
     let (_store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     let next = tokio::spawn({
@@ -306,7 +306,7 @@ async fn a_writer_that_reads_as_well_goes_to_nobody_before_it_has_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_lets_those_in_who_wait_to_read() {
+async fn downgrade_admits_waiting_readers() {
     let (_store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
@@ -318,7 +318,7 @@ async fn a_downgrade_lets_those_in_who_wait_to_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_writes_goes_on_reading() {
+async fn only_a_writer_can_downgrade() {
     let (store, here, _) = prices();
     let reading = here.read().acquire().await.unwrap();
     let error = here.downgrade(reading).await.unwrap_err();
@@ -335,7 +335,7 @@ async fn only_who_writes_goes_on_reading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_share_a_hold_are_told_that_it_is_lost() {
+async fn loss_reaches_every_reader_of_a_shared_hold() {
     let (_store, here, there) = prices();
     let guards = [here.read().acquire().await.unwrap(), here.read().acquire().await.unwrap()];
     assert!(there.read().force_release().await.unwrap());

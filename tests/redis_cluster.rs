@@ -104,7 +104,7 @@ async fn any_seed_that_is_reachable_suffices_and_every_node_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_connects_lazily_finds_a_cluster_that_comes_later() {
+async fn lazy_client_finds_a_cluster_that_starts_later() {
     let cluster = three_masters();
     let nodes = cluster.nodes();
     nodes.iter().for_each(|node| node.pause());
@@ -190,7 +190,7 @@ async fn guarded_write_to_another_slot_is_refused_with_a_remedy() {
 // Ways in.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
+async fn wrong_password_or_a_standalone_server_fails_at_once() {
     let password = Redis::options().password("right");
     let cluster = Cluster::options().replicas(0).node_options(password).start();
     let good = Client::builder().password("right").connect(&cluster.url()).await.unwrap();
@@ -250,7 +250,7 @@ fn not_let_in(error: &Error, node: &Redis) {
 
 /// It was `Unavailable`, and waited for without an end.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_does_not_let_us_in_is_named_and_names_on_others_go_on() {
+async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     let cluster = three_masters();
     with_user(&cluster);
     let nodes = cluster.nodes();
@@ -327,7 +327,7 @@ async fn node_that_rejects_the_login_is_named_and_holds_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_joins_and_does_not_let_us_in_is_named() {
+async fn joining_node_that_rejects_the_client_is_named() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -372,7 +372,7 @@ async fn a_user_with_the_rights_of_the_guide_locks_waits_and_is_woken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_to_ask_who_has_which_slot_that_is_missing_is_named() {
+async fn missing_permission_for_the_topology_is_named() {
     came_with(7, "taking away the right to a second word of a command");
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
@@ -405,7 +405,7 @@ async fn denied_asking_is_returned_until_the_slot_has_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_listen_asks_by_a_timer_until_it_may() {
+async fn user_without_subscribe_polls_until_it_may_subscribe() {
     let cluster = three_masters();
     cluster.user("deaf", &["~*", "+@all", "resetchannels"]);
     let (one, other) = (as_user(&cluster, "deaf").await, as_user(&cluster, "deaf").await);
@@ -429,7 +429,7 @@ async fn a_user_who_may_not_listen_asks_by_a_timer_until_it_may() {
 
 /// As before Redis 7. Who may not ask takes them for plain ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn where_channels_are_plain_waiters_are_woken_and_nobody_queues() {
+async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
     came_with(7, "taking away the right to a second word of a command");
     cluster.user("plain", &["~*", "&*", "+@all", "-pubsub|shardnumsub"]);
@@ -537,7 +537,7 @@ async fn nodes_are_reached_by_translated_addresses() {
 
 /// It was asked about each node once: one that moved, and told the same, was away for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_is_reached_elsewhere_by_and_by_is_asked_about_anew() {
+async fn moved_node_is_resolved_again() {
     let cluster = three_masters();
     let node = owner(&cluster, NAME);
     let ways = Ways::to(&node);
@@ -561,7 +561,7 @@ async fn a_node_that_is_reached_elsewhere_by_and_by_is_asked_about_anew() {
 
 /// It was called under a lock that the question takes, too, and both waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_translation_that_asks_its_client_for_numbers_holds_up_nobody() {
+async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
     let asked: Arc<OnceLock<Client>> = Arc::default();
     let asks = Arc::clone(&asked);
@@ -582,7 +582,7 @@ async fn a_translation_that_asks_its_client_for_numbers_holds_up_nobody() {
 
 /// A waiter, a holder and a promoted replica: nothing that was copied is lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
+async fn manual_failover_loses_no_hold_and_no_waiter() {
     let cluster = Cluster::start();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let old = owner(&cluster, NAME);
@@ -602,7 +602,7 @@ async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn failovers_that_lose_nothing_let_no_two_in_and_everybody_goes_on() {
+async fn lossless_failovers_keep_exclusion_and_progress() {
     let cluster = Arc::new(Cluster::options().impatient().start());
     // A master stands still until the others agree, which may be when they are asked again.
     let url = cluster.url();
@@ -850,7 +850,7 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_slot_that_moves_under_load_lets_no_two_in_and_everybody_goes_on() {
+async fn slot_move_under_load_keeps_exclusion_and_progress() {
     let cluster = Arc::new(three_masters());
     let clients = [client(&cluster).await, client(&cluster).await];
     let load = Load::on(&clients, NAME);
@@ -867,7 +867,7 @@ async fn a_slot_that_moves_under_load_lets_no_two_in_and_everybody_goes_on() {
 
 /// It is asked before it has any slot, and is on no map then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_slot_that_moves_to_a_node_that_is_new_takes_its_locks_along() {
+async fn slot_move_to_a_new_node_keeps_its_locks() {
     let cluster = Arc::new(three_masters());
     let clients = [client(&cluster).await, client(&cluster).await];
     let load = Load::on(&clients, NAME);
@@ -894,7 +894,7 @@ async fn a_slot_that_moves_to_a_node_that_is_new_takes_its_locks_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn while_a_slot_is_on_its_way_locks_in_it_are_granted_and_given_back() {
+async fn locks_in_a_migrating_slot_are_granted_and_released() {
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let to = other_than(&cluster, NAME);
@@ -962,7 +962,7 @@ async fn moved_key_wakes_waiters_of_the_old_node() {
 
 /// Also what has no lock alone to ask about: it waits until the keys are together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn keys_that_lie_on_two_nodes_are_waited_for_until_they_are_together() {
+async fn request_waits_until_its_keys_are_on_one_node() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let pool = client.semaphore("pool").unwrap();
@@ -989,7 +989,7 @@ async fn keys_that_lie_on_two_nodes_are_waited_for_until_they_are_together() {
 /// The last of those that had expired was taken out, and what is gone there may not be looked at
 /// again: whoever had come to wait was told of an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn permits_that_have_all_expired_are_free_when_their_slot_has_moved() {
+async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let permits = client.expirable_semaphore(NAME).unwrap();
@@ -1076,7 +1076,7 @@ async fn circular_redirects_end_with_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
+async fn unassigned_slot_is_named_and_other_slots_keep_working() {
     let (log, _guard) = Log::begin();
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();

@@ -105,7 +105,7 @@ async fn stopped_replica_affects_only_grants_of_its_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_ask_at_the_same_time_share_the_questions_of_a_node() {
+async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
     const LOCKS: usize = 96;
     let cluster = Cluster::start();
     let client = client(&cluster).await;

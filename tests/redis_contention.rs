@@ -102,7 +102,7 @@ async fn subscription_is_retried_after_a_busy_server() {
 // Rights.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_with_rights_all_channels_and_no_queue_enters_as_a_redisson_does() {
+async fn client_without_queue_permission_waits_like_redisson() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     for (user, channels) in [("plain", "&redisson_lock__channel:*"), ("half", "&*")] {
@@ -164,7 +164,7 @@ async fn a_right_that_is_given_later_is_used_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_stays_subscribed_that_would_hide_a_redisson_who_listens() {
+async fn no_idle_subscription_hides_a_redisson_waiter() {
     // given clients that may use some of the channels that a queue needs
     for channels in [
         &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],

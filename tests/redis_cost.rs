@@ -117,7 +117,7 @@ async fn hundred_pairs_are_plain_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pair_that_nobody_waits_for_runs_the_fewest_commands_there_are() {
+async fn uncontended_pair_runs_the_fewest_commands() {
     let t = Setup::new().await;
     let monitor = t.redis.monitor();
     give_back(t.held().await).await;
@@ -175,7 +175,7 @@ async fn a_look_from_outside_is_one_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_at_the_guard_asks_nobody() {
+async fn guard_check_sends_no_request() {
     let t = Setup::new().await;
     let guard = t.held().await;
     let (sent, held) = t
@@ -187,7 +187,7 @@ async fn a_look_at_the_guard_asks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_client_says_nothing() {
+async fn idle_client_sends_nothing() {
     let t = Setup::new().await;
     give_back(t.held().await).await;
     // Longer than any of its timers.
@@ -211,7 +211,7 @@ async fn scripts_are_sent_once_per_connection_and_not_with_each_call() {
 // Keeping.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_held_locks_are_kept_by_one_evalsha_per_third_of_the_ttl() {
+async fn one_evalsha_per_third_of_the_ttl_renews_a_hundred_locks() {
     // given a hundred locks that were acquired together
     let t = Setup::new().await;
     let locks: Vec<_> =
@@ -340,7 +340,7 @@ async fn thousand_local_waiters_cost_few_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_are_waited_for_at_once_are_subscribed_to_once_each() {
+async fn concurrent_waits_subscribe_once_per_name() {
     let t = Setup::new().await;
     let before = t.redis.calls();
     let waiting: Vec<_> = (0..20)
@@ -367,7 +367,7 @@ async fn names_that_are_waited_for_at_once_are_subscribed_to_once_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
+async fn polling_waiter_asks_at_its_interval_and_never_subscribes() {
     // given pauses of 5 ms that grow to 50 ms, with a quarter of jitter
     let t = Setup::new().await;
     hold_by_hand(&t.redis, "door", "java:1", secs(600));

@@ -48,7 +48,7 @@ async fn enters(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_more_who_queues_enters_when_the_others_have_had_it_once() {
+async fn new_queue_entry_is_served_after_one_round() {
     // What it finds by itself, and not because it is told, it finds later.
     let bound = ms(2_500);
     let redis = Redis::start();
@@ -88,7 +88,7 @@ async fn unsubscribed_waiter_enters_in_a_yield_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_with_redissons_rights_enters_in_the_time_that_is_left_to_it() {
+async fn client_with_redissons_permissions_acquires_in_its_window() {
     // a fifth of the time the lock is left to it, for 16 ms in each fourth second
     let bound = secs(10);
     let redis = Redis::start();
@@ -140,7 +140,7 @@ fn as_redisson(redis: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redisson_that_listens_enters_in_the_time_that_is_left_to_it() {
+async fn subscribed_redisson_client_acquires_in_its_window() {
     let bound = secs(10);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -169,7 +169,7 @@ fn comes_back_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redisson_enters_behind_one_client_that_always_comes_back_at_once() {
+async fn redisson_client_acquires_behind_an_eager_client() {
     // given a client that never waits, so that its lock is never handed on
     let redis = std::sync::Arc::new(Redis::start());
     let busy = client(&redis).await;
@@ -203,7 +203,7 @@ async fn polling_waiter_enters_behind_one_client_that_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spinner_enters_in_the_fiftieth_of_the_time_that_is_left_to_it() {
+async fn busy_polling_client_acquires_in_its_window() {
     // ten tries a second, each of which finds the lock free with a chance of a fiftieth:
     // one in 200 000 spins for longer than a minute
     let bound = secs(60);
@@ -238,7 +238,7 @@ fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
 }
 
 #[test]
-fn a_waiter_goes_on_when_the_runtime_of_another_ends_while_it_waits() {
+fn waiter_continues_when_another_waiters_runtime_ends() {
     // given a client that is used on two runtimes, and was first on the second
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());

@@ -21,7 +21,7 @@ async fn hasty(url: &str) -> Client {
 // The server is restarted.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_that_keeps_the_data_is_noticed_by_nobody() {
+async fn restart_with_data_loses_no_hold() {
     // given a holder and a waiter
     let redis = Redis::options().persistent().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -117,7 +117,7 @@ async fn reconnects_are_counted() {
 // The server does not answer.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_for_less_than_the_lease_costs_nobody_the_lock() {
+async fn server_hang_shorter_than_the_lease_loses_no_hold() {
     let redis = Redis::start();
     let client = hasty(&redis.url()).await;
     let guard = client.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
@@ -219,7 +219,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acquire_within_returns_at_its_deadline_whatever_the_network_does() {
+async fn acquire_within_ends_at_its_deadline_in_any_network_state() {
     for patience in [ms(500), secs(4)] {
         let acquire = async |lock: Lock| lock.acquire_within(patience).await.unwrap_err();
         unanswered_within(patience, acquire).await;
@@ -237,7 +237,7 @@ async fn holder_query_returns_within_three_seconds_of_any_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_command_timeout_does_not_prolong_a_try_acquire_or_a_look() {
+async fn long_command_timeout_delays_no_try_acquire_or_check() {
     let redis = Redis::start();
     let builder = Client::builder().command_timeout(secs(20));
     let lock = builder.connect(&redis.url()).await.unwrap().lock("door").unwrap();
@@ -272,7 +272,7 @@ async fn a_connection_that_answers_nothing_is_given_up_and_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_without_an_answer_returns_after_five_seconds_and_goes_on() {
+async fn unanswered_release_returns_after_five_seconds_and_retries() {
     // given a holder whose server hangs
     let redis = Redis::start();
     let client = hasty(&redis.url()).await;
@@ -290,7 +290,7 @@ async fn a_release_without_an_answer_returns_after_five_seconds_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_gave_up_on_a_silent_server_leaves_no_lock_behind() {
+async fn waiter_that_times_out_on_a_silent_server_leaves_no_lock() {
     // given an acquire that the server has not executed yet
     let (client, _proxy, redis) = silent(Silence::Hanging).await;
     let lock = client.lock("door").unwrap();
@@ -364,7 +364,7 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for() {
 // The connections are lost.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_and_a_waiter_survive_the_loss_of_all_their_connections() {
+async fn holder_and_waiter_survive_the_loss_of_all_connections() {
     for kind in ["normal", "pubsub"] {
         // given a holder and a waiter
         let redis = Redis::start();
@@ -431,7 +431,7 @@ async fn lost_message_delays_the_waiter_by_seconds_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+async fn forgotten_scripts_are_loaded_again() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let flush = || redis.command(&["SCRIPT", "FLUSH"]);
@@ -551,7 +551,7 @@ fn refused(error: &Error, with: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_the_right_to_a_key_is_refused_in_the_servers_words() {
+async fn missing_key_permission_error_quotes_the_server() {
     let redis = Redis::start();
     let client = with_rights(&redis, "limited", &["~ours:*", "&*", "+@all"]).await;
     let theirs = client.lock("theirs:door").unwrap();
@@ -600,7 +600,7 @@ async fn user_without_eval_gets_the_words_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_missing_is_told_with_the_command_that_needs_it() {
+async fn missing_permission_error_names_the_command() {
     let redis = Redis::start();
     for (right, command) in [("-hset", "HSET"), ("-evalsha", "EVALSHA")] {
         let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", right]).await;
@@ -660,7 +660,7 @@ async fn the_rights_that_locks_need_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
+async fn user_without_subscribe_waits_by_polling() {
     let redis = Redis::start();
     let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-subscribe"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -826,7 +826,7 @@ async fn a_process_that_was_stopped_for_less_than_its_lease_holds_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_is_killed_while_it_waits_leaves_nothing_behind() {
+async fn killed_waiting_process_leaves_nothing_behind() {
     // given a holder, and another process that waits
     let redis = Redis::start();
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
@@ -871,7 +871,7 @@ fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
 // The lock is taken away, or given back without a word.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_is_told_to_the_holder_within_a_renewal() {
+async fn holder_notices_a_forced_release_within_a_renewal() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
@@ -902,7 +902,7 @@ async fn forced_release_is_reported_at_once_to_a_waiting_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_lease_that_is_taken_away_is_told_before_it_ends() {
+async fn revoked_fixed_lease_is_notified_before_its_end() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().lease(secs(30)).acquire().await.unwrap();

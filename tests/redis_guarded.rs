@@ -157,7 +157,7 @@ async fn work_under_run_and_threads_write_as_well() {
 // Who does not hold writes nothing.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_is_gone_in_redis_writes_nothing_and_learns_it_at_once() {
+async fn lost_hold_writes_nothing_and_notices_it_at_once() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let door = clients[1].lock("door").unwrap();
@@ -261,7 +261,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_was_cancelled_lands_before_the_lock_goes_on_or_never() {
+async fn cancelled_write_lands_before_the_next_grant_or_never() {
     // given a server that hangs, a write that is cancelled, and one that waits beside
     let redis = Redis::start();
     let client = patient(&redis.url()).await;
@@ -340,7 +340,7 @@ async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_fails_half_way_says_so_and_what_it_wrote_stays() {
+async fn partly_failed_script_reports_it_and_keeps_its_writes() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     let long = "x".repeat(100_000);

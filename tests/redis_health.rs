@@ -54,7 +54,7 @@ async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard
 }
 
 #[tokio::test]
-async fn a_server_that_is_well_has_no_findings_and_nothing_is_told() {
+async fn healthy_server_has_no_findings_and_no_logs() {
     let primary = Redis::options().arg("--min-replicas-to-write", "1").start();
     let _replica = Redis::start_replica_of(&primary);
     let counts_it = |text: &str| text.contains("min_slaves_good_slaves:1");
@@ -68,7 +68,7 @@ async fn a_server_that_is_well_has_no_findings_and_nothing_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_may_evict_locks_is_found_and_told_once() {
+async fn evicting_server_is_found_and_logged_once() {
     let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { policy } if policy == "allkeys-lru");
     is_found_and_told_once(&redis.url(), &redis, is_it).await;
@@ -78,7 +78,7 @@ async fn a_server_that_may_evict_locks_is_found_and_told_once() {
 }
 
 #[tokio::test]
-async fn a_primary_that_writes_without_its_replicas_is_found_and_told_once() {
+async fn unprotected_primary_is_found_and_logged_once() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     is_found_and_told_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary).await;
@@ -156,7 +156,7 @@ async fn passing_hazard_is_logged_as_resolved_without_a_probe() {
 /// When the last replica dies the primary takes writes alone no more than before: that it has
 /// none was not said.
 #[tokio::test]
-async fn a_primary_that_nobody_can_replace_is_found_and_told_each_time() {
+async fn primary_without_replicas_is_found_and_logged_each_time() {
     let redis = Sentinels::options().replicas(1).start();
     let (master, replica) = (redis.master(), &redis.servers()[1]);
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", master.port(), replica.port());
@@ -197,7 +197,7 @@ async fn unprotected_primary_stays_raised_without_replicas() {
 }
 
 #[tokio::test]
-async fn replicas_that_locks_ask_for_in_vain_are_missed_and_told() {
+async fn missing_replicas_are_found_and_logged() {
     let primary = Redis::start();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&primary.url()).await.unwrap();
@@ -223,7 +223,7 @@ async fn replicas_that_locks_ask_for_in_vain_are_missed_and_told() {
 }
 
 #[tokio::test]
-async fn a_replica_that_is_behind_is_found_and_told_once_and_named() {
+async fn lagging_replica_is_found_and_logged_once_by_name() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let is_it = |it: &Hazard| {
@@ -258,7 +258,7 @@ fn one_that_says(
 }
 
 #[tokio::test]
-async fn a_clock_that_is_apart_from_ours_is_found_and_told_once() {
+async fn skewed_clock_is_found_and_logged_once() {
     let redis = Redis::start();
     for (seconds, is_ahead) in [(100_i64, true), (-100, false)] {
         let liar = one_that_says(&redis, "server_time_usec:", move |told| {
@@ -273,7 +273,7 @@ async fn a_clock_that_is_apart_from_ours_is_found_and_told_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old_is_found_and_told_once() {
+async fn old_server_is_found_and_logged_once() {
     let redis = Redis::start();
     let version = Client::connect(&redis.url()).await.unwrap().health().await.server_version;
     let version = version.unwrap();
@@ -305,7 +305,7 @@ async fn user_without_info_locks_and_health_names_the_denial() {
 }
 
 #[tokio::test]
-async fn two_sentinels_are_too_few_which_is_found_and_told_once() {
+async fn two_sentinels_are_found_too_few_and_logged_once() {
     let redis = Sentinels::options().sentinels(2).replicas(1).start();
     let url = redis.url();
     let is_it = |it: &Hazard| *it == Hazard::FewSentinels { known: 2 };
@@ -313,7 +313,7 @@ async fn two_sentinels_are_too_few_which_is_found_and_told_once() {
 }
 
 #[tokio::test]
-async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
+async fn lost_sentinel_majority_is_found_and_logged_once() {
     // A sentinel that is more impatient takes one that is gone for being there once more, when it
     // has dialled it again after a second.
     let redis = Sentinels::options().down_after(secs(2)).start();
@@ -352,7 +352,7 @@ fn warned_of(log: &Log, words: &str) -> usize {
 
 /// It was said of them that they do not answer, and that they are to be started.
 #[tokio::test]
-async fn sentinels_that_answer_and_say_no_primary_are_told_as_what_they_are() {
+async fn sentinels_without_a_primary_are_logged() {
     let locked = Redis::options().password("eyes");
     let redis = Sentinels::options().replicas(1).sentinel_options(locked).start();
     let misspelt = redis.url().replace("mymaster", "yours");
@@ -420,7 +420,7 @@ async fn no_sentinel_is_logged_whichever_was_the_last() {
 }
 
 #[tokio::test]
-async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
+async fn cluster_nodes_are_checked_and_each_kind_is_logged_once() {
     let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");
     let cluster = Cluster::options().replicas(0).node_options(options).start();
     let url = cluster.url();
@@ -440,7 +440,7 @@ async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
 /// What was found where it was reached before was taken for known for ever: nothing of that kind was
 /// told of any node.
 #[tokio::test]
-async fn a_node_that_is_reached_elsewhere_by_now_is_not_found_where_it_was() {
+async fn moved_node_is_not_found_at_its_old_address() {
     let cluster = Cluster::options().replicas(0).start();
     let node = &cluster.nodes()[0];
     let set = |policy: &str| node.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
@@ -512,7 +512,7 @@ async fn a_guest_that_was_left_has_nothing_that_can_hurt() {
 /// A node that was still being connected to made a cluster not ready that had just been
 /// connected to, and so did one of three that was away.
 #[tokio::test]
-async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
+async fn cluster_is_ready_while_one_node_is_unreachable() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
     let url = cluster.url();
@@ -559,7 +559,7 @@ async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
 }
 
 #[tokio::test]
-async fn a_primary_that_hears_of_too_few_replicas_is_not_ready() {
+async fn primary_with_too_few_replicas_is_not_ready() {
     let primary = Redis::options().arg("--min-replicas-to-write", "1").start();
     let client = Client::connect(&primary.url()).await.unwrap();
     let health = client.health().await;
@@ -590,7 +590,7 @@ async fn channel_mode_change_is_found_and_logged_once() {
 /// Whichever node was the last to answer was believed: it was told and over in turns, up to some
 /// times a second.
 #[tokio::test]
-async fn a_cluster_of_two_versions_is_told_of_once() {
+async fn cluster_of_two_versions_is_logged_once() {
     came_with(7, "taking away the right to a second word of a command");
     let cluster = Cluster::options().replicas(0).start();
     cluster.user("door", &["~*", "&*", "+@all"]);

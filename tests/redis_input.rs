@@ -67,7 +67,7 @@ async fn an_odd_name_locks_exactly_that_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_of_an_odd_name_hears_of_its_release() {
+async fn waiter_of_an_odd_name_is_notified_of_its_release() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     for (name, channel) in [
@@ -283,7 +283,7 @@ fn says(error: &Error, parts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_that_cannot_be_used_is_refused_by_the_part_that_is_wrong() {
+async fn invalid_url_is_refused_with_its_wrong_part() {
     for (url, part) in [
         ("", "scheme"),
         ("localhost", "scheme"),
@@ -362,7 +362,7 @@ async fn an_unknown_user_is_named_as_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_where_none_is_wanted_is_said_to_be_wrong() {
+async fn unneeded_password_is_rejected_as_wrong() {
     // Redis takes any password for a default user that has none; a user that is
     // switched off takes none.
     let redis = Redis::start();
@@ -382,7 +382,7 @@ async fn a_database_that_the_server_does_not_have_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_with_too_many_clients_is_said_to_have_hung_up() {
+async fn server_with_too_many_clients_is_reported_as_hung_up() {
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
     admin.command(&["CONFIG", "SET", "maxclients", "1"]);
@@ -408,7 +408,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_web_server_is_told_from_redis() {
+async fn web_server_is_distinguished_from_redis() {
     let address = impostor(|mut stream| async move {
         stream.read_u8().await.ok();
         let page = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
@@ -421,7 +421,7 @@ async fn a_web_server_is_told_from_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
+async fn silent_server_is_given_up_after_the_connect_timeout() {
     let address = impostor(|stream| async move {
         sleep(secs(30)).await;
         drop(stream);

@@ -63,7 +63,7 @@ async fn a_name_with_braces_has_a_channel_with_more_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_that_is_opened_by_hand_as_redisson_does_lets_waiters_pass() {
+async fn latch_opened_by_redissons_commands_wakes_waiters() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     redis.command(&["SET", "start", "1"]);
@@ -144,7 +144,7 @@ async fn unanswered_count_may_count_twice_by_a_second_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_whose_data_is_lost_is_open_and_a_count_before_set_is_lost() {
+async fn latch_is_open_after_data_loss() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(2).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_count_is_refused_before_anything_was_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_counts_nothing_and_opens_what_is_deleted() {
+async fn full_server_counts_nothing_and_opens_a_deleted_latch() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(2).await.unwrap();
@@ -290,7 +290,7 @@ async fn count_down_returns_no_zero_when_java_set_the_largest_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_of_none_by_hand_is_open_and_may_be_set_or_counted_away() {
+async fn latch_of_zero_is_open_and_may_be_set_again() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     for none in ["0", "-3"] {

@@ -64,7 +64,7 @@ impl Setup {
 // A reply belongs to its request.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_is_said_again_later_answers_no_other_question() {
+async fn repeated_reply_answers_no_other_request() {
     // given a server that says its first reply once more when nobody asks
     let once = AtomicBool::new(false);
     let t = Setup::new(move |said| match once.swap(true, Ordering::SeqCst) {
@@ -116,7 +116,7 @@ async fn a_server_that_does_not_return_a_greeting_is_no_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_is_told_apart_from_a_server_for_locks() {
+async fn sentinel_is_distinguished_from_a_lock_server() {
     let redis = Redis::start();
     let liar = Liar::before(redis.port(), |said| match said.nth {
         0 => {
@@ -136,7 +136,7 @@ async fn a_sentinel_is_told_apart_from_a_server_for_locks() {
 // A connection that answers nothing is cut.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_on_which_nothing_is_answered_is_made_again_in_time() {
+async fn silent_connection_is_replaced_in_time() {
     for silence in ["", "\r", "$100000\r\n", "*3\r\n:1\r\n", ">3\r\n+message\r\n+a\r\n+0\r\n"] {
         let t = Setup::new(move |_| words(silence));
         let client = t.client().await;
@@ -200,7 +200,7 @@ async fn short_block_of_the_server_closes_no_connection() {
 // Limits.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_never_ends_is_given_up_in_time_and_takes_no_memory() {
+async fn endless_login_is_given_up_in_time_without_memory() {
     let _alone = MEASURED.lock().await;
     let redis = Redis::start();
     for flood in [&b"+xxxxxxxxxxxxxxxx"[..], b"$1000000000000\r\n", b"x"] {
@@ -219,7 +219,7 @@ async fn a_login_that_never_ends_is_given_up_in_time_and_takes_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_is_too_long_cuts_the_connection_and_takes_no_memory() {
+async fn oversized_reply_ends_the_connection_without_memory() {
     let _alone = MEASURED.lock().await;
     let long = format!("$60000000\r\n{}\r\n", "x".repeat(60_000_000));
     let t = Setup::new(move |_| words(long.clone()));
@@ -259,7 +259,7 @@ fn memory() -> usize {
 // Secrets.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hides_hello_repeats_the_password_and_we_do_not() {
+async fn error_of_a_server_without_hello_hides_the_password() {
     // as Redis does whose HELLO has another name
     let redis = Redis::start();
     let liar = Liar::before(redis.port(), |_| {
@@ -351,7 +351,7 @@ fn log_of(port: u16) -> impl Fn() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
+async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
     let redis = Redis::start();
     let log = log_of(redis.port());
     let client = builder().connect(&redis.url()).await.unwrap();
@@ -375,7 +375,7 @@ async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patience_that_ends_without_a_connection_names_what_is_in_the_way() {
+async fn timeout_error_names_the_connect_failure() {
     // given a server that is away, or has another password by now
     let away = Redis::start();
     let changed = Redis::options().password("old").start();
@@ -399,7 +399,7 @@ async fn patience_that_ends_without_a_connection_names_what_is_in_the_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_none_is_told_in_one_plain_line() {
+async fn foreign_server_is_named_in_one_plain_line() {
     let redis = Redis::start();
     for (says, part) in [
         (&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..], "web server"),

@@ -276,7 +276,7 @@ async fn set_if_absent_counts_held_permits_when_the_counter_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
+async fn forged_message_grants_no_permit() {
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     let waiting = waiter(&permits);
@@ -368,7 +368,7 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+async fn forgotten_scripts_are_loaded_again() {
     let (redis, client, permits) = setup(1).await;
     let permits = permits.ttl(secs(3));
     let flush = || redis.command(&["SCRIPT", "FLUSH"]);
@@ -416,7 +416,7 @@ async fn an_answer_that_is_lost_leaves_neither_more_nor_fewer_permits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_refuses_new_permits_and_keeps_and_frees_the_old() {
+async fn full_server_refuses_new_permits_and_frees_old_ones() {
     let (redis, client, permits) = setup(3).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
     let short = permits.clone().lease(ms(50)).acquire().await.unwrap();
@@ -441,7 +441,7 @@ async fn a_full_server_refuses_new_permits_and_keeps_and_frees_the_old() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_missing_is_told_and_no_permit_is_lost() {
+async fn missing_permission_is_named_and_loses_no_permit() {
     let redis = Redis::start();
     let owner = client(&redis).await;
     let all = permits(&owner, 2).await;
@@ -509,7 +509,7 @@ async fn waiter_without_subscription_polls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_that_loses_the_data_is_told_to_the_holder() {
+async fn holder_notices_a_restart_that_loses_the_data() {
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     redis.restart();
@@ -562,7 +562,7 @@ async fn permits_of_a_client_that_is_gone_come_back_after_one_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_permit_of_a_killed_process_comes_back_when_its_lease_ends() {
+async fn permit_of_a_killed_process_is_free_after_its_lease() {
     // given a process that holds the only permit for two seconds at a time
     let (redis, _client, permits) = setup(1).await;
     let holder = Helper::example("permit_holder", &[&redis.url(), "printers", "2000"]);

@@ -214,7 +214,7 @@ async fn when_all_is_over_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_nobody_asks_about_goes_by_itself() {
+async fn unused_queue_expires() {
     // given a waiter that is killed, and nobody who would pass it over
     let redis = Redis::start();
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -422,7 +422,7 @@ async fn waiter_without_messages_still_gets_its_reservation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_hears_nothing_when_its_turn_comes_enters_soon() {
+async fn unnotified_head_of_the_queue_acquires_soon() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     for _ in 0..5 {
@@ -466,7 +466,7 @@ async fn fast_reacquirer_yields_at_its_next_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_has_a_field_of_somebody_else_is_not_passed_on() {
+async fn lock_with_a_foreign_field_is_not_handed_off() {
     // given a holder that would pass the lock on, and one that waits for it
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -547,7 +547,7 @@ async fn outsider_acquires_in_the_yield_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_enters_beside_two_that_pass_the_lock_on() {
+async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     // given two who always pass the lock to each other
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
@@ -581,7 +581,7 @@ async fn entry_of_another_form_gets_no_reservation() {
 }
 
 #[tokio::test]
-async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
+async fn user_without_queue_permissions_waits_like_redisson() {
     // given clients of a user who may do what Redisson does, and no more
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
@@ -662,7 +662,7 @@ async fn limited(redis: &Redis) -> Client {
 // The server is in trouble.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_another_type_in_the_place_of_the_queue_keeps_nobody_out() {
+async fn wrong_type_of_the_queue_key_blocks_no_client() {
     for put in [&["SET", QUEUE, "x"][..], &["RPUSH", QUEUE, "x"], &["HSET", QUEUE, "x", "y"]] {
         let redis = Redis::start();
         redis.command(put);
@@ -700,7 +700,7 @@ async fn a_server_that_forgets_the_scripts_forgets_no_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_loses_its_data_lets_those_in_who_queued() {
+async fn data_loss_admits_queued_clients() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -757,7 +757,7 @@ async fn waiter_waits_without_queue_when_the_server_is_full() {
 // Leases.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_lease_lasts_as_long_as_it_was_asked_for_from_the_entry_on() {
+async fn fixed_lease_starts_at_the_grant() {
     for lease in [secs(2), secs(8)] {
         let redis = Redis::start();
         let clients = clients(&redis, 2).await;
@@ -830,7 +830,7 @@ async fn passed_on_after(waits: Duration, ttl: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ttl_that_is_shorter_than_a_reservation_goes_through_the_queue() {
+async fn ttl_below_a_reservation_passes_the_queue() {
     // given one that waits for a lease that is over before what is reserved for it would be
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -92,7 +92,7 @@ fn until_nobody_asks(redis: &Redis) {
 // What there is.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_is_a_field_of_the_hash_and_a_key_as_long_as_its_lease() {
+async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
     let t = Setup::new().await;
     let one = read(&t.ours()).await;
     let other = t.theirs().read().ttl(secs(9)).acquire().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_writer_is_a_field_that_ends_with_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_reader_says_0_and_each_writer_1() {
+async fn last_reader_publishes_0_and_each_writer_1() {
     let t = Setup::new().await;
     let mut java = Listener::to(&t.redis, CHANNEL);
     let (one, other) = (read(&t.ours()).await, read(&t.theirs()).await);
@@ -229,7 +229,7 @@ async fn a_writer_that_reads_as_well_writes_no_longer_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_readers_of_several_clients_does_not_starve_a_writer() {
+async fn reader_stream_of_several_clients_starves_no_writer() {
     let t = Setup::new().await;
     let readers = Readers::start(&t.redis, 5, true).await;
     for _ in 0..3 {
@@ -286,7 +286,7 @@ async fn readers_that_do_not_yield_enter_though_a_writer_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_yields_to_a_waiting_writer_for_ten_seconds_and_no_longer() {
+async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
     let yielding = [false, true].map(|by_polling| async move {
         // given one who reads for long, and a writer who waits for that
         let t = Setup::new().await;
@@ -311,7 +311,7 @@ async fn a_reader_yields_to_a_waiting_writer_for_ten_seconds_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_read_for_long_and_in_turns_do_not_keep_a_writer_out() {
+async fn overlapping_long_readers_do_not_block_a_writer() {
     let t = Setup::new().await;
     let third = client(&t.redis).await;
     let long = ms(2_500);
@@ -335,7 +335,7 @@ async fn readers_that_read_for_long_and_in_turns_do_not_keep_a_writer_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_leaves_or_dies_lets_the_readers_in_that_yielded() {
+async fn leaving_or_dead_writer_admits_yielding_readers() {
     let t = Setup::new().await;
     let here = read(&t.ours()).await;
     let writer = waiter(t.ours().write());
@@ -500,7 +500,7 @@ async fn writer_waits_at_most_for_the_last_dead_readers_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_side_is_taken_away_for_itself_and_its_holders_are_told() {
+async fn forced_release_ends_one_side_and_notifies_its_holders() {
     let t = Setup::new().await;
     let readers = [
         t.ours().read().ttl(secs(3)).acquire().await.unwrap(),
@@ -626,7 +626,7 @@ async fn a_plain_locks_hash_keeps_both_sides_out_and_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_missing_is_told_and_nothing_is_left_behind() {
+async fn missing_permission_is_named_and_leaves_nothing_behind() {
     let redis = Redis::start();
     let own = "~{door}:*";
     let cases: [(&str, bool, &[&str]); 5] = [
@@ -667,7 +667,7 @@ async fn denied_writers_key_disables_writer_preference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_writers_key_blocks_nobody() {
+async fn foreign_writers_key_blocks_no_client() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);
@@ -717,7 +717,7 @@ async fn each_enters_when_the_other_has_left(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_among_those_who_wait_to_write_has_an_end_or_is_not_left() {
+async fn writer_entry_expires_or_is_removed() {
     let redis = Redis::start();
     let limited = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
@@ -848,7 +848,7 @@ async fn full_server_refuses_both_sides_and_releases_old_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+async fn forgotten_scripts_are_loaded_again() {
     let t = Setup::new().await;
     let flush = || t.redis.command(&["SCRIPT", "FLUSH"]);
     flush();
@@ -1088,7 +1088,7 @@ async fn each_acquire_and_each_release_is_one_evalsha() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_readers_of_one_process_that_read_together_ask_twice() {
+async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     let t = Setup::new().await;
     give_back(read(&t.ours()).await).await;
     let before = t.redis.calls();
@@ -1152,7 +1152,7 @@ async fn unqueued_writer_acquires_behind_shared_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_nobody_knows_enters_behind_readers_who_try() {
+async fn unannounced_writer_acquires_among_trying_readers() {
     a_writer_that_nobody_knows_enters_behind(64, tries_to_read).await;
 }
 
@@ -1186,7 +1186,7 @@ async fn local_readers_ask_once_in_ten_milliseconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_readers_are_kept_by_one_evalsha_per_third_of_the_ttl() {
+async fn one_evalsha_per_third_of_the_ttl_renews_hundred_readers() {
     let t = Setup::new().await;
     let locks: Vec<_> = (0..100)
         .map(|n| t.one.read_write_lock(format!("door-{n}")).unwrap().read().ttl(secs(6)))

@@ -65,7 +65,7 @@ async fn all_holds_are_looked_at_as_soon_as_the_server_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holds_that_are_still_there_go_on_when_all_connections_are_lost() {
+async fn surviving_holds_continue_after_all_connections_are_lost() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();

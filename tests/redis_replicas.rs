@@ -56,7 +56,7 @@ async fn the_primary_is_found_whatever_the_order_of_the_addresses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_dead_or_hangs_delays_nobody() {
+async fn dead_or_hanging_address_delays_no_call() {
     let [primary, replica] = pair();
     let dead = Redis::start();
     dead.stop();

@@ -96,7 +96,7 @@ async fn with_too_few_replicas_the_lock_is_free_again_for_everybody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_replicas_says_so_when_their_time_is_over() {
+async fn server_without_replicas_is_named_after_the_timeout() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let refused = within(SOON, "it is told", door(&client, ONE_IN_VAIN).acquire()).await;
@@ -108,7 +108,7 @@ async fn a_server_without_replicas_says_so_when_their_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patience_bounds_what_replicas_are_waited_for() {
+async fn timeout_bounds_the_wait_for_replicas() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let begun = Instant::now();
@@ -120,7 +120,7 @@ async fn patience_bounds_what_replicas_are_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_stands_still_holds_up_nobody_who_does_not_ask() {
+async fn stopped_replica_delays_no_unreplicated_lock() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -163,7 +163,7 @@ async fn call_with_less_time_returns_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_ask_at_the_same_time_share_the_questions() {
+async fn concurrent_replicated_locks_share_requests() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -233,7 +233,7 @@ async fn tokens_of_local_hand_offs_are_acknowledged_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_a_replica_has_acknowledged_outlives_a_failover_to_it() {
+async fn acknowledged_lock_survives_a_failover_to_its_replica() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let guard = door(&client(&master).await, ONE).acquire().await.unwrap();
@@ -345,7 +345,7 @@ async fn replicas_of_another_server_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_become_a_replica_itself_acknowledges_nothing() {
+async fn demoted_server_acknowledges_nothing() {
     let [master, next] = [(); 2].map(|()| Redis::start());
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -370,7 +370,7 @@ async fn cancelled_replicated_acquire_releases_its_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_turns_those_away_who_wait_for_replicas() {
+async fn shutdown_fails_waits_for_replicas() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));

@@ -167,7 +167,7 @@ async fn a_change_whose_reply_is_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_come_back_that_were_granted_to_one_who_has_gone() {
+async fn permits_granted_to_a_gone_waiter_are_returned() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let pool = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
@@ -217,7 +217,7 @@ async fn permits_that_are_forgotten_leave_no_trace_of_their_guard() {
 // Faults.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_that_loses_the_data_is_told_to_who_had_permits() {
+async fn permit_holder_notices_a_restart_that_loses_the_data() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(1).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_restart_that_loses_the_data_is_told_to_who_had_permits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_that_keeps_the_data_is_noticed_by_nobody() {
+async fn restart_with_data_loses_no_hold() {
     let redis = Redis::options().persistent().start();
     let (one, other) = (pool(&redis).await, pool(&redis).await);
     one.set_if_absent(1).await.unwrap();
@@ -247,7 +247,7 @@ async fn a_restart_that_keeps_the_data_is_noticed_by_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_a_semaphore_that_somebody_deleted_makes_no_permits() {
+async fn release_to_a_deleted_semaphore_adds_no_permits() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(2).await.unwrap();
@@ -433,7 +433,7 @@ async fn a_change_is_refused_before_anything_has_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_failed_half_way_is_made_when_it_is_asked_for_again() {
+async fn half_failed_change_completes_on_retry() {
     // given a receipt that says that the question came, and not what it was answered
     let redis = Redis::start();
     let pool = client(&redis).await;
@@ -463,7 +463,7 @@ async fn a_full_server_grants_nothing_and_takes_permits_back() {
 // Who waits longest.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_longest_waiter_blocks_nobody_after_five_seconds() {
+async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
     let redis = Redis::start();
     let (few, proxy) = (pool(&redis).await, Proxy::before(redis.port()));
     let many = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
@@ -518,7 +518,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_longest_waiter_gets_nothing_and_blocks_nobody() {
+async fn forged_longest_waiter_gets_nothing_and_blocks_no_client() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(1).await.unwrap();
@@ -555,7 +555,7 @@ async fn cancelled_unsent_waiter_leaves_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_waits_for_many_enters_though_those_for_few_never_rest() {
+async fn waiter_for_many_acquires_among_constant_small_requests() {
     let redis = Redis::start();
     let many = pool(&redis).await;
     many.set_if_absent(4).await.unwrap();

@@ -145,7 +145,7 @@ async fn request_during_a_failover_is_answered_by_the_new_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
+async fn resumed_old_primary_is_not_used() {
     // given a holder whose master stops where it is, and a waiter
     let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -419,7 +419,7 @@ async fn new_primary_grants_soon_after_each_of_ten_switches() {
 // Sentinels that will not do.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_is_dead_or_hangs_delays_nobody() {
+async fn dead_or_hanging_sentinel_delays_no_call() {
     let redis = Sentinels::options().replicas(1).start();
     redis.sentinels()[0].stop();
     redis.sentinels()[1].pause();
@@ -450,7 +450,7 @@ async fn the_sentinels_that_others_tell_of_are_asked_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_that_are_all_gone_stop_nobody_while_the_master_lives() {
+async fn lost_sentinels_stop_no_call_while_the_primary_runs() {
     let redis = Sentinels::options().replicas(1).start();
     let client = client(&redis).await;
     let guard = acquired(&client, "door").await;
@@ -467,7 +467,7 @@ async fn sentinels_that_are_all_gone_stop_nobody_while_the_master_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_that_all_hang_stop_nobody_while_the_master_lives() {
+async fn hanging_sentinels_stop_no_call_while_the_primary_runs() {
     let redis = Sentinels::options().replicas(1).start();
     let client = client(&redis).await;
     redis.sentinels().iter().for_each(Redis::pause);
@@ -479,7 +479,7 @@ async fn sentinels_that_all_hang_stop_nobody_while_the_master_lives() {
 }
 
 #[tokio::test]
-async fn a_sentinel_of_something_else_misleads_nobody() {
+async fn sentinel_of_another_primary_misleads_no_client() {
     // given a sentinel that calls another master by the same name, and no sentinel at all
     let redis = Sentinels::options().replicas(1).start();
     let other = Sentinels::options().replicas(0).sentinels(1).start();
@@ -510,7 +510,7 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
+async fn outdated_sentinel_leads_no_client_back() {
     // given a client, and a sentinel that hears nothing of the others
     let redis = Sentinels::options().links().start();
     let before = client(&redis).await;
@@ -531,7 +531,7 @@ async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
 /// The URL names each sentinel by a host name, and the others tell of it by its address: it had two
 /// votes, and led the client back to the old master.
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_sentinel_with_two_addresses_leads_nobody_back() {
+async fn stale_sentinel_with_two_addresses_leads_no_client_back() {
     let redis = Sentinels::options().links().start();
     let by_names = redis.url().replace("127.0.0.1", "localhost");
     let (by_names, by_addresses) =
@@ -586,7 +586,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_called_the_master_is_an_obstacle_until_it_is_one() {
+async fn replica_named_as_primary_is_unavailable_until_promoted() {
     // given a master that was demoted by hand, which the sentinels do not know yet
     let redis = Sentinels::options().replicas(1).down_after(secs(60)).start();
     let [master, replica] = redis.servers() else { panic!() };
@@ -744,7 +744,7 @@ async fn guide_users_have_exact_permissions_for_a_failover() {
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn every_connection_speaks_tls_and_no_other_authority_is_trusted() {
+async fn every_connection_uses_tls_and_trusts_one_authority() {
     let tls = || Redis::options().tls();
     let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
     let redis = redis.start();
@@ -770,7 +770,7 @@ async fn every_connection_speaks_tls_and_no_other_authority_is_trusted() {
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_or_master_that_its_certificate_does_not_name_is_refused() {
+async fn server_without_a_matching_certificate_is_refused() {
     let tls = || Redis::options().tls();
     let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
     let redis = redis.start();

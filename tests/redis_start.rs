@@ -102,7 +102,7 @@ async fn a_lazy_client_whose_server_is_there_has_nothing_to_tell() {
 }
 
 #[tokio::test]
-async fn a_lazy_client_without_a_server_says_in_time_what_is_in_the_way() {
+async fn lazy_client_returns_the_connect_failure_in_time() {
     // given a port that nobody listens at, and that no other process can take
     let nobodys = TcpSocket::new_v4().unwrap();
     nobodys.bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -126,7 +126,7 @@ async fn a_lazy_client_without_a_server_says_in_time_what_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn a_release_without_a_server_says_what_is_in_the_way() {
+async fn release_returns_the_connect_failure_without_a_server() {
     let redis = Redis::start();
     let client = builder().release_timeout(LIMIT).connect(&redis.url()).await.unwrap();
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -140,7 +140,7 @@ async fn a_release_without_a_server_says_what_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn a_lazy_client_with_a_wrong_password_says_so_until_it_is_right() {
+async fn lazy_client_returns_a_wrong_password_until_it_is_right() {
     let redis = Redis::options().password("right").start();
     let client = builder().password("later").connect_lazy(&redis.url()).unwrap();
     let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
@@ -263,7 +263,7 @@ async fn logged_about(redis: &Redis, url: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_replica_is_warned_of_once_and_is_not_ready_until_it_is_promoted() {
+async fn replica_is_logged_once_and_not_ready_until_promoted() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let log = logged_about(&replica, &replica.url()).await;
@@ -282,7 +282,7 @@ async fn a_replica_is_warned_of_once_and_is_not_ready_until_it_is_promoted() {
 }
 
 #[tokio::test]
-async fn a_primary_that_becomes_a_replica_is_warned_of_by_the_next_probe() {
+async fn next_health_check_logs_a_demoted_primary() {
     let (old, new) = (Redis::start(), Redis::start());
     let client = client(&old).await;
     assert!(client.health().await.is_ready());
@@ -305,7 +305,7 @@ async fn a_node_of_a_cluster_is_warned_of_once() {
 // What a probe is told.
 
 #[tokio::test]
-async fn a_probe_of_a_server_that_is_well_says_what_it_is() {
+async fn health_check_describes_a_healthy_server() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
@@ -349,7 +349,7 @@ async fn a_probe_of_a_server_that_hangs_ends_in_time() {
 }
 
 #[tokio::test]
-async fn a_probe_of_a_busy_server_says_so() {
+async fn health_check_names_a_busy_server() {
     // the setting has a new name since Redis 7, and keeps its old one
     let redis = Redis::options().arg("--lua-time-limit", "50").start();
     let client = client(&redis).await;
@@ -363,7 +363,7 @@ async fn a_probe_of_a_busy_server_says_so() {
 }
 
 #[tokio::test]
-async fn a_probe_that_may_ask_for_nothing_says_what_it_knows() {
+async fn health_check_without_permissions_returns_known_facts() {
     let redis = Redis::start();
     let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-info", "-ping"]).await;
     let health = client.health().await;
@@ -373,7 +373,7 @@ async fn a_probe_that_may_ask_for_nothing_says_what_it_knows() {
 
 /// Each request waited for its whole timeout while the server refused connections.
 #[tokio::test]
-async fn client_that_fails_fast_says_at_once_that_nobody_listens() {
+async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     let redis = Redis::options().persistent().start();
     let client = Client::builder().fail_fast(true).connect(&redis.url()).await.unwrap();
     let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());

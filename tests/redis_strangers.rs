@@ -37,7 +37,7 @@ fn put(redis: &Redis, scripts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_queue_entry_is_dropped_and_blocks_nobody() {
+async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for odd in [
@@ -81,7 +81,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_in_place_of_a_yield_record_keeps_nobody_out() {
+async fn invalid_yield_record_blocks_no_client() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for words in [
@@ -229,7 +229,7 @@ async fn it_waits_and_enters(redis: &Redis, guard: LockGuard, process: &Helper) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_messages_cost_few_questions_and_little_memory() {
+async fn message_flood_costs_few_requests_and_little_memory() {
     let redis = Redis::start();
     // A waiter that falls behind would be cut off, and have less to read.
     redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);

@@ -413,7 +413,7 @@ fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_message_of_one_who_may_publish_grants_or_releases_anything() {
+async fn foreign_message_grants_and_releases_nothing() {
     // given a holder, one that waits, and a bystander that has waited before
     let redis = Redis::start();
     tenant(&redis, "app");
@@ -455,7 +455,7 @@ async fn no_message_of_one_who_may_publish_grants_or_releases_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_may_publish_does_not_keep_the_watchdog_busy() {
+async fn foreign_messages_do_not_keep_the_watchdog_busy() {
     // given a holder who listens, and one who says all the time that its lock is free
     let redis = Redis::start();
     tenant(&redis, "app");

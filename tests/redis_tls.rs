@@ -109,7 +109,7 @@ async fn a_certificate_for_another_name_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_addresses_each_must_show_a_certificate_for_its_name() {
+async fn each_address_needs_a_certificate_for_its_name() {
     let primary = Redis::options().tls().start();
     let replica = Redis::options().tls().start_replica_of(&primary);
     let other = Redis::options().tls().start();
@@ -129,7 +129,7 @@ async fn of_several_addresses_each_must_show_a_certificate_for_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_certificate_that_is_demanded_and_shown_opens_the_door() {
+async fn required_client_certificate_is_accepted() {
     let redis = Redis::options().tls_with_client_auth().start();
     let builder =
         trusting(&redis).client_certificate(redis.client_cert_pem(), redis.client_key_pem());
@@ -145,7 +145,7 @@ async fn a_client_certificate_that_is_demanded_and_missing_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_certificate_of_another_authority_is_refused_by_the_server() {
+async fn client_certificate_of_another_authority_is_refused() {
     let redis = Redis::options().tls_with_client_auth().start();
     let other = Redis::options().tls().start();
     let builder =
@@ -199,7 +199,7 @@ async fn a_client_key_is_never_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_connection_to_a_tls_port_is_refused_in_words_that_help() {
+async fn plain_connection_to_a_tls_port_fails_with_a_remedy() {
     let redis = Redis::options().tls().start();
     let url = format!("redis://127.0.0.1:{}/", redis.tls_port());
     says(&refusal(Client::builder(), &url).await, "closed");

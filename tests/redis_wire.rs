@@ -138,7 +138,7 @@ async fn nothing_but_the_lock_is_ever_stored() {
 // What is said.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_says_zero_on_redissons_channel_once() {
+async fn release_publishes_zero_on_redissons_channel_once() {
     let redis = Redis::start();
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
     let mut java = Listener::to(&redis, "redisson_lock__channel:{door}");
@@ -157,7 +157,7 @@ async fn a_name_with_a_hash_tag_keeps_its_own_braces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partial_release_says_nothing() {
+async fn partial_release_publishes_nothing() {
     let redis = Redis::start();
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -215,7 +215,7 @@ async fn java_listeners_see_release_and_expiry_of_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_polls_excludes_others_and_never_listens() {
+async fn polling_client_excludes_others_and_never_subscribes() {
     // given a lock that is polled for, held and released by those who poll
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -243,7 +243,7 @@ async fn one_who_polls_excludes_others_and_never_listens() {
 // What others have written.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_held_by_java_is_seen_and_excludes_us() {
+async fn java_lock_is_seen_and_excludes_rust() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     hold_by_hand(&redis, "door", JAVA, secs(20));
@@ -261,7 +261,7 @@ async fn a_lock_held_by_java_is_seen_and_excludes_us() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_lock_of_java_under_the_name_excludes_us_and_is_shown() {
+async fn java_write_lock_of_the_name_is_shown_and_excludes_rust() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     let writer = format!("{JAVA}:write");
@@ -344,7 +344,7 @@ async fn a_foreign_hold_without_a_lease_never_ends_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_foreign_hold_without_a_lease_is_heard_of() {
+async fn end_of_a_foreign_hold_without_a_lease_is_notified() {
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.command(&["HSET", "door", JAVA, "1"]);
@@ -355,7 +355,7 @@ async fn the_end_of_a_foreign_hold_without_a_lease_is_heard_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_does_not_touch_what_java_holds_by_now() {
+async fn release_leaves_a_later_java_hold_untouched() {
     let redis = Redis::start();
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
     redis.command(&["DEL", "door"]);
@@ -376,7 +376,7 @@ async fn a_release_does_not_touch_what_java_holds_by_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_what_is_known_to_be_lost_says_nothing() {
+async fn release_of_a_lost_hold_publishes_nothing() {
     // given a hold that has ended, and another one's in its place
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -393,7 +393,7 @@ async fn a_release_of_what_is_known_to_be_lost_says_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_make_no_sense_let_nobody_in_and_keep_nobody_out() {
+async fn garbled_messages_grant_and_block_nothing() {
     // given a waiter
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -456,7 +456,7 @@ impl Flaky {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_whose_reply_is_lost_is_asked_again_and_counts_once() {
+async fn acquire_is_retried_after_a_lost_reply_and_counts_once() {
     let t = Flaky::new().await;
     t.lose_next_reply();
     let lock = t.client.lock("door").unwrap();
@@ -469,7 +469,7 @@ async fn an_acquire_whose_reply_is_lost_is_asked_again_and_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_try_acquire_whose_reply_is_lost_is_asked_again_and_counts_once() {
+async fn try_acquire_retried_after_a_lost_reply_counts_once() {
     let t = Flaky::new().await;
     t.lose_next_reply();
     let lock = t.client.lock("door").unwrap();
@@ -510,7 +510,7 @@ async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn re_entry_and_its_release_count_once_though_their_replies_are_lost() {
+async fn reentry_and_release_count_once_after_lost_replies() {
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
 
@@ -528,7 +528,7 @@ async fn re_entry_and_its_release_count_once_though_their_replies_are_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_whose_reply_is_lost_is_asked_again_and_the_hold_goes_on() {
+async fn renewal_is_retried_after_a_lost_reply() {
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     t.lose_next_reply();

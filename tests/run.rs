@@ -226,7 +226,7 @@ mod wrapped {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_helper_that_takes_an_asynchronous_closure_once_may_be_spawned() {
+    async fn future_of_a_helper_with_an_async_closure_may_be_spawned() {
         let lock = World::new().lock;
         let task = tokio::spawn(async move {
             let text = String::from("borrowed");
@@ -389,7 +389,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_stopped_is_gone_before_anybody_else_enters() {
+    async fn cancelled_work_ends_before_the_next_grant() {
         /// What ends with the work, as the tasks that it has spawned may do.
         struct Part<'a>(&'a Mutex<Vec<&'static str>>);
         impl Drop for Part<'_> {
@@ -457,7 +457,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_was_done_although_the_lock_was_lost_says_so() {
+    async fn completed_work_reports_the_loss_of_its_lock() {
         // given a loss that nobody has noticed when the work is done
         let world = World::new();
         let ran = in_full(&world.lock, async |_held| {
@@ -475,7 +475,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_blocks_past_its_lease_is_not_done_but_overran_or_stopped() {
+    async fn blocking_work_past_its_lease_is_not_completed() {
         // given work that does not await while its lease ends
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10));
@@ -510,7 +510,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_shutdown_is_told_to_those_whose_work_it_stops() {
+    async fn shutdown_notifies_the_work_it_cancels() {
         let World { client, lock, .. } = World::new();
         let (ran, shutdown) = tokio::join!(lock.run(async |_held| pending::<()>().await), async {
             sleep(secs(1)).await;
@@ -644,7 +644,7 @@ mod holding {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_shows_who_holds_and_for_how_long() {
+    async fn lock_context_shows_the_owner_and_the_remaining_time() {
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10));
         let ran = lock.run(async |held: LockContext| {

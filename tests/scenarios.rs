@@ -51,8 +51,8 @@ macro_rules! both_ways {
 }
 
 both_ways! {
-    a_client_that_goes_away_with_its_lock_keeps_others_out_for_one_ttl_at_most
-    a_fixed_lease_ends_by_itself_and_its_guard_says_so
+    crashed_client_blocks_others_for_one_ttl_at_most
+    fixed_lease_expires_and_its_guard_reports_it
     a_forced_release_frees_the_lock_for_everybody
     a_guard_whose_lock_another_has_taken_cannot_release_it
     a_hundred_clients_exclude_each_other
@@ -61,7 +61,7 @@ both_ways! {
     a_stopped_server_is_an_error_when_patience_ends
     a_try_fails_while_another_holds_and_succeeds_after
     a_wait_succeeds_if_the_lock_is_released_in_time
-    a_wait_that_is_in_vain_ends_when_it_was_said_to
+    failed_wait_ends_at_its_timeout
     each_hold_of_a_fenced_lock_has_a_greater_token
     an_unlimited_wait_ends_with_the_release
     anybody_sees_whether_it_is_locked
@@ -71,7 +71,7 @@ both_ways! {
     the_hold_count_is_that_of_its_guards
     the_remaining_time_is_that_of_lease_or_ttl
     what_was_given_back_is_renewed_no_more
-    who_holds_a_lock_and_acquires_it_again_waits_as_others_do
+    holder_that_acquires_again_waits_like_others
 }
 
 /// A server and two clients of it.
@@ -118,7 +118,7 @@ async fn a_forced_release_frees_the_lock_for_everybody(wait_strategy: WaitStrate
 }
 
 // testExpire
-async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_strategy: WaitStrategy) {
+async fn fixed_lease_expires_and_its_guard_reports_it(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let start = Instant::now();
     let guard = t.ours().lease(secs(2)).acquire().await.unwrap();
@@ -154,9 +154,7 @@ async fn the_remaining_time_is_that_of_lease_or_ttl(wait_strategy: WaitStrategy)
 }
 
 // testAutoExpire
-async fn a_client_that_goes_away_with_its_lock_keeps_others_out_for_one_ttl_at_most(
-    wait_strategy: WaitStrategy,
-) {
+async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStrategy) {
     // given a holder that is renewed for longer than its ttl
     let t = Setup::new(wait_strategy).await;
     let (gone, goes) = std::sync::mpsc::channel();
@@ -265,7 +263,7 @@ async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_strategy: 
 // testContendingThreadBlocksAndAcquiresOnRelease, testSameThreadReacquireThrows,
 // testCrossInstanceSameThreadReentryThrows, of RedissonNonReentrantLockTest and
 // RedissonNonReentrantFairLockTest
-async fn who_holds_a_lock_and_acquires_it_again_waits_as_others_do(wait_strategy: WaitStrategy) {
+async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let lock = t.ours();
     let guard = lock.acquire().await.unwrap();
@@ -417,7 +415,7 @@ async fn a_wait_succeeds_if_the_lock_is_released_in_time(wait_strategy: WaitStra
 }
 
 // testTryLockAsyncWaitTime
-async fn a_wait_that_is_in_vain_ends_when_it_was_said_to(wait_strategy: WaitStrategy) {
+async fn failed_wait_ends_at_its_timeout(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let start = Instant::now();
@@ -489,7 +487,7 @@ async fn next_lock_is_renewed_after_the_server_lost_its_data() {
 
 // LockOptionsTest.testExponentialBackoff, testConstantBackoff
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_polls_pauses_twice_as_long_each_time_up_to_the_longest() {
+async fn polling_pause_doubles_up_to_the_longest() {
     // given one who polls for a lock that stays held
     let redis = Redis::start();
     let client = client(&redis).await;

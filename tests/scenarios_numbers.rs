@@ -51,7 +51,7 @@ async fn permits_that_are_added_to_no_semaphore_make_one() {
 
 /// testTrySetPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_are_set_once_and_keep_the_end_that_somebody_gives_them() {
+async fn permits_are_set_once_and_keep_a_foreign_expiry() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert!(pool.set_if_absent(10).await.unwrap());

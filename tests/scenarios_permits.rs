@@ -85,7 +85,7 @@ async fn a_lease_can_be_changed_as_long_as_it_lasts() {
 
 // testNotExistent
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_none_until_somebody_says_how_many() {
+async fn semaphore_has_no_permits_until_they_are_set() {
     let t = Setup::of(0).await;
     assert_eq!(t.counts().await, [0, 0, 0]);
     assert!(t.one.try_acquire().await.unwrap().is_none());
@@ -225,7 +225,7 @@ async fn invalid_or_unheld_permit_id_is_not_released() {
 
 // testReleaseExpired
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_after_the_lease_says_so() {
+async fn release_after_the_lease_reports_it() {
     let t = Setup::of(1).await;
     let guard = t.leased(ms(100)).acquire().await.unwrap();
     let id = guard.ids()[0];
@@ -280,7 +280,7 @@ async fn a_free_permit_is_granted_at_once() {
 
 // testRelease, testAcquireAsyncMany, testReleaseAsyncMany
 #[tokio::test(flavor = "multi_thread")]
-async fn each_release_gives_back_what_its_guard_has_and_once() {
+async fn each_release_returns_its_permits_once() {
     let t = Setup::of(10).await;
     let (four, two) = (t.one.acquire_many(4).await.unwrap(), t.one.acquire_many(2).await.unwrap());
     assert_eq!(t.other.available().await.unwrap(), 4);
@@ -297,7 +297,7 @@ async fn each_release_gives_back_what_its_guard_has_and_once() {
 
 // testReleaseManyExpiredDoesNotThrow, testTryReleaseManyExpired
 #[tokio::test(flavor = "multi_thread")]
-async fn many_that_expire_are_free_and_their_release_says_so() {
+async fn expired_permits_are_free_and_their_release_reports_it() {
     let t = Setup::of(10).await;
     let six = t.leased(ms(200)).acquire_many(6).await.unwrap();
     sleep(ms(500)).await;

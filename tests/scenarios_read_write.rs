@@ -49,7 +49,7 @@ async fn writes(lock: &ReadWriteLock) -> Option<LockGuard> {
 
 // testReadLockIsLocked
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_writes_reads_only_if_it_has_asked_to() {
+async fn writer_reads_only_after_acquire_read_with() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     assert!(!t.other.read().is_locked().await.unwrap());
@@ -166,7 +166,7 @@ async fn a_writer_that_entered_twice_is_alone_until_it_has_left_twice() {
 
 // testMultiRead
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_writes_until_all_readers_have_gone() {
+async fn writer_waits_until_all_readers_released() {
     let t = Setup::new().await;
     let readers = [reads(&t.one).await.unwrap(), reads(&t.other).await.unwrap()];
     for reading in readers {
@@ -191,7 +191,7 @@ async fn force_takes_its_own_side_alone() {
 
 // testExpireRead
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_whose_lease_is_over_says_so_and_keeps_no_other_reader_out() {
+async fn expired_reader_reports_it_and_blocks_no_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     let second = reads(&t.other).await.expect("both read");
@@ -266,7 +266,7 @@ async fn a_writers_count_is_in_the_store_and_a_readers_in_its_client() {
 
 // testIsLocked, testIsLockedOtherThread, testLockUnlock
 #[tokio::test(flavor = "multi_thread")]
-async fn anybody_sees_which_side_is_taken_and_can_take_it_again() {
+async fn any_client_sees_the_held_side_and_can_force_it() {
     let t = Setup::new().await;
     for _ in 0..2 {
         let reading = reads(&t.one).await.unwrap();
@@ -284,7 +284,7 @@ async fn anybody_sees_which_side_is_taken_and_can_take_it_again() {
 
 // testUnlockFail
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guard_of_what_was_taken_away_releases_nothing_of_others() {
+async fn revoked_guard_releases_no_other_hold() {
     let t = Setup::new().await;
     let old = reads(&t.one).await.unwrap();
     t.other.read().force_release().await.unwrap();
@@ -360,7 +360,7 @@ async fn tasks_of_one_client_read_together_and_write_alone() {
 
 // testConcurrencyLoop_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_clients_read_together_and_write_alone_again_and_again() {
+async fn sixteen_clients_share_reads_and_write_alone() {
     let redis = Redis::start();
     let clients = join_all((0..16).map(|_| client(&redis))).await;
     assert_eq!(at_random(clients, 100).await, 1_600);

@@ -194,7 +194,7 @@ async fn every_way_to_acquire_shows_its_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_says_for_whom() {
+async fn waiting_task_logs_the_holder() {
     let world = World::new();
     let held = world.elsewhere.acquire().await.unwrap();
     let (notes, _taking) = Notes::taken();
@@ -327,7 +327,7 @@ async fn a_release_that_is_given_up_is_warned_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_cannot_be_asked_is_warned_of_by_those_who_wait() {
+async fn waiters_log_an_unreachable_store() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     world.store.fail("LOADING the dataset");
@@ -501,7 +501,7 @@ mod debug {
     }
 
     #[tokio::test]
-    async fn nobody_shows_a_password() {
+    async fn no_debug_output_shows_a_password() {
         let builder = Client::builder().credentials("billing", "topsecret");
         assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
         let builder = Client::builder().password("topsecret");

@@ -84,7 +84,7 @@ async fn permits_stay_in_a_process_for_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_go_to_the_store_when_the_next_task_wants_another_number() {
+async fn permits_return_to_the_store_for_another_count() {
     let t = world(2).await;
     let both = t.one.acquire(2).await.unwrap();
     let waiter = waiting(&t.one, 1).await;
@@ -122,7 +122,7 @@ async fn no_permits_are_no_wish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_semaphore_there_are_no_permits_until_somebody_adds_some() {
+async fn missing_semaphore_has_no_permits_until_some_are_added() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     assert!(pool.try_acquire(1).await.unwrap().is_none());
     let waiter = waiting(&pool, 2).await;
@@ -152,7 +152,7 @@ async fn a_drain_takes_what_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_of_another_client_are_waited_for_and_heard_of_at_once() {
+async fn release_of_another_client_wakes_the_waiter_at_once() {
     let t = world(4).await;
     let guards = [t.one.acquire(2).await.unwrap(), t.one.acquire(2).await.unwrap()];
     let waiter = waiting(&t.other, 4).await;
@@ -165,7 +165,7 @@ async fn permits_of_another_client_are_waited_for_and_heard_of_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_can_enter_do_after_one_release() {
+async fn one_release_admits_every_waiter_that_fits() {
     let t = world(3).await;
     let three = t.one.acquire(3).await.unwrap();
     let mut waiters = Vec::new();
@@ -190,7 +190,7 @@ async fn local_waiters_acquire_in_order_of_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_ends_and_says_that_they_are_taken() {
+async fn semaphore_timeout_error_says_that_permits_are_taken() {
     let t = world(1).await;
     let _all = t.one.acquire(1).await.unwrap();
     let start = Instant::now();
@@ -225,7 +225,7 @@ async fn late_grant_of_a_cancelled_waiter_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_that_are_forgotten_stay_taken_and_their_guard_is_over() {
+async fn forgotten_permits_stay_taken_and_their_guard_ends() {
     let t = world(3).await;
     let guard = t.one.acquire(2).await.unwrap();
     let lost = guard.lost();
@@ -300,7 +300,7 @@ async fn a_shutdown_gives_permits_back() {
 
 /// A question of which nobody has heard the answer may have been executed.
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_those_who_ask() {
+async fn shutdown_waits_for_running_requests() {
     for tries in [false, true] {
         let t = world(1).await;
         let pool = t.one.clone();
@@ -336,7 +336,7 @@ async fn a_shutdown_waits_for_releases_that_are_on_their_way() {
 
 /// Those for few come again and again, so that there are never as many free as it wants.
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_for_many_is_not_starved_by_those_for_few() {
+async fn waiter_for_many_is_not_starved_by_small_requests() {
     let t = world(4).await;
     let mut few = Vec::new();
     for n in 0..4_u64 {
@@ -361,7 +361,7 @@ async fn one_who_waits_for_many_is_not_starved_by_those_for_few() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_waited_longest_and_gives_up_keeps_nobody_out() {
+async fn longest_waiter_that_gives_up_blocks_no_waiter() {
     let t = world(4).await;
     let three = t.one.acquire(3).await.unwrap();
     let (pool, patience) = (t.other.clone(), millis(4_500));
@@ -447,7 +447,7 @@ async fn a_number_that_java_cannot_count_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_wants_more_than_there_are_keeps_its_own_client_in_line() {
+async fn oversized_request_keeps_its_own_client_in_line() {
     let t = world(2).await;
     let too_many = waiting(&t.one, 3).await;
     let refused = t.one.acquire_within(1, secs(60)).await;

@@ -82,7 +82,7 @@ fn the_connection_knows_no_locks() {
 }
 
 #[test]
-fn public_functions_say_how_they_fail_and_what_dropping_them_does() {
+fn public_functions_document_errors_and_cancel_safety() {
     none(sources().flat_map(|(path, text)| sections(&path, &text)));
 }
 

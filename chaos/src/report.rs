@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_counts_for_the_fault_before_it() {
+    fn violation_counts_for_the_fault_before_it() {
         let struck = |fault, from| Struck {
             fault,
             from,

@@ -308,7 +308,7 @@ mod tests {
     use crate::said::Said;
 
     #[test]
-    fn a_latch_that_was_passed_before_all_was_healed_was_had_and_a_lock_was_not() {
+    fn latch_wait_counts_before_healing_and_a_lock_does_not() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

@@ -54,7 +54,7 @@ fn every_kind_wakes_the_other_in_a_cluster() {
 // Each node, and slots that move.
 
 #[test]
-fn a_waiter_is_woken_by_the_holders_message_on_each_node_of_a_cluster() {
+fn release_wakes_waiters_on_every_cluster_node() {
     let both = Together::on(three_masters());
     for way in WAYS {
         for kind in [Kind::Lock, Kind::Fenced, Kind::Write] {
@@ -133,7 +133,7 @@ fn a_slot_that_has_moved_is_where_both_hear_each_other() {
 /// Redisson hears of a lock where it was when it subscribed, for as long as somebody of its process
 /// waits for it.
 #[test]
-fn redisson_that_waits_while_its_slot_moves_is_deaf_and_ours_is_woken() {
+fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
     // given a holder and a waiter both ways, a lease of 20 s, and a Java that waits for a permit
     let both = Together::on_with(three_masters(), |setup| setup.watchdog(SECOND * 20));
     let [ours, theirs] = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
@@ -181,7 +181,7 @@ fn redisson_that_waits_while_its_slot_moves_is_deaf_and_ours_is_woken() {
 // Failovers.
 
 #[test]
-fn waiters_of_both_languages_are_woken_by_a_release_after_an_agreed_failover() {
+fn release_wakes_java_and_rust_after_a_manual_failover() {
     let what = "a release after an agreed failover wakes";
     waited::all_go_on_at_the_new_master(Cluster::start(), what, |cluster| {
         for master in cluster.masters() {
@@ -192,7 +192,7 @@ fn waiters_of_both_languages_are_woken_by_a_release_after_an_agreed_failover() {
 }
 
 #[test]
-fn waiters_of_both_languages_are_woken_by_a_release_after_a_master_was_killed() {
+fn release_wakes_java_and_rust_after_a_primary_crash() {
     let what = "a release after kill -9 of a master wakes";
     waited::all_go_on_at_the_new_master(Cluster::options().impatient().start(), what, |cluster| {
         let master = cluster.at("lock of RustToJava");

@@ -24,7 +24,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const TTL: Duration = Duration::from_secs(3);
 
 #[test]
-fn a_mixed_crowd_loses_nothing_and_nobody_starves() {
+fn java_and_rust_clients_lose_no_count_and_none_starves() {
     mixed_crowd(Kind::Lock);
 }
 
@@ -72,7 +72,7 @@ fn mixed_crowd(kind: Kind) -> (Redis, u64) {
 }
 
 #[test]
-fn tasks_that_give_a_fenced_lock_to_each_other_have_a_token_each_beside_java() {
+fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
     // given eight tasks of one process of ours, and two Java threads
     let _alone = alone();
     let redis = Redis::start();
@@ -166,7 +166,7 @@ fn a_crowd_under_spin_locks_loses_nothing() {
 /// `testConcurrency_MultiInstance` of Redisson's read-write lock: nobody reads while it is written,
 /// nobody writes while it is read, and readers of both languages read together.
 #[test]
-fn a_mixed_crowd_that_reads_and_writes_sees_readers_together_and_each_writer_alone() {
+fn java_and_rust_readers_share_and_writers_are_alone() {
     // given two processes of each language
     let _alone = alone();
     let redis = Redis::start();

@@ -14,7 +14,7 @@ use testkit::{Redis, eventually};
 // Tokens grow.
 
 #[test]
-fn tokens_grow_whoever_holds() {
+fn tokens_grow_across_java_and_rust_holders() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         let sides = [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()];
@@ -37,7 +37,7 @@ fn tokens_grow_whoever_holds() {
 /// `RedissonFencedLockTest.testTokenIncrease`, and the same of ours: there a share of a hold is no
 /// hold of its own.
 #[test]
-fn javas_token_grows_with_each_entry_and_ours_with_each_hold() {
+fn java_token_grows_per_entry_and_rust_token_per_hold() {
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
     assert_eq!(java.start_lock_and_get_token("door").wait(SECOND * 5).number(), 1);
@@ -64,7 +64,7 @@ fn javas_token_grows_with_each_entry_and_ours_with_each_hold() {
 }
 
 #[test]
-fn java_reads_the_last_token_that_was_drawn_and_ours_has_that_of_its_hold() {
+fn java_reads_the_last_token_and_rust_that_of_its_hold() {
     // given four tasks of one process of ours that wait for a Java holder
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
@@ -99,7 +99,7 @@ fn java_reads_the_last_token_that_was_drawn_and_ours_has_that_of_its_hold() {
 }
 
 #[test]
-fn a_grant_of_ours_draws_a_token_for_each_task_behind_it_up_to_64() {
+fn rust_grant_reserves_tokens_for_up_to_64_waiting_tasks() {
     for (tasks, drawn) in [(1, 1), (4, 4), (70, 64)] {
         let both = Together::start();
         let java = both.java.thread("T1").fenced();
@@ -160,7 +160,7 @@ fn a_forced_release_keeps_the_counter() {
 // Beside other kinds.
 
 #[test]
-fn a_fenced_lock_and_a_plain_one_of_the_same_name_exclude_and_wake_each_other() {
+fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
     let both = Together::start();
     for way in [Way::RustToJava, Way::JavaToRust] {
         for [held, wanted] in [[Kind::Fenced, Kind::Lock], [Kind::Lock, Kind::Fenced]] {
@@ -186,7 +186,7 @@ fn a_fenced_lock_and_a_plain_one_of_the_same_name_exclude_and_wake_each_other() 
 // The counter.
 
 #[test]
-fn a_name_with_a_hash_tag_has_its_counter_without_braces_of_its_own() {
+fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     for (name, counter) in [
@@ -206,7 +206,7 @@ fn a_name_with_a_hash_tag_has_its_counter_without_braces_of_its_own() {
 
 /// So its key must never be deleted, nor be given a TTL.
 #[test]
-fn a_counter_that_is_gone_begins_anew_in_both_languages() {
+fn deleted_counter_restarts_in_java_and_rust() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     for [one, other] in [[&java, &rust], [&rust, &java]] {
@@ -219,7 +219,7 @@ fn a_counter_that_is_gone_begins_anew_in_both_languages() {
 }
 
 #[test]
-fn a_counter_that_is_no_number_or_too_great_a_one_lets_nobody_in() {
+fn invalid_or_full_counter_rejects_every_acquisition() {
     let both = Together::start();
     both.redis.command(&["SET", COUNTER, "many"]);
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
@@ -283,7 +283,7 @@ fn redissons_try_lock_and_get_token_waits_without_an_end() {
 /// Its script answers a PTTL of −1 as it answers a grant: two hold it then. So never leave a lock
 /// without a TTL.
 #[test]
-fn redissons_lock_and_get_token_enters_a_key_without_a_ttl_and_has_no_token() {
+fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         both.redis.command(&["HSET", "door", "somebody:1", "1"]);

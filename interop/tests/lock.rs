@@ -107,7 +107,7 @@ fn a_spinning_waiter_enters_after_a_lock_with_messages() {
 /// Why a name must not be used by both kinds of Redisson: its spin lock says nothing when it
 /// is given back. Ours does.
 #[test]
-fn javas_spin_lock_is_given_back_without_a_word_and_ours_is_not() {
+fn spin_lock_release_notifies_only_from_rust() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // given a spin lock with a lease of twelve seconds, and a waiter that listens
@@ -133,7 +133,7 @@ fn javas_spin_lock_is_given_back_without_a_word_and_ours_is_not() {
 /// So a Redisson that waits for what its own kind spins for sleeps until the lease would
 /// have ended.
 #[test]
-fn a_spin_locks_release_wakes_nobody() {
+fn spin_lock_release_wakes_no_waiter() {
     let both = Together::start();
     let (holder, waiter) = (both.java.thread("T1"), both.java.thread("T2"));
     let held = holder.spin().lock_for("door", SECOND * 4);
@@ -156,7 +156,7 @@ fn a_lock_forced_open_wakes_the_other_sides_waiter() {
 }
 
 #[test]
-fn a_rust_holder_is_told_of_javas_force_within_a_renewal() {
+fn rust_holder_notices_javas_force_within_a_renewal() {
     // given a lock that is renewed each two seconds
     let both = Together::with(|setup| setup.watchdog(SECOND * 6));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -182,7 +182,7 @@ fn a_rust_holder_is_told_of_javas_force_within_a_renewal() {
 }
 
 #[test]
-fn a_rust_holder_is_told_of_javas_force_at_once_if_its_process_waits_for_the_lock() {
+fn rust_holder_notices_javas_force_at_once_beside_a_waiter() {
     // given a lock that will not be renewed for ten seconds, and a waiter of the same process
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));

@@ -117,7 +117,7 @@ fn the_same_deeds_leave_the_same_number_and_say_the_same() {
 }
 
 #[test]
-fn permits_below_none_are_said_to_nobody_and_java_listens_on() {
+fn negative_permits_are_not_published_and_java_keeps_waiting() {
     let both = Together::start();
     let [pair, _] = semaphores(&both);
     let (rust, java) = (pair.holder, pair.waiter);
@@ -152,7 +152,7 @@ fn a_mixed_crowd_under_one_permit_loses_nothing() {
 }
 
 #[test]
-fn permits_of_a_process_that_is_killed_stay_taken_until_somebody_adds_them() {
+fn killed_process_leaves_its_permits_taken() {
     let Together { redis, mut java, mut rust } = Together::start();
     let (ours, theirs) = (rust.thread("T1").semaphores(), java.thread("T1").semaphores());
     ours.set_permits("pool", 2);
@@ -222,7 +222,7 @@ fn the_same_deeds_at_a_latch_leave_the_same_and_say_the_same() {
 
 /// Redisson's own `delete()` leaves its waiters where they are; ours has them pass.
 #[test]
-fn a_latch_that_is_deleted_by_us_lets_java_pass_and_one_deleted_by_java_lets_us() {
+fn deleted_latch_wakes_waiters_of_the_other_language() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in latches(&both) {
         assert!(holder.set_count("start", 2).is_true());

@@ -127,7 +127,7 @@ fn both_leave_the_same_keys() {
 }
 
 #[test]
-fn java_is_woken_by_our_release_and_we_by_javas() {
+fn permit_release_wakes_the_other_language() {
     let both = Both::of(1);
     let guard = both.rust.acquire().unwrap();
     let waiting = both.thread().start_permits("acquire", NAME, json!({}));
@@ -151,7 +151,7 @@ fn java_is_woken_by_our_release_and_we_by_javas() {
 }
 
 #[test]
-fn one_release_of_ours_wakes_as_many_in_java_as_it_frees() {
+fn rust_release_wakes_one_java_waiter_per_permit() {
     let both = Both::of(3);
     let guard = both.rust.acquire_many(3).unwrap();
     let threads = ["A", "B", "C"].map(|name| both.java.thread(name));
@@ -209,7 +209,7 @@ fn each_side_knows_the_others_permits_by_their_ids() {
 }
 
 #[test]
-fn java_wants_many_at_once_and_so_do_we() {
+fn java_and_rust_acquire_many_permits_at_once() {
     let both = Both::of(4);
     let theirs = ids(&both.ask("acquire", json!({ "count": 3 })));
     assert_eq!(theirs.len(), 3);
@@ -227,7 +227,7 @@ fn java_wants_many_at_once_and_so_do_we() {
 }
 
 #[test]
-fn how_many_there_are_is_changed_by_either_and_java_survives_less_than_none() {
+fn either_language_changes_the_total_even_below_zero() {
     let both = Both::of(2);
     assert!(!both.ask("trySet", json!({ "count": 9 })).is_true());
     both.ask("add", json!({ "count": 1 }));

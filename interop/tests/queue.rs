@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, block_in_place};
 // The queue.
 
 #[test]
-fn ours_are_granted_the_lock_one_by_one_in_the_order_of_their_coming() {
+fn rust_clients_are_granted_the_lock_in_queue_order() {
     // given three of ours in a queue, behind a holder that waited itself
     let scene = Scene::start(4);
     let holder = scene.holder_that_waited(0);
@@ -118,7 +118,7 @@ fn notified_client_acquires_by_its_own_request() {
 
 /// What the page says of how to join, done by hand.
 #[test]
-fn a_newcomer_that_does_what_the_page_says_has_its_turn() {
+fn client_that_follows_the_protocol_page_gets_the_lock() {
     // given a newcomer in the queue, one of ours behind it, and a Java that looks on
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -184,7 +184,7 @@ fn notified_client_that_is_silent_blocks_less_than_a_second() {
 }
 
 #[test]
-fn polling_waiter_of_ours_has_no_place_in_the_queue() {
+fn polling_rust_waiter_has_no_queue_entry() {
     // given one of ours that polls
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
@@ -236,7 +236,7 @@ fn dead_client_is_skipped_in_the_queue() {
 }
 
 #[test]
-fn names_with_and_without_braces_share_redissons_channel_and_nothing_of_ours() {
+fn names_with_and_without_braces_share_only_redissons_channel() {
     // given ours that wait for `door`, which one of ours holds, and one that waits for
     // `{door}`, which Java holds
     let scene = Scene::start(3);
@@ -280,7 +280,7 @@ fn names_with_and_without_braces_share_redissons_channel_and_nothing_of_ours() {
 // Java beside it.
 
 #[test]
-fn java_that_waits_is_left_a_gap_though_ours_queue() {
+fn waiting_java_client_gets_a_yield_window() {
     // given four of ours that pass the lock on, each after a while
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -315,7 +315,7 @@ fn java_that_waits_is_left_a_gap_though_ours_queue() {
 }
 
 #[test]
-fn a_fiftieth_of_the_time_the_lock_is_left_to_who_does_not_queue() {
+fn yield_windows_take_a_fiftieth_of_the_time() {
     // given three of ours that pass the lock on for some seconds, and a Java that looks on
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -349,7 +349,7 @@ fn a_fiftieth_of_the_time_the_lock_is_left_to_who_does_not_queue() {
 }
 
 #[test]
-fn java_enters_by_message_among_clients_of_ours_that_queue_again_and_again() {
+fn notified_java_client_acquires_among_queueing_rust_clients() {
     // given four of ours that take the lock again as soon as they have given it back
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
@@ -386,7 +386,7 @@ fn java_enters_by_message_among_clients_of_ours_that_queue_again_and_again() {
 }
 
 #[test]
-fn javas_unlock_wakes_ours_that_queue_at_once() {
+fn java_unlock_wakes_queued_rust_client_at_once() {
     // given a Java holder, and two of ours in the queue
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -412,7 +412,7 @@ fn javas_unlock_wakes_ours_that_queue_at_once() {
 }
 
 #[test]
-fn javas_force_lets_in_one_of_ours_that_queues_and_our_holder_is_told() {
+fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
     // given a holder of ours that is renewed each two seconds, and one more of ours in the queue
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(SECOND * 6);
@@ -442,7 +442,7 @@ fn javas_force_lets_in_one_of_ours_that_queues_and_our_holder_is_told() {
 }
 
 #[test]
-fn java_sees_one_hold_with_a_lease_while_ours_pass_the_lock_on() {
+fn java_sees_one_leased_hold_during_hand_offs() {
     // given three of ours that pass the lock on, and leave no gap
     const TIMES: u32 = 300;
     let scene = Scene::start(3);
@@ -486,7 +486,7 @@ fn java_sees_one_hold_with_a_lease_while_ours_pass_the_lock_on() {
 /// It is a matter of luck: it asks each 128 ms in the end, and the lock is left free for a
 /// fiftieth of the time.
 #[test]
-fn a_java_spin_lock_gets_in_while_ours_pass_the_lock_on() {
+fn java_spin_lock_acquires_during_hand_offs() {
     // given three of ours that pass the lock on without a pause
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
@@ -515,7 +515,7 @@ fn a_java_spin_lock_gets_in_while_ours_pass_the_lock_on() {
 // Turns within one process.
 
 #[test]
-fn java_has_its_part_beside_eight_tasks_of_one_client() {
+fn java_gets_its_share_against_eight_rust_tasks() {
     // given eight tasks of one client, and one Java thread, that want the lock without a pause
     let redis = Redis::start();
     let setup = Setup::new(redis.url());

@@ -87,7 +87,7 @@ fn waiter_acquires_when_a_lease_expires() {
 }
 
 #[test]
-fn readers_of_both_languages_read_together_and_keep_writers_of_both_out() {
+fn java_and_rust_readers_share_and_exclude_all_writers() {
     let both = Together::start();
     for way in WAYS {
         let [first, second] = pair(&both, way, [Kind::Read, Kind::Read]);
@@ -114,7 +114,7 @@ fn readers_of_both_languages_read_together_and_keep_writers_of_both_out() {
 
 /// Redisson knows nothing of ours who wait to write, and ours nothing of its.
 #[test]
-fn readers_let_only_writers_of_ours_go_first_and_java_s_readers_nobody() {
+fn only_rust_readers_yield_and_only_to_rust_writers() {
     let both = Together::start();
     let [rust, java] = [both.rust.thread("R").reads(), both.java.thread("R").reads()];
     let (rust_writes, java_writes) =
@@ -152,7 +152,7 @@ fn readers_let_only_writers_of_ours_go_first_and_java_s_readers_nobody() {
 
 /// Readers of one process share a hold, and the next one would follow it without a gap.
 #[test]
-fn redisson_writes_beside_our_readers_that_only_enter_and_leave() {
+fn redisson_writer_acquires_between_short_rust_reads() {
     let both = Together::start();
     let (runtime, url) = (Runtime::new().unwrap(), both.redis.url());
     let client = runtime.block_on(Client::connect(&url)).unwrap();
@@ -179,7 +179,7 @@ fn redisson_writes_beside_our_readers_that_only_enter_and_leave() {
 // Keeping.
 
 #[test]
-fn readers_and_writers_of_each_side_are_kept_for_as_long_as_they_hold() {
+fn readers_and_writers_are_renewed_while_they_hold() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let cases: Vec<_> = WAYS
         .into_iter()
@@ -238,7 +238,7 @@ fn the_side_of_a_killed_process_is_free_when_its_lease_ends() {
 
 /// `testMultiInstanceZombieReadLockPerformance`, and why a lease of its own is worth a key.
 #[test]
-fn a_killed_reader_ends_while_a_reader_of_the_other_language_reads_on() {
+fn killed_reader_expires_beside_the_other_language() {
     for way in WAYS {
         // given a reader of each language
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
@@ -265,7 +265,7 @@ fn a_killed_reader_ends_while_a_reader_of_the_other_language_reads_on() {
 // Downgrade.
 
 #[test]
-fn a_writer_that_goes_on_reading_lets_the_other_languages_readers_in() {
+fn downgrade_admits_readers_of_the_other_language() {
     let both = Together::start();
     for way in WAYS {
         let [writer, reader] = pair(&both, way, [Kind::Write, Kind::Read]);
@@ -295,7 +295,7 @@ fn a_writer_that_goes_on_reading_lets_the_other_languages_readers_in() {
 
 /// So Redisson's own readers wait for what was left of the lease: half a minute by default.
 #[test]
-fn javas_downgrade_wakes_nobody() {
+fn java_downgrade_wakes_no_waiter() {
     let both = Together::start();
     let (writer, reader) = (both.java.thread("W").writes(), both.java.thread("R").reads());
     let held = writer.lock_for("door", SECOND * 12);
@@ -395,7 +395,7 @@ fn release_honours_the_leases_of_the_other_language() {
 
 /// `testForceUnlock`.
 #[test]
-fn each_side_is_forced_for_itself_and_wakes_who_waits() {
+fn forced_release_is_per_side_and_wakes_waiters() {
     let both = Together::start();
     for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
         let [holder, waiter] = pair(&both, way, kinds);
@@ -502,7 +502,7 @@ fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
 /// Why a name must be used by one kind alone: Redisson's plain lock and its write lock know each
 /// other's hash as taken, and its read-write lock enters a plain lock's.
 #[test]
-fn a_plain_locks_name_keeps_ours_out_and_not_javas() {
+fn plain_lock_of_the_name_excludes_rust_and_not_java() {
     let both = Together::start();
     assert!(both.java.thread("L").lock("door").acquired());
     for side in [Kind::Read, Kind::Write] {

@@ -56,7 +56,7 @@ fn both_leave_the_same_keys_after_each_step() {
 
 /// The same hash, and beside it the counter: it is there with the first grant, and stays.
 #[test]
-fn a_fenced_lock_is_the_same_keys_beside_a_counter_without_an_end() {
+fn fenced_lock_adds_only_a_counter_without_expiry() {
     for side in [Side::Java, Side::Rust] {
         // given what is there without a counter
         let plain = keys_of(&Together::start(), side, Kind::Lock);
@@ -84,7 +84,7 @@ fn a_fenced_lock_is_the_same_keys_beside_a_counter_without_an_end() {
 }
 
 #[test]
-fn a_fenced_question_names_the_counter_last_of_its_keys_and_adds_to_it() {
+fn fenced_request_names_the_counter_as_its_last_key() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     let without_owners = |words: &[String]| -> Vec<String> {
@@ -123,7 +123,7 @@ fn a_fenced_question_names_the_counter_last_of_its_keys_and_adds_to_it() {
 }
 
 #[test]
-fn a_fenced_question_is_answered_with_a_token_or_with_the_time_that_is_left() {
+fn fenced_reply_is_a_token_or_the_remaining_time() {
     let both = Together::start();
     for (side, enters, wants_token) in [
         (Side::Java, enters_by_lock as Enters, false),
@@ -198,7 +198,7 @@ fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>
 /// counts are set and not incremented, one field is deleted and not the key, a partial
 /// release leaves the lease as it is, and there is no latch.
 #[test]
-fn both_do_the_same_to_the_keys_but_for_what_is_ours() {
+fn java_and_rust_write_the_same_lock_keys() {
     let both = Together::start();
     let (java, rust) = (deeds_of(&both, Side::Java), deeds_of(&both, Side::Rust));
 
@@ -249,7 +249,7 @@ fn both_do_the_same_to_the_keys_but_for_what_is_ours() {
 
 /// The same of the sides of a read-write lock.
 #[test]
-fn both_do_the_same_to_a_read_write_lock_but_for_what_is_ours() {
+fn java_and_rust_write_the_same_read_write_keys() {
     let both = Together::start();
     let (java, rust) = (deeds_of_sides(&both, Side::Java), deeds_of_sides(&both, Side::Rust));
     const LEASE: &str = "pexpire door 30000";
@@ -617,7 +617,7 @@ fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
 }
 
 #[test]
-fn java_is_woken_by_a_zero_alone_and_we_by_any_message() {
+fn java_wakes_on_zero_alone_and_rust_on_any_message() {
     let both = Together::start();
     for (side, messages) in [(Side::Java, ["7", "garbage", "0"].as_slice()), (Side::Rust, &["7"])] {
         // given a hold that nobody renews, and a waiter
@@ -726,7 +726,7 @@ fn a_key_without_a_ttl_is_waited_for_without_an_end_in_java() {
 }
 
 #[test]
-fn a_field_of_somebody_elses_in_the_hash_survives_our_release_and_not_javas() {
+fn foreign_hash_field_survives_only_a_rust_release() {
     let both = Together::start();
     for (side, left) in [(Side::Java, 0), (Side::Rust, 1)] {
         let thread = side.thread(&both, "T1");

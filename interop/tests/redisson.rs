@@ -140,7 +140,7 @@ fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
 
 /// Its own thread takes it for a hold of its own, and gives one of two back.
 #[test]
-fn an_orphan_that_its_thread_enters_again_and_again_is_never_free() {
+fn reentered_orphan_hold_is_never_free() {
     // given a thread whose lock() has thrown, and left an orphan for three seconds
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
@@ -185,7 +185,7 @@ fn a_shutdown_of_redisson_leaves_its_locks_to_their_leases() {
 
 /// A holder whose lock was deleted goes on as if nothing had happened, until it asks.
 #[test]
-fn redisson_tells_nobody_that_a_lock_is_lost() {
+fn redisson_reports_no_lost_lock() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
     assert!(java.lock("theirs").acquired());

@@ -47,7 +47,7 @@ fn every_kind_wakes_the_other_behind_sentinels() {
 // Failovers.
 
 #[test]
-fn waiters_of_both_languages_are_woken_by_a_release_after_a_failover() {
+fn release_wakes_java_and_rust_after_a_failover() {
     let what = "a release after a failover wakes";
     waited::all_go_on_at_the_new_master(Sentinels::start(), what, |redis| {
         redis.fail_over();
@@ -55,7 +55,7 @@ fn waiters_of_both_languages_are_woken_by_a_release_after_a_failover() {
 }
 
 #[test]
-fn waiters_of_both_languages_are_woken_by_a_release_after_their_master_was_killed() {
+fn release_wakes_java_and_rust_after_the_primary_died() {
     let what = "a release after kill -9 of the master wakes";
     waited::all_go_on_at_the_new_master(Sentinels::options().impatient().start(), what, |redis| {
         redis.master().stop();
@@ -64,7 +64,7 @@ fn waiters_of_both_languages_are_woken_by_a_release_after_their_master_was_kille
 }
 
 #[test]
-fn a_short_watchdog_of_ours_outlives_a_master_that_hangs() {
+fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     // given a lock with a watchdog of fifteen seconds
     let redis = Sentinels::options().replicas(1).impatient().start();
     let both = Together::on_with(redis, |setup| setup.watchdog(SECOND * 15));

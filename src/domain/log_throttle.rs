@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_at_once_and_the_others_together() {
+    fn first_event_is_logged_at_once_and_later_ones_together() {
         let (log_throttle, now) = (LogThrottle::default(), Instant::now());
         assert_eq!(log_throttle.once_more(now), Some(1));
         assert_eq!(log_throttle.once_more(now), None);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_from_outside_is_any_text_but_an_empty_or_endless_one() {
+    fn foreign_owner_is_any_text_of_valid_length() {
         assert_eq!(Owner::new("x").unwrap().as_str(), "x");
         assert_eq!(Owner::new(""), Err(InvalidOwner { bytes: 0 }));
         assert_eq!(Owner::new("x".repeat(513)), Err(InvalidOwner { bytes: 513 }));

@@ -490,7 +490,7 @@ mod tests {
 
     /// Whoever acquires has two thirds of a lease before it, if nothing is renewed.
     #[tokio::test(start_paused = true)]
-    async fn a_hold_that_is_due_for_renewal_is_shared_by_nobody() {
+    async fn hold_due_for_renewal_is_not_shared() {
         let (memory, _engine, read) = readers();
         let first = read.acquire().await.unwrap();
         memory.stall();
@@ -520,7 +520,7 @@ mod tests {
 
     /// It may be lost with the data of a server that has failed over.
     #[tokio::test(start_paused = true)]
-    async fn a_hold_in_doubt_is_shared_by_nobody() {
+    async fn hold_in_doubt_is_not_shared() {
         let (memory, engine, read) = readers();
         let first = read.acquire().await.unwrap();
         sleep(Duration::from_secs(5)).await;

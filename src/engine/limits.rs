@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_what_is_there_at_once_is_passed_on() {
+    fn immediate_result_is_returned_without_a_runtime() {
         use futures_util::FutureExt;
         assert!(within(Duration::ZERO, ready(Ok(()))).now_or_never().unwrap().is_ok());
     }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_remembered_than_a_server_can_be_asked_about_at_once() {
+    fn recent_releases_fit_into_one_request() {
         let (recent, now) = (RecentReleases::default(), Instant::now());
         for number in 0..MOST + 3 {
             recent.note(&claim(number, TTL), ReleaseMode::HandOver, now);

@@ -179,7 +179,7 @@ fn waiter_of_a_dead_runtime_gets_an_error() {
 }
 
 #[test]
-fn shutdown_settles_on_another_runtime_what_is_owed() {
+fn shutdown_completes_pending_releases_on_another_runtime() {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "one");
     let runtime = threads(1);

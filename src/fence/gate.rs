@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_those_of_a_float_are_told_apart() {
+    fn integers_beyond_float_precision_are_distinguished() {
         let gate = Gate::new();
         gate.pass("a", u64::MAX).unwrap();
         assert_eq!(gate.pass("a", u64::MAX - 1).unwrap_err().newest(), u64::MAX);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_panics_keeps_older_ones_out_and_lets_newer_ones_in() {
+    fn panicked_write_blocks_only_older_tokens() {
         let gate = Gate::new();
         let write = || gate.write("a", 2, || panic!("on purpose"));
         catch_unwind(AssertUnwindSafe(write)).unwrap_err();

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_true_is_waited_for() {
+    fn wait_ends_when_the_condition_is_true() {
         let mut asked = 0;
         eventually("asked three times", Duration::from_secs(5), || {
             asked += 1;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_asked_for_is_asked_for_again() {
+    fn wait_repeats_its_request() {
         let (asked, mut checked) = (Cell::new(0), 0);
         let ask = || asked.set(asked.get() + 1);
         eventually_if_asked("twice", Duration::from_secs(5), Duration::from_millis(1), ask, || {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not within 20ms: pigs fly")]
-    fn what_never_becomes_true_is_named() {
+    fn failed_wait_names_its_condition() {
         eventually("pigs fly", Duration::from_millis(20), || false);
     }
 }

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reply_is_told_by_itself() {
+    fn each_reply_is_recorded_separately() {
         let said = "%1\r\n+a\r\n*2\r\n:1\r\n$2\r\n\r\n\r\n-ERR no\r\n$-1\r\n>1\r\n$1\r\nx\r\n";
         let mut from = said.as_bytes();
         let mut lengths = vec![];

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_difference_names_only_what_was_called() {
+    fn stats_difference_names_only_called_commands() {
         let before = calls(&[("get", 2), ("set", 1)]);
         let after = calls(&[("evalsha", 1), ("get", 5), ("set", 1)]);
         assert_eq!(after.since(&before).to_string(), "evalsha: 1, get: 3");

@@ -167,7 +167,7 @@ fn a_slot_moves_under_load() {
 }
 
 #[test]
-fn a_slot_has_moved_when_the_old_owner_has_heard_it_from_the_new_one() {
+fn slot_has_moved_when_the_old_owner_knows_it() {
     // given an old owner that hears nothing of the new one for a while
     let cluster = Cluster::options().replicas(0).links().start();
     let slot = Cluster::slot_of("key");

@@ -220,7 +220,7 @@ fn a_dropped_proxy_closes_everything() {
 }
 
 #[test]
-fn a_cut_link_parts_two_nodes_and_nobody_else_until_it_is_healed() {
+fn cut_link_separates_two_nodes_until_it_is_healed() {
     // given a master and its replica, and no Sentinel who would replace one
     let redis = linked();
     let (master, replica) = (&redis.servers()[0], &redis.servers()[1]);
@@ -246,7 +246,7 @@ fn a_cut_link_parts_two_nodes_and_nobody_else_until_it_is_healed() {
 }
 
 #[test]
-fn what_was_sent_into_the_black_hole_of_a_link_arrives_when_it_is_healed() {
+fn bytes_sent_into_a_black_hole_arrive_after_healing() {
     let redis = linked();
     let (master, replica) = (&redis.servers()[0], &redis.servers()[1]);
     let mut client = Connection::open(redis.announced_port(0));
@@ -285,7 +285,7 @@ fn one_client_can_be_cut_off_and_another_not() {
 
 #[test]
 #[should_panic(expected = "no `redis-7` among")]
-fn a_link_to_nobody_is_told() {
+fn link_without_a_target_is_reported() {
     linked().links().cut(Links::CLIENTS, "redis-7");
 }
 

@@ -12,7 +12,7 @@ use testkit::{Postgres, eventually};
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
-fn two_servers_answer_side_by_side_and_know_nothing_of_each_other() {
+fn two_postgres_servers_are_independent() {
     let (one, other) = (Postgres::start(), Postgres::start());
     assert_eq!(one.sql("CREATE TABLE t (n int)"), "CREATE TABLE");
     assert_eq!(one.sql("INSERT INTO t VALUES (1), (2)"), "INSERT 0 2");
@@ -42,7 +42,7 @@ fn a_statement_that_is_refused_shows_why() {
 }
 
 #[test]
-fn a_session_keeps_its_transaction_until_it_is_told_or_dropped() {
+fn session_keeps_its_transaction_until_commit_or_drop() {
     // given a row that a session has changed
     let postgres = Postgres::start();
     postgres.sql("CREATE TABLE t (n int); INSERT INTO t VALUES (1)");

@@ -3,7 +3,7 @@
 use testkit::Redis;
 
 #[test]
-fn a_replica_has_what_its_master_had_and_is_told_what_changes() {
+fn replica_copies_old_and_new_data() {
     let master = Redis::start();
     master.command(&["SET", "before", "1"]);
     let replica = Redis::start_replica_of(&master);
@@ -16,7 +16,7 @@ fn a_replica_has_what_its_master_had_and_is_told_what_changes() {
 }
 
 #[test]
-fn a_promoted_replica_takes_writes_and_is_told_nothing_more() {
+fn promoted_replica_takes_writes_and_stops_copying() {
     // given a replica that was promoted
     let master = Redis::start();
     master.command(&["SET", "kept", "1"]);
@@ -33,7 +33,7 @@ fn a_promoted_replica_takes_writes_and_is_told_nothing_more() {
 }
 
 #[test]
-fn a_master_that_comes_back_as_a_replica_gives_up_what_it_has() {
+fn primary_that_returns_as_a_replica_drops_its_data() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     replica.promote();
@@ -83,7 +83,7 @@ fn a_replica_may_have_a_password_of_its_own() {
 }
 
 #[test]
-fn a_replica_logs_in_as_the_user_of_its_master_who_may_do_no_more() {
+fn replica_logs_in_as_the_replication_user() {
     let master = Redis::options()
         .password("locked")
         .user("replica", &["+psync", "+replconf", "+ping"])
@@ -112,7 +112,7 @@ fn a_replica_and_its_master_speak_tls_if_both_do() {
 }
 
 #[test]
-fn what_a_replica_says_while_it_follows_is_not_counted() {
+fn replication_traffic_is_not_counted() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let before = master.calls();

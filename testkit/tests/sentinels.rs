@@ -19,7 +19,7 @@ fn the_sentinels_name_the_master_and_all_see_everybody() {
 }
 
 #[test]
-fn a_failover_moves_the_master_and_is_heard() {
+fn failover_moves_the_primary_and_is_published() {
     // given a master with something in it
     let redis = Sentinels::start();
     let old = redis.master().port();
@@ -179,7 +179,7 @@ fn with_tls_everybody_is_known_by_the_port_of_tls() {
 }
 
 #[test]
-fn clients_can_be_cut_off_from_one_server_and_nobody_else() {
+fn cut_separates_clients_from_one_server_only() {
     // given a deployment with links
     let redis = Sentinels::options().links().start();
     let master = redis.announced_port(0);

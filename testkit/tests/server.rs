@@ -87,7 +87,7 @@ fn a_server_runs_unless_it_is_stopped_or_paused() {
 }
 
 #[test]
-fn a_user_may_do_what_it_was_given_and_nothing_else() {
+fn user_has_only_its_acl_permissions() {
     // given a user, made without a trace in the counts
     let redis = Redis::start();
     redis.command(&["SET", "mine", "1"]);

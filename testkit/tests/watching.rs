@@ -41,7 +41,7 @@ fn a_tests_own_info_and_ping_are_counted() {
 }
 
 #[test]
-fn counting_begins_anew_with_the_server() {
+fn counters_restart_with_the_server() {
     let redis = Redis::options().password("secret").start();
     redis.command(&["SET", "a", "1"]);
     redis.calls();

@@ -102,7 +102,7 @@ async fn waiters_of_one_process_enter_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_nobody_was_told_of_is_noticed_within_seconds() {
+async fn unnotified_release_is_noticed_within_seconds() {
     // given a waiter behind a long lease
     let world = World::new();
     let _guard = world.door().ttl(secs(3_600)).acquire().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_release_that_nobody_was_told_of_is_noticed_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_polls_enters_within_the_longest_pause() {
+async fn polling_waiter_acquires_within_the_longest_pause() {
     // given one who has polled for long enough to pause for as long as it may
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
@@ -134,7 +134,7 @@ async fn one_who_polls_enters_within_the_longest_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_polls_is_not_woken_by_messages() {
+async fn polling_waiter_is_not_woken_by_notifications() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let polling = WaitStrategy::Polling { initial: millis(100), max: millis(400) };
@@ -145,7 +145,7 @@ async fn one_who_polls_is_not_woken_by_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_listens_behind_a_holder_that_polls_enters_within_seconds() {
+async fn subscribed_waiter_acquires_after_a_polling_holder() {
     let world = World::new();
     let polling = WaitStrategy::Polling { initial: millis(1), max: millis(100) };
     let guard = world.door().wait_strategy(polling).acquire().await.unwrap();

@@ -7,7 +7,7 @@ use leasehold::{Error, LostReason};
 use super::world::{AT_ONCE, World, entered, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn forcing_a_release_says_whether_the_lock_was_held() {
+async fn forced_release_returns_whether_the_lock_was_held() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     assert!(world.other_door().force_release().await.unwrap());
@@ -15,7 +15,7 @@ async fn forcing_a_release_says_whether_the_lock_was_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_release_is_told_to_the_holder_at_its_next_renewal() {
+async fn holder_notices_a_forced_release_at_its_next_renewal() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let start = Instant::now();

@@ -134,7 +134,7 @@ async fn a_reentry_that_the_store_refuses_leaves_the_guard_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releasing_after_the_lease_ended_says_that_it_expired() {
+async fn release_after_the_lease_returns_expired() {
     let guard = World::new().door().lease(secs(1)).acquire().await.unwrap();
     sleep(secs(2)).await;
     let expired = gone(LostReason::Expired);
@@ -142,7 +142,7 @@ async fn releasing_after_the_lease_ended_says_that_it_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releasing_what_somebody_else_holds_now_names_who_that_is() {
+async fn release_of_a_taken_lock_names_the_new_holder() {
     // given a hold that ended, for whatever reason, and another that came after it
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
@@ -295,7 +295,7 @@ async fn a_forgotten_lock_stays_taken_until_its_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_who_share_a_hold_keep_it_when_one_forgets() {
+async fn shared_hold_stays_when_one_reader_forgets_it() {
     let prices = Client::in_memory().read_write_lock("prices").unwrap();
     let (one, other) = (prices.read().acquire().await.unwrap(), prices.read().acquire().await);
     one.forget();

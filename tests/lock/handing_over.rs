@@ -62,7 +62,7 @@ async fn the_next_task_enters_though_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_see_a_lock_that_is_held_once_by_who_holds_it() {
+async fn other_clients_see_one_holder_and_one_count() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -383,7 +383,7 @@ async fn shutdown_releases_a_grant_that_was_just_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_during_shutdown_hands_over_to_nobody() {
+async fn release_during_shutdown_hands_off_to_no_task() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;

@@ -28,7 +28,7 @@ async fn a_lease_is_renewed_each_third_of_its_ttl_and_not_more_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_default_ttl_is_thirty_seconds_and_a_client_may_have_another() {
+async fn default_ttl_is_thirty_seconds_unless_the_client_sets_it() {
     for (client, ttl) in
         [(Client::in_memory(), secs(30)), (Client::builder().ttl(secs(7)).in_memory(), secs(7))]
     {
@@ -92,7 +92,7 @@ async fn looking_after_a_fixed_lease_is_not_counted_as_renewing_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fixed_lease_that_is_lost_is_told_before_it_ends() {
+async fn lost_fixed_lease_is_notified_before_its_end() {
     let world = World::new();
     let guard = world.door().lease(secs(3_600)).acquire().await.unwrap();
     world.store.lose("door");
@@ -118,7 +118,7 @@ async fn the_longest_hold_ends_in_time_although_it_could_be_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_longest_hold_others_enter_as_soon_as_the_guard_goes() {
+async fn waiter_acquires_when_the_guard_of_the_longest_hold_drops() {
     let world = World::new();
     let guard = world.door().max_hold(secs(100)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::MaxHold);

@@ -7,7 +7,7 @@ use leasehold::{Error, Owner};
 use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
-async fn the_holder_is_shown_with_its_count_and_what_is_left_of_its_lease() {
+async fn holder_is_shown_with_count_and_remaining_lease() {
     let world = World::new();
     let guard = world.door().lease(secs(100)).acquire().await.unwrap();
     let _again = guard.reenter().await.unwrap();
@@ -34,7 +34,7 @@ async fn a_free_lock_has_no_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whether_an_owner_holds_can_be_asked_by_anybody() {
+async fn any_client_can_check_whether_an_owner_holds() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let lock = world.other_door();

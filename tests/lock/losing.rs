@@ -67,7 +67,7 @@ async fn lost_hold_is_never_held_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_pause_of_the_process_the_guard_knows_before_any_timer_does() {
+async fn guard_knows_the_loss_at_once_after_a_process_pause() {
     // given a hold, and a process that is stopped for longer than its lease
     let guard = World::new().door().acquire().await.unwrap();
     let lost = guard.lost();
@@ -80,7 +80,7 @@ async fn after_a_pause_of_the_process_the_guard_knows_before_any_timer_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_hold_is_told_at_the_next_renewal() {
+async fn deleted_hold_is_noticed_at_the_next_renewal() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.lose("door");

@@ -36,7 +36,7 @@ async fn timed_out_shows_the_remaining_lease_of_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
+async fn timeout_error_names_the_own_hold() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
@@ -78,7 +78,7 @@ async fn when_the_holder_is_of_this_process_it_is_named_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_is_enough_when_the_holder_leaves_in_time() {
+async fn waiter_acquires_when_the_holder_releases_in_time() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let lock = world.other_door();
@@ -90,7 +90,7 @@ async fn patience_is_enough_when_the_holder_leaves_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_ends_in_time_whatever_the_store_does() {
+async fn acquire_times_out_in_time_in_any_store_state() {
     for patience in [millis(1), millis(500), secs(5), secs(60)] {
         let world = World::new();
         world.store.stall();
@@ -103,7 +103,7 @@ async fn patience_ends_in_time_whatever_the_store_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_refuses_for_a_while_is_named_when_patience_ends() {
+async fn timeout_error_names_a_rejecting_store() {
     let world = World::new();
     world.store.fail("LOADING Redis is loading the dataset in memory");
     let start = Instant::now();
@@ -132,7 +132,7 @@ async fn a_former_holder_is_not_named_when_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_patience_at_all_is_refused_with_a_hint_to_try_acquire() {
+async fn zero_timeout_is_refused_with_a_hint_to_try_acquire() {
     let refused = World::new().door().acquire_within(Duration::ZERO).await.unwrap_err();
     assert!(matches!(refused, Error::Duration(_)));
     assert!(refused.to_string().contains("`timeout`"), "{refused}");
@@ -140,7 +140,7 @@ async fn no_patience_at_all_is_refused_with_a_hint_to_try_acquire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_patience_waits_like_no_bound_at_all() {
+async fn endless_timeout_waits_without_a_bound() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let lock = world.other_door();

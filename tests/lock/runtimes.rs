@@ -26,7 +26,7 @@ fn a_client_may_be_made_before_there_is_a_runtime() {
 }
 
 #[test]
-fn acquiring_without_a_runtime_is_an_error_that_says_so() {
+fn acquire_fails_without_a_runtime() {
     let lock = door(&Client::in_memory());
     let acquired = lock.acquire().now_or_never().unwrap();
     assert!(matches!(acquired, Err(Error::NoRuntime)));
@@ -38,7 +38,7 @@ fn acquiring_without_a_runtime_is_an_error_that_says_so() {
 }
 
 #[test]
-fn acquiring_with_patience_without_a_runtime_is_the_same_error() {
+fn acquire_within_fails_without_a_runtime() {
     let lock = door(&Client::in_memory());
     let acquired = lock.acquire_within(secs(1)).now_or_never().unwrap();
     assert!(matches!(acquired, Err(Error::NoRuntime)));
@@ -47,7 +47,7 @@ fn acquiring_with_patience_without_a_runtime_is_the_same_error() {
 }
 
 #[test]
-fn a_client_works_on_a_second_runtime_when_the_first_one_is_gone() {
+fn client_works_on_a_second_runtime_after_the_first() {
     // given a client that was used on a runtime that is gone
     let client = Client::in_memory();
     let lock = door(&client);
@@ -77,7 +77,7 @@ fn a_hold_of_the_first_runtime_is_kept_by_the_second() {
 }
 
 #[test]
-fn a_guard_dropped_between_two_runtimes_is_released_by_the_second() {
+fn guard_dropped_between_runtimes_is_released_by_the_next() {
     let world = World::new();
     let guard = runtime().block_on(async { world.door().acquire().await.unwrap() });
     drop(guard);

@@ -41,7 +41,7 @@ async fn too_short_durations_are_refused_with_their_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_that_redis_cannot_store_are_refused_by_name_and_rule() {
+async fn invalid_duration_is_refused_with_its_name_and_rule() {
     let lock = World::new().door();
     for (setting, lock) in [
         ("ttl", lock.clone().ttl(Duration::MAX)),
@@ -61,7 +61,7 @@ async fn a_bad_ttl_of_the_client_is_refused_as_well() {
 }
 
 #[test]
-fn names_that_cannot_be_stored_are_refused_with_what_to_do() {
+fn invalid_name_is_refused_with_a_remedy() {
     let client = Client::in_memory();
     let too_long = "x".repeat(513);
     for (name, advice) in

@@ -31,7 +31,7 @@ async fn it_takes_no_time_when_there_is_nothing_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_patience_will_do() {
+async fn shutdown_accepts_any_timeout() {
     for patience in [Duration::ZERO, secs(1), Duration::MAX] {
         let shutdown = World::new().one.shutdown(patience).await;
         assert_eq!((shutdown.revoked, shutdown.pending), (0, 0), "{patience:?}");
@@ -39,7 +39,7 @@ async fn any_patience_will_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_told_at_once() {
+async fn shutdown_fails_waiters_at_once() {
     // given waiters: by messages, by polling, and one in the queue behind another
     let world = World::new();
     let _guard = world.other_door().acquire().await.unwrap();
@@ -114,7 +114,7 @@ async fn it_waits_for_guards_for_half_of_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_takes_back_what_does_not_come_back() {
+async fn shutdown_revokes_unreleased_holds() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let window = world.one.lock("window").unwrap().acquire().await.unwrap();
@@ -149,7 +149,7 @@ async fn guards_are_renewed_while_it_waits_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_makes_the_releases_that_nobody_waits_for() {
+async fn shutdown_completes_background_releases() {
     let world = World::new();
     drop(world.door().acquire().await.unwrap());
     let shutdown = world.one.shutdown(secs(1)).await;
@@ -158,7 +158,7 @@ async fn it_makes_the_releases_that_nobody_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_reports_what_it_could_not_release_in_time() {
+async fn shutdown_reports_pending_releases() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.stall();

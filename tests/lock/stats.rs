@@ -47,7 +47,7 @@ async fn grants_and_releases_are_counted_once_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_that_ran_out_is_counted() {
+async fn timeouts_are_counted() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     assert!(world.other_door().acquire_within(secs(1)).await.is_err());

@@ -9,7 +9,7 @@ use leasehold::Error;
 use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
-async fn trying_a_free_lock_gets_it_and_trying_a_held_one_does_not_wait() {
+async fn try_acquire_gets_a_free_lock_and_never_waits() {
     let world = World::new();
     let start = Instant::now();
     let guard = world.door().try_acquire().await.unwrap();

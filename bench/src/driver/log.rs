@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn another_task_of_the_same_process_is_a_hand_over_but_not_between_processes() {
+    fn hand_over_is_counted_within_a_process_only() {
         let story = Story::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
         assert_eq!(story.hand_overs(), 1);
         assert_eq!(story.between_processes(), [0; 0]);

@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_must_happen_is_a_failure() {
+    fn forbidden_event_is_a_failure() {
         let mut board = Board::default();
         board.note(Case::less("g", "overlaps", "count").target(Target::Never), OURS, 1.0);
         assert_eq!(board.failures(), ["overlaps happened, and never must"]);
     }
 
     #[test]
-    fn what_is_above_a_bound_is_a_failure_and_what_misses_a_target_is_not() {
+    fn exceeded_bound_fails_and_missed_target_does_not() {
         let mut board = Board::default();
         let case = || Case::less("g", "c", "ms").target(Target::AtMost(1.0));
         board.note(case().target(Target::NeverAbove(3.0)), OURS, 2.0);

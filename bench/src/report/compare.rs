@@ -51,7 +51,7 @@ mod tests {
     };
 
     #[test]
-    fn more_than_a_tenth_is_told_and_a_tenth_is_not() {
+    fn change_is_reported_above_a_tenth() {
         let rate = |ours| one(Case::more("g", "rate", "per s"), &[(OURS, ours)]);
         assert_eq!(fallen(&rate(100.0), &rate(91.0)), [""; 0]);
         let told = fallen(&rate(100.0), &rate(80.0));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_nothing_or_was_not_measured_cannot_fall() {
+    fn zero_or_missing_result_cannot_fall() {
         let count = |ours| one(Case::less("g", "count", "count"), &[(OURS, ours)]);
         assert_eq!(fallen(&count(0.0), &count(1.0)), [""; 0]);
         assert_eq!(fallen(&count(0.0), &count(0.0)), [""; 0]);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_shows_what_is_committed() {
+    fn document_shows_the_committed_results() {
         let document = read("../docs/performance.md");
         let results = Results::read(&read("results.json")).unwrap();
         let made = filled(&document, &results).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_results_is_left_out_and_a_case_without_is_an_error() {
+    fn group_without_results_is_skipped_and_a_case_is_an_error() {
         let of = |case| one(Case::less(SENTINEL, case, "ms"), &[(OURS, 97.0)]);
         let recovery = TABLES.iter().find(|table| table.name == "recovery").unwrap();
         assert_eq!(recovery.shown(&one(Case::less("g", "c", "ms"), &[])).unwrap(), NOT_YET);

@@ -141,7 +141,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_results_are_read_back() {
         let case = Case::less("g", "c", "µs").target(Target::AtMostOf(LIMIT, 1.1)).plot("p", 16);
         let written = one(case, &[(OURS, 3.0), (OURS, 1.0), (LIMIT, 1.5), ("rlock", 4.0)]).text();
         let read = Results::read(&written).unwrap();

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_passed() {
+    fn unmeasured_case_does_not_pass() {
         let case = Case::less("g", "c", "%").target(Target::AtMost(3.0));
         assert_eq!(verdict(&with(case, &[(LIMIT, 1.0)])), "**miss**: not measured");
         let case = Case::less("g", "c", "%").target(Target::AtMostOf("Redisson", 0.6));

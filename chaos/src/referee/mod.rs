@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn two_at_once_are_found_in_the_window_of_a_failover_only_if_a_replica_had_it() {
+    fn overlap_counts_in_a_failover_only_if_a_replica_had_the_hold() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         record.faults.push(failover(5, 9));
         let verdict = judge(&record, &[Object::new(Kind::Lock, "a")], TTL);
@@ -145,7 +145,7 @@ mod tests {
 
     /// The first who was in the way was excused, and nobody looked at the others.
     #[test]
-    fn each_who_should_have_kept_one_out_is_looked_at() {
+    fn overlap_check_covers_every_conflicting_hold() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
         let mut read = record("a", &both);
         read.faults.push(failover(5, 9));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_a_closed_latch_or_waits_at_an_open_one_is_found() {
+    fn wrong_latch_wait_is_found() {
         let latch = || Object::new(Kind::Latch, "a");
         let mut record = record("a", &[(Mode::Pass, 3, 3), (Mode::Pass, 4, 4)]);
         record.opened.insert("a".into(), 3 * SECOND);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latch_that_was_opened_shortly_before_a_failover_may_be_closed_again() {
+    fn failover_may_close_a_latch_opened_just_before() {
         let mut record = Record::default();
         for (name, opened) in [("before", 80), ("shortly", 95), ("in", 101), ("after", 110)] {
             record.opened.insert(name.into(), opened * SECOND);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_through_a_free_lock_is_found() {
+    fn waiter_that_sleeps_while_the_lock_is_free_is_found() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 20, 21)]);
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));

@@ -122,7 +122,7 @@ async fn waiter_in_line_starts_the_background_task() {
 
 /// A forced release of such a hold was doubted by nobody until its renewal.
 #[tokio::test]
-async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
+async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let _waits = in_line(&contention, &name);
@@ -274,7 +274,7 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
 
 /// It had the ticket of somebody else: each took the other's place, for ever.
 #[tokio::test(start_paused = true)]
-async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
+async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let mut sleeps = in_line(&contention, &name);
@@ -298,7 +298,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
 
 /// The store reported the loss while no hold had the grant, and no task was notified.
 #[tokio::test]
-async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
+async fn lost_grant_is_used_by_no_task() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
@@ -344,7 +344,7 @@ async fn lost_lock_is_not_trusted_during_its_hand_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_no_about_a_hold_that_was_seen_to_be_over_calls_the_next_one() {
+async fn rejection_of_an_ended_hold_wakes_the_next_waiter() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
@@ -356,7 +356,7 @@ async fn a_no_about_a_hold_that_was_seen_to_be_over_calls_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
+async fn hold_is_lost_when_another_owner_is_seen() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let holder = |owner: &Owner| Holder { owner: owner.clone(), count: 1, remaining: None };
@@ -369,7 +369,7 @@ async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
+async fn lock_stays_contended_for_a_while_after_a_release() {
     let (_engine, contention, door) = door();
     contention.note(&door, RemoteWaiters::Nobody);
     assert!(!contention.is_contended(&door));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_release_of_what_has_a_lease_is_given_up() {
+    async fn rejected_release_with_a_lease_is_given_up() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -373,7 +373,7 @@ mod tests {
 
     /// Its count was sent until a lease of a day would have ended, although it was released.
     #[tokio::test(start_paused = true)]
-    async fn the_count_of_what_was_given_back_is_told_no_more() {
+    async fn released_count_is_not_sent_again() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
         for (refusal, lease) in [(REFUSALS[1], 86_400), (LOADING, 30)] {
             let (memory, engine, client) = one();
@@ -395,7 +395,7 @@ mod tests {
 
     /// Each had its count sent, all at the same time.
     #[tokio::test(start_paused = true)]
-    async fn one_who_enters_again_and_again_in_vain_has_one_count_to_tell() {
+    async fn repeated_failed_reentry_sends_one_count() {
         let (memory, engine, client) = one();
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         memory.fail(REFUSALS[1]);

@@ -237,7 +237,7 @@ mod tests {
     /// So many of them were processed whenever the runtime came round, as tokio counts: holds were
     /// lost that the store had renewed.
     #[tokio::test(start_paused = true)]
-    async fn all_answers_that_have_come_are_heard_at_once() {
+    async fn all_received_replies_are_processed_at_once() {
         // Each has as many leases as one question renews.
         let (number, memory) = (1_000, MemoryStore::new());
         let client = Client::with_store(&memory);
@@ -256,7 +256,7 @@ mod tests {
 
     /// What keeps it in the store lives longer than it may.
     #[tokio::test(start_paused = true)]
-    async fn a_writer_that_reads_as_well_is_given_back_when_its_time_is_over() {
+    async fn expired_writer_that_also_reads_is_released() {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
         let prices = Client::of(Arc::clone(&engine)).read_write_lock("prices").unwrap();

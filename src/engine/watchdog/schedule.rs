@@ -448,7 +448,7 @@ mod tests {
 
     /// Found by seed 5072: the schedule was due again and again without an end.
     #[test]
-    fn a_hold_that_is_renewed_otherwise_while_asked_about_is_put_off() {
+    fn renewed_hold_is_rescheduled_while_a_check_runs() {
         // given a renewal on its way, and a re-entry that renews meanwhile
         let mut t = Setup::new();
         let hold = t.add_at(0);

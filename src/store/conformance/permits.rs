@@ -24,15 +24,15 @@ pub(super) async fn all(bench: &Bench) {
     permits_are_granted_as_long_as_there_are_enough(bench).await;
     who_asks_again_has_the_same_permits(bench).await;
     a_release_that_is_asked_again_gives_nothing_back_twice(bench).await;
-    who_finds_too_few_learns_when_the_next_is_free_at_the_latest(bench).await;
-    permits_that_expire_are_free_whoever_asks_next(bench).await;
-    what_has_expired_is_not_held_and_cannot_be_renewed(bench).await;
+    rejected_request_learns_the_next_permit_expiry(bench).await;
+    expired_permits_are_free_for_any_client(bench).await;
+    expired_permit_is_not_held_and_not_renewable(bench).await;
     many_holds_are_renewed_each_only_as_a_whole(bench).await;
     one_permit_that_is_gone_makes_a_release_say_so(bench).await;
     how_many_there_are_can_be_changed_and_a_receipt_counts_once(bench).await;
     fewer_permits_than_are_held_leave_less_than_none(bench).await;
     a_permit_is_known_by_its_id(bench).await;
-    who_waits_is_told_when_there_are_free_ones_again(bench).await;
+    waiter_is_notified_when_permits_are_free(bench).await;
 }
 
 fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
@@ -122,7 +122,7 @@ async fn a_release_that_is_asked_again_gives_nothing_back_twice(t: &Bench) {
     assert_eq!(counts(t, &object).await, (2, 0));
 }
 
-async fn who_finds_too_few_learns_when_the_next_is_free_at_the_latest(t: &Bench) {
+async fn rejected_request_learns_the_next_permit_expiry(t: &Bench) {
     set(t, "p-next", 2).await;
     let (long, short) = (wants(t, "p-next", 1, LONG), wants(t, "p-next", 1, LONG / 2));
     t.grant(&long).await;
@@ -133,7 +133,7 @@ async fn who_finds_too_few_learns_when_the_next_is_free_at_the_latest(t: &Bench)
     release(t, &long).await;
 }
 
-async fn permits_that_expire_are_free_whoever_asks_next(t: &Bench) {
+async fn expired_permits_are_free_for_any_client(t: &Bench) {
     let object = set(t, "p-past", 2).await;
     t.grant(&wants(t, "p-past", 2, SHORT)).await;
     sleep(2 * SHORT).await;
@@ -145,7 +145,7 @@ async fn permits_that_expire_are_free_whoever_asks_next(t: &Bench) {
     assert_eq!(counts(t, &object).await, (2, 0));
 }
 
-async fn what_has_expired_is_not_held_and_cannot_be_renewed(t: &Bench) {
+async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     let object = set(t, "p-late", 1).await;
     let claim = wants(t, "p-late", 1, SHORT);
     t.grant(&claim).await;
@@ -272,7 +272,7 @@ async fn a_permit_is_known_by_its_id(t: &Bench) {
     assert_eq!(counts(t, &object).await, (1, 0));
 }
 
-async fn who_waits_is_told_when_there_are_free_ones_again(t: &Bench) {
+async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
     let claim = wants(t, "p-heard", 1, LONG);
     t.other.listen(&claim.object);
     t.told(&Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases), 1).await;

@@ -21,8 +21,8 @@ pub(super) async fn all(bench: &Bench) {
     a_release_with_an_empty_queue_tells_everybody(bench).await;
     who_enters_by_asking_leaves_the_queue(bench).await;
     one_that_stopped_listening_is_passed_over(bench).await;
-    who_is_told_and_leaves_lets_the_next_one_know(bench).await;
-    who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(bench).await;
+    leaving_notified_waiter_wakes_the_next(bench).await;
+    long_waiter_polls_when_another_client_got_the_lock(bench).await;
     a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
     waiter_that_a_yield_window_passed_over_is_next(bench).await;
     names_that_share_a_hash_tag_share_no_queue(bench).await;
@@ -122,7 +122,7 @@ async fn one_that_stopped_listening_is_passed_over(t: &Bench) {
     }
 }
 
-async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {
+async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
     let [held, first, second] = t.held("told-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;
@@ -141,7 +141,7 @@ async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {
     t.other.unlisten(&held.object);
 }
 
-async fn who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(t: &Bench) {
+async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     let [held, first, second] = t.held("second").await;
     let look = told_to_ask(&held, RESERVATION);
     t.queue(&first).await;

@@ -17,16 +17,16 @@ pub(super) async fn all(t: &Bench) {
     the_lock_lives_as_long_as_the_longest_lease(t).await;
     only_what_is_still_held_is_renewed(t).await;
     who_writes_may_read_and_go_on_reading(t).await;
-    who_writes_may_read_twice_and_each_for_itself(t).await;
+    writer_may_read_twice_as_separate_holds(t).await;
     nobody_reads_beside_one_who_does_not_write(t).await;
     join!(who_reads_on_does_so_for_its_own_lease(t), who_reads_beside_one_that_dies_reads_on(t));
-    readers_that_yield_let_those_go_first_who_wait_to_write(t).await;
-    readers_yield_to_those_who_came_before_them_alone(t).await;
+    yielding_readers_let_waiting_writers_first(t).await;
+    readers_yield_only_to_earlier_writers(t).await;
     a_writer_that_gives_up_lets_readers_in(t).await;
     the_last_reader_tells_and_a_writer_too(t).await;
     each_side_is_taken_away_for_itself(t).await;
-    who_reads_beside_one_that_is_taken_away_reads_on(t).await;
-    who_writes_beside_one_that_is_taken_away_writes_on(t).await;
+    reader_continues_when_another_reader_is_revoked(t).await;
+    writer_continues_when_its_other_hold_is_revoked(t).await;
     a_writer_counts_and_a_reader_does_not(t).await;
     many_readers_come_and_go(t).await;
 }
@@ -182,7 +182,7 @@ async fn reads_beside(t: &Bench, reader: &Claim, writer: &Claim) -> bool {
     t.one.acquire_beside(reader, &writer.owner).await.unwrap() == Verdict::GRANTED
 }
 
-async fn who_writes_may_read_twice_and_each_for_itself(t: &Bench) {
+async fn writer_may_read_twice_as_separate_holds(t: &Bench) {
     let (writes, next) = (writer(t, "rw-twice"), writer(t, "rw-twice"));
     let [one, other] = [(); 2].map(|()| reader(t, "rw-twice"));
     assert!(is_granted(t, &writes).await);
@@ -257,7 +257,7 @@ async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
     release(t, &next).await;
 }
 
-async fn readers_yield_to_those_who_came_before_them_alone(t: &Bench) {
+async fn readers_yield_only_to_earlier_writers(t: &Bench) {
     let after = |waited| Share::Behind { waited };
     let [here, late] = [(); 2].map(|()| reader(t, "rw-order"));
     let writes = writer(t, "rw-order");
@@ -281,7 +281,7 @@ async fn readers_yield_to_those_who_came_before_them_alone(t: &Bench) {
     release(t, &writes).await;
 }
 
-async fn readers_that_yield_let_those_go_first_who_wait_to_write(t: &Bench) {
+async fn yielding_readers_let_waiting_writers_first(t: &Bench) {
     let [here, late, rude] = [(); 3].map(|()| reader(t, "rw-yield"));
     let (here, late) = (Claim { share: YIELDS, ..here }, Claim { share: YIELDS, ..late });
     let writes = writer(t, "rw-yield");
@@ -350,7 +350,7 @@ async fn each_side_is_taken_away_for_itself(t: &Bench) {
 }
 
 /// All of the lock went: the reader believed on while another one wrote.
-async fn who_reads_beside_one_that_is_taken_away_reads_on(t: &Bench) {
+async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
     t.other.listen(&next.object);
@@ -371,7 +371,7 @@ async fn who_reads_beside_one_that_is_taken_away_reads_on(t: &Bench) {
 }
 
 /// It was shown as the holder, and could not be taken away.
-async fn who_writes_beside_one_that_is_taken_away_writes_on(t: &Bench) {
+async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
     let reads = reader(t, "rw-force-reader");
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);

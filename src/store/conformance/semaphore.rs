@@ -14,12 +14,12 @@ pub(super) async fn all(t: &Bench) {
     a_change_with_one_receipt_happens_once(t).await;
     a_drain_takes_what_is_free_and_no_debt(t).await;
     a_look_tells_who_has_permits(t).await;
-    who_has_permits_of_a_semaphore_that_is_gone_has_none_of_the_next(t).await;
+    permits_of_a_deleted_semaphore_do_not_count_in_the_next(t).await;
     who_waits_longest_is_left_what_it_wants(t).await;
-    who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t).await;
-    who_wants_more_than_there_are_keeps_nobody_out(t).await;
-    who_cannot_be_told_from_one_who_wants_too_many_keeps_nobody_out(t).await;
-    who_is_patient_no_more_tells_those_who_were_kept_out(t).await;
+    leaving_longest_waiter_frees_its_permits_for_others(t).await;
+    oversized_request_blocks_no_other_waiter(t).await;
+    ambiguous_longest_waiter_blocks_no_other_waiter(t).await;
+    leaving_longest_waiter_notifies_blocked_waiters(t).await;
     who_only_leaves_may_ask_again(t).await;
     a_number_ends_where_java_s_does(t).await;
     who_listens_is_told_of_permits_that_are_free(t).await;
@@ -152,7 +152,7 @@ async fn a_look_tells_who_has_permits(t: &Bench) {
     assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed]);
 }
 
-async fn who_has_permits_of_a_semaphore_that_is_gone_has_none_of_the_next(t: &Bench) {
+async fn permits_of_a_deleted_semaphore_do_not_count_in_the_next(t: &Bench) {
     let first = t.permits("anew", 1);
     t.changed(&first, Change::Add(1)).await;
     t.grant(&first).await;
@@ -193,7 +193,7 @@ async fn who_waits_longest_is_left_what_it_wants(t: &Bench) {
     t.grant(&t.permits("patient", 1)).await;
 }
 
-async fn who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t: &Bench) {
+async fn leaving_longest_waiter_frees_its_permits_for_others(t: &Bench) {
     let few = t.semaphore("gone", 2).await;
     t.grant(&t.permits("gone", 1)).await;
     let many = t.permits("gone", 2);
@@ -207,7 +207,7 @@ async fn who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t: &Bench
     t.other.unlisten(&few.object);
 }
 
-async fn who_wants_more_than_there_are_keeps_nobody_out(t: &Bench) {
+async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     let few = t.semaphore("too-many", 3).await;
     let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
     assert_eq!(t.busy(&too_many, LONG).await, None);
@@ -222,7 +222,7 @@ async fn who_wants_more_than_there_are_keeps_nobody_out(t: &Bench) {
 
 /// Two wait for more than is ever free, since somebody keeps what he has: the others enter in
 /// half of the time. In virtual time.
-pub(crate) async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn(t: &Bench) {
+pub(crate) async fn failed_waiter_blocks_others_for_one_turn_at_most(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
     t.grant(&t.permits("turns", 2)).await;
     let (many, start) = ([9, 10].map(|units| t.permits("turns", units)), Instant::now());
@@ -248,7 +248,7 @@ pub(crate) async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn(t: 
 }
 
 /// A thousand holders are counted, and no more.
-async fn who_cannot_be_told_from_one_who_wants_too_many_keeps_nobody_out(t: &Bench) {
+async fn ambiguous_longest_waiter_blocks_no_other_waiter(t: &Bench) {
     let few = t.semaphore("crowded", 1_010).await;
     for _ in 0..1_001 {
         t.grant(&t.permits("crowded", 1)).await;
@@ -257,7 +257,7 @@ async fn who_cannot_be_told_from_one_who_wants_too_many_keeps_nobody_out(t: &Ben
     t.grant(&few).await;
 }
 
-async fn who_is_patient_no_more_tells_those_who_were_kept_out(t: &Bench) {
+async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
     let few = t.semaphore("patient-no-more", 3).await;
     let all = t.permits("patient-no-more", 3);
     t.grant(&t.permits("patient-no-more", 1)).await;

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_names_share_what_is_our_own() {
+    fn different_names_share_no_leasehold_key() {
         let names = NAMES.map(|name| Name::new(name).unwrap());
         let of_locks = |name: &Name| {
             let waiters = [waiter(name, "id"), waiter(name, "x")].into_iter();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_right_that_is_missing_is_tried_again_on_the_next_connection() {
+    async fn missing_permission_is_retried_on_the_next_connection() {
         let redis = Redis::start();
         redis.command(&["ACL", "SETUSER", "narrow", "on", "nopass", "+@all", "&*", "~door"]);
         let settings = Settings { user: Some("narrow".into()), ..Settings::default() };
@@ -401,13 +401,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn() {
+    async fn failed_waiter_blocks_others_for_one_turn_at_most() {
         let twin = Twin::new(7);
         let one = Arc::new(served(&twin, "one", "&*").await);
         let other = Arc::new(served(&twin, "other", "&*").await);
         let bench = Bench::new(one, other, "other");
-        conformance::semaphore::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn(&bench)
-            .await;
+        conformance::semaphore::failed_waiter_blocks_others_for_one_turn_at_most(&bench).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -433,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted() {
+    async fn invalid_count_is_not_changed_shown_or_deleted() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());
@@ -464,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn connecting_without_a_runtime_is_an_error_that_says_so() {
+    fn connect_fails_without_a_runtime() {
         let settings = Settings::default();
         let connected = RedisStore::connect("redis://127.0.0.1/", &settings, "id").now_or_never();
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));

@@ -78,7 +78,7 @@ fn ours(redis: &Redis) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_connection_asks_anew_where_its_server_is() {
+async fn each_connection_resolves_the_name_again() {
     let (redis, book) = (Redis::start(), Book::default());
     book.lead("redis.example", &[redis.port()]);
     let store = connected("redis://redis.example/", &book.settings()).await;

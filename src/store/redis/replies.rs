@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_read_whoever_it_is() {
+    fn any_holder_field_is_read() {
         let read = |pttl, owner, count| holder(&held(pttl, owner, count)).unwrap().unwrap();
         let java = read(1_500, "8c6d:42", "3");
         assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_to_us_says_when_to_ask_and_nothing_else() {
+    fn notification_sets_only_the_time_of_the_next_request() {
         let after = |words: &str| ask_after(&bulk(words));
         assert_eq!(after("0"), Duration::ZERO);
         assert_eq!(after("16"), Duration::from_millis(16));

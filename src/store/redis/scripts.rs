@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_of_a_line_is_the_one_that_it_calls() {
+    fn script_line_names_the_command_it_calls() {
         let script = Script::new("-- a script\nlocal a = 1\nredis.pcall('HSET', KEYS[1])\n");
         let at =
             |line: &str| script.command_at(&format!("no: script: 0a, on @user_script:{line}."));

@@ -122,7 +122,7 @@ async fn store_follows_a_simulated_slot_that_moves_and_fails_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_only_server_is_named_by_its_words_whenever_patience_ends() {
+async fn timeout_error_quotes_a_read_only_server() {
     let net = Net::new(7);
     let (server, other) = (net.start("10.0.0.1:6379"), net.start("10.0.0.2:6379"));
     let client = Client::asking(store(&net, "redis://10.0.0.1", "one").await);

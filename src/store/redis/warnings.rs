@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_of_one_kind_the_first_is_told() {
+    fn first_finding_of_a_kind_is_logged() {
         let behind = |replica: &str| Hazard::ReplicaBehind {
             replica: replica.into(),
             silent: std::time::Duration::ZERO,

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_sentinel_once_said_of_the_master_does_not_count() {
+    fn old_report_of_another_sentinel_does_not_count() {
         for (flags, complete) in [
             ("sentinel", true),
             ("sentinel,master_down", true),

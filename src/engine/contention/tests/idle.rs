@@ -22,7 +22,7 @@ fn latches() -> [Latch; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_sleeps_at_a_latch_keeps_nobody_who_came_after_it() {
+async fn sleeping_latch_waiter_delays_no_later_waiter() {
     let [latch, operator] = latches();
     operator.set(1).await.unwrap();
     let mut first = pin!(latch.wait());
@@ -34,7 +34,7 @@ async fn one_who_sleeps_at_a_latch_keeps_nobody_who_came_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_answer_nobody_takes_keeps_nobody_for_long() {
+async fn unpolled_reply_delays_others_only_briefly() {
     let [latch, operator] = latches();
     operator.set(1).await.unwrap();
     let mut first = pin!(latch.wait());
@@ -54,7 +54,7 @@ async fn pool(permits: u32) -> [ExpirableSemaphore; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_sleeps_lets_the_next_have_a_permit_and_has_the_one_after() {
+async fn sleeping_waiter_gets_the_permit_after_the_next() {
     let [here, there] = pool(1).await;
     let taken = there.acquire().await.unwrap();
     let mut first = Box::pin(here.acquire());
@@ -78,7 +78,7 @@ async fn one_who_sleeps_lets_the_next_have_a_permit_and_has_the_one_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_sleeps_too_long_for_a_lock_is_first_again_when_it_looks() {
+async fn sleeping_waiter_is_first_again_when_it_is_polled() {
     let store = MemoryStore::new();
     let [here, there] = [(); 2].map(|()| Client::with_store(&store).lock("door").unwrap());
     let taken = there.acquire().await.unwrap();
@@ -120,7 +120,7 @@ async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
+async fn waiter_without_its_slot_gets_no_wakeup_of_the_next() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);

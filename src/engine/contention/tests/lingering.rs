@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
+async fn unused_name_is_removed_after_a_while() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
@@ -18,7 +18,7 @@ async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
+async fn name_without_waiters_is_removed_at_once() {
     let (engine, contention, name) = door();
     drop(contention.line(&name, PLAIN, true, || true).await);
     assert!(contention.is_idle());
@@ -38,7 +38,7 @@ async fn entries_of_unwanted_names_are_bounded() {
 }
 
 #[tokio::test]
-async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
+async fn waited_names_are_removed_before_the_watchdog_runs() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
         // The first one notifies, too, and is consumed here.
@@ -74,7 +74,7 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
 /// All of them were looked at each time that one was passed on: 20 ms for ten thousand.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
-async fn a_look_costs_no_more_beside_many_names_that_are_waited_for() {
+async fn lookup_cost_does_not_grow_with_waited_names() {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "client");
     let (here, there) = (Client::of(Arc::clone(&engine)), Client::with_store(&store));

@@ -40,7 +40,7 @@ async fn offered_grant_is_released_when_the_client_closes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_to_anybody_when_the_client_is_closed() {
+async fn closed_client_hands_off_nothing() {
     let (store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
@@ -52,7 +52,7 @@ async fn nothing_is_left_to_anybody_when_the_client_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_back_what_was_left_to_one_who_has_not_seen_it() {
+async fn shutdown_releases_an_unseen_hand_off_grant() {
     let (store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let other = permits.clone();
@@ -106,7 +106,7 @@ async fn offered_grant_is_void_when_the_store_lost_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_counts_who_asks_as_unsettled() {
+async fn shutdown_counts_running_requests_as_pending() {
     let (store, engine, permits) = pool().await;
     store.stall();
     let asks = tokio::spawn(async move { permits.acquire().await });
@@ -118,7 +118,7 @@ async fn a_shutdown_counts_who_asks_as_unsettled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_sleeps_and_may_have_nothing_holds_up_no_shutdown() {
+async fn sleeping_waiter_without_a_grant_delays_no_shutdown() {
     let (_store, engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());

@@ -26,7 +26,7 @@ async fn waits(acquires: &mut (impl Future<Output = crate::Result<ExpirablePermi
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_permit_that_was_left_to_who_goes_is_not_two_for_the_next() {
+async fn permit_of_a_leaving_waiter_is_not_doubled() {
     let (here, ours, _theirs) = two_permits().await;
     let mut goes = Box::pin(here.acquire());
     waits(&mut goes).await;
@@ -38,7 +38,7 @@ async fn one_permit_that_was_left_to_who_goes_is_not_two_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_permit_is_not_two_for_who_was_called() {
+async fn woken_waiter_gets_one_permit_and_not_two() {
     let (here, ours, _theirs) = two_permits().await;
     let mut goes = Box::pin(here.acquire_many(2));
     waits(&mut goes).await;

@@ -101,7 +101,7 @@ async fn reader_that_never_yields_waits_behind_one_of_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_shares_with_a_writer_that_reads_as_well() {
+async fn writer_that_also_reads_shares_with_no_task() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
     let reading = prices.acquire_read_with(&writing).await.unwrap();
@@ -169,7 +169,7 @@ async fn writer_releases_each_of_its_two_reading_guards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_reads_beside_a_writer_of_another_client() {
+async fn reader_is_refused_beside_another_clients_writer() {
     let (store, prices) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = there.write().acquire().await.unwrap();
@@ -179,7 +179,7 @@ async fn nobody_reads_beside_a_writer_of_another_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_over_is_shared_by_nobody() {
+async fn ended_hold_is_not_shared() {
     let (store, prices) = prices();
     let first = prices.read().acquire().await.unwrap();
     let second = prices.read().acquire().await.unwrap();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_says_what_the_server_is() {
+    fn greeting_identifies_the_server() {
         for (mode, role, expected) in [
             ("standalone", "master", Some(Role::Primary)),
             ("standalone", "replica", Some(Role::Replica)),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_later_counts_more_than_its_greeting() {
+    fn info_overrides_the_greeting() {
         let info = |role: &str| [Value::BulkString(format!("role:{role}\r\nrun_id:a\r\n").into())];
         for (mode, expected) in [("standalone", Role::Primary), ("cluster", Role::ClusterNode)] {
             let greeted = hello(mode, "replica").unwrap();

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_way_everywhere_stays_only_if_all_of_it_does() {
+    fn combined_failure_is_lasting_only_if_all_parts_are() {
         let passing = || ConnectFailure::passing("no answer").at("a:1");
         let lasting = || ConnectFailure::lasting("NOAUTH").at("b:2");
         let both = ConnectFailure::of_all([passing(), lasting()]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_does_not_let_us_in_if_that_is_all_that_is_in_the_way() {
+    fn combined_failure_is_a_rejection_only_if_all_parts_are() {
         let rejected = || ConnectFailure::no_password();
         let told = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
         assert_eq!(told.to_string(), "rejected: NOAUTH a:1: a password is required");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sentinel_the_settings_of_sentinels_are_named() {
+    fn sentinel_failure_names_sentinel_settings() {
         for (how, setting) in [
             (ConnectFailure::no_password(), "sentinel_password"),
             (ConnectFailure::rejected(WRONG_PASSWORD), "sentinel_password and sentinel_username"),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_repeated_whatever_the_server_says() {
+    fn connect_failure_never_repeats_the_password() {
         for words in [
             "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `u`, `hunter2`, ",
             "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'hunter2' ",

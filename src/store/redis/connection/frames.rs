@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused_and_not_waited_for() {
+    fn invalid_reply_is_refused_at_once() {
         let odd = ["H", "\r", "\n", "+a\n", "+a\rb", "$x\r\n", "*+1\r\n", "$-2\r\n", ":one\r\n"];
         for bytes in odd.into_iter().chain(["$2\r\nabcd"]) {
             assert!(first(bytes.as_bytes()).is_err(), "{bytes:?}");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_too_long_is_refused_as_soon_as_that_is_known() {
+    fn oversized_reply_is_refused_by_its_length() {
         assert!(first(format!("${LONGEST}\r\n").as_bytes()).is_err());
         assert!(first(format!("*2\r\n:1\r\n${LONGEST}\r\n").as_bytes()).is_err());
         assert!(first(&vec![b'+'; LONGEST + 1]).is_err());

@@ -105,7 +105,7 @@ fn take(random: &mut Rng, bytes: &[u8], size: usize) -> (Vec<Frame>, Option<Stri
 }
 
 #[test]
-fn replies_are_read_as_the_parser_reads_them_however_they_come() {
+fn replies_parse_alike_in_any_pieces() {
     with_seeds(|random| {
         let replies: Vec<_> = (0..random.usize(1..6)).map(|_| reply(random, 0)).collect();
         let parse = |reply: &Vec<u8>| redis::parse_redis_value(reply).map(Frame::Value);
@@ -119,7 +119,7 @@ fn replies_are_read_as_the_parser_reads_them_however_they_come() {
 }
 
 #[test]
-fn spoilt_replies_are_refused_or_waited_for_alike_however_they_come() {
+fn corrupt_replies_are_judged_alike_in_any_pieces() {
     with_seeds(|random| {
         let mut bytes = [reply(random, 0), reply(random, 0)].concat();
         spoil(random, &mut bytes);
@@ -183,7 +183,7 @@ fn an_escaped_password_is_the_password() {
 
 /// The deepest that parts may lie within parts: the parser goes down by recursion.
 #[test]
-fn parts_within_parts_without_end_are_refused_and_exhaust_no_stack() {
+fn endless_nesting_is_refused_without_stack_overflow() {
     for depth in [50, 1_000, LONGEST / 4 - 1] {
         let bytes = ["*1\r\n".repeat(depth).into_bytes(), b":1\r\n".to_vec()].concat();
         let (taken, refused) = take(&mut Rng::with_seed(1), &bytes, 100_000);

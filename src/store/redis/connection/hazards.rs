@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_greeting_says_is_judged_without_more() {
+    fn hazards_are_found_by_the_greeting_alone() {
         let unseen = Hazard::ChecksDenied { command: "INFO".into() };
         let replica = About { role: Some(Role::Replica), ..known() };
         assert_eq!(of_server(&replica, None), [Hazard::Replica, unseen]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_apart_by_what_the_way_there_and_back_does_not_explain() {
+    fn clock_skew_excludes_the_round_trip() {
         let at = |millis: u64| Duration::from_millis(millis);
         for (asked, there, answered, expected) in [
             (at(10_000), at(9_500), at(10_000), None),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn written_host_and_port_are_read_back() {
         for (host, port, text) in
             [("h", 1, "h:1"), ("::1", 6379, "[::1]:6379"), ("10.0.0.1", 65_535, "10.0.0.1:65535")]
         {

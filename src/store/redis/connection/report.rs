@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_is_told_at_once_then_every_ten_seconds_and_when_it_is_over() {
+    fn loss_is_logged_at_once_every_ten_seconds_and_at_its_end() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_over_goes_on_with_what_was_told() {
+    fn next_supervisor_continues_the_log_interval() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();

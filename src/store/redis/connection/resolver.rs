@@ -167,7 +167,7 @@ mod tests {
 
     /// Only the first address was tried until the time was over.
     #[tokio::test]
-    async fn one_that_is_silent_or_refuses_keeps_nobody_from_the_others() {
+    async fn silent_or_refusing_address_delays_no_other() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
         for addresses in [
             vec![open, silent],

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_failover_is_believed_and_of_one_failover_most_decide() {
+    fn newest_epoch_wins_and_votes_decide_within_it() {
         let now = Instant::now();
         for (said, expected) in [
             (&[][..], None),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_said_of_each_sentinel() {
+    fn failure_names_each_sentinel() {
         let now = Instant::now();
         let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");

@@ -524,7 +524,7 @@ mod tests {
 
     /// Valkey 9 goes on saying so for ever after a failover.
     #[test]
-    fn a_sentinel_that_took_the_master_for_down_is_there_itself() {
+    fn sentinel_that_reports_master_down_counts_as_usable() {
         let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];
         let others = others.iter().map(|flags| said("flags", flags)).collect();
         let counted = sentinel_quorum(&said("quorum", "2"), &Value::Array(others));

@@ -29,19 +29,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_short_and_plain_is_shown_as_it_is() {
+    fn short_plain_text_is_shown_unchanged() {
         for text in ["", "ERR no such key", "ключ 🔒", &"x".repeat(SHOWN)] {
             assert_eq!(shown(text), text);
         }
     }
 
     #[test]
-    fn what_moves_the_cursor_or_turns_the_text_is_escaped() {
+    fn control_and_direction_characters_are_escaped() {
         assert_eq!(shown("a\nb\u{1b}[31m\u{202e}c"), r"a\nb\u{1b}[31m\u{202e}c");
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn long_text_is_cut() {
         let long = shown(&"🔒".repeat(1_000_000));
         assert_eq!(long.chars().count(), SHOWN + 1);
         assert!(long.ends_with('…'));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_translation_is_reached_where_it_is_told() {
+    fn untranslated_address_is_used_as_announced() {
         let table = Translation::by(|told| (told == "10.0.0.1:6379").then(|| "[::1]:7001".into()));
         let of = |host, port| table.of(host, port, false).unwrap().to_string();
         assert_eq!(of("10.0.0.1", 6379), "[::1]:7001");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translation_that_is_no_address_is_an_obstacle_that_says_so() {
+    fn invalid_translation_is_named_in_the_failure() {
         for odd in ["", "host", "host:", ":1", "host:0", "host:70000", "host:x"] {
             let table = Translation::by(move |_| Some(odd.to_owned()));
             let words = table.of("10.0.0.1", 6379, false).unwrap_err().to_string();

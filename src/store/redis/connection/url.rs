@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_that_is_not_known_is_told_all_that_are() {
+    fn unknown_scheme_error_lists_all_schemes() {
         for url in ["sentinel://a/mymaster", "redis-sentinels://a/mymaster", "http://a"] {
             let words = refused(url);
             for scheme in ["redis-sentinel", "redis-cluster", "rediss-sentinel", "rediss-cluster"] {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_and_who() {
+    fn url_names_address_and_user() {
         let plain = read("redis://localhost");
         assert_eq!(plain.place.to_string(), "localhost:6379");
         assert_eq!((plain.user, plain.password, plain.database), (None, None, 0));
@@ -458,7 +458,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn sentinels_speak_tls_as_the_servers_do_unless_it_is_said_otherwise() {
+    fn sentinels_use_tls_as_servers_do_unless_set() {
         for (scheme, said, servers, sentinels) in [
             ("redis", None, false, false),
             ("rediss", None, true, true),
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn url_error_names_the_wrong_part() {
         for (url, part) in [
             ("", "scheme"),
             ("localhost", "scheme"),
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_none_is_told_of_its_address_by_a_number() {
+    fn invalid_port_error_numbers_its_address() {
         for (url, which) in [
             ("redis://u:pw@h1:port", "the port must be a number"),
             ("redis://u:pw@h1,h2:99999/0", "the port of address 2 must be a number"),
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown_whatever_the_url() {
+    fn url_error_never_shows_the_password() {
         for url in odd_urls() {
             let shown = match servers(&url, &Settings::default()) {
                 Ok(Servers::One(target)) => format!("{target:?} {}", target.place),

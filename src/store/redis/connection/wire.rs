@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn replies_go_to_those_who_asked_in_order() {
+    async fn replies_go_to_callers_in_request_order() {
         let mut t = Setup::new();
         let (first, second) = (t.asks("PING").await, t.asks("ECHO").await);
         let mut heard = [0; 28];
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_was_asked_for_is_confirmed() {
+    async fn unrequested_subscription_is_not_confirmed() {
         let mut t = Setup::new();
         let wire = Arc::clone(&t.wire);
         let mut subscribe = cmd("SSUBSCRIBE");
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_read_ends_the_connection() {
+    async fn unreadable_reply_ends_the_connection() {
         let mut t = Setup::new();
         let (answered, waits) = (t.asks("PING").await, t.asks("PING").await);
         t.says(":1\r\nHTTP/1.1 400 Bad Request\r\n").await;
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_that_nobody_asked_for_ends_the_connection() {
+    async fn unrequested_reply_ends_the_connection() {
         // what is pushed is no reply
         let mut t = Setup::new();
         t.says(">3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_surplus_reply_ends_the_connection_though_others_came_with_it() {
+    async fn surplus_reply_ends_the_connection_among_valid_ones() {
         let mut t = Setup::new();
         let asked = t.asks("PING").await;
         t.says(":1\r\n:2\r\n").await;
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whatever_is_no_answer_leads_to_the_end_within_two_command_timeouts() {
+    async fn missing_replies_end_the_connection_in_two_timeouts() {
         for silence in ["", "+half", ":1", "$200000\r\n", "*2\r\n:1\r\n"] {
             let mut t = Setup::new();
             let (_asked, start) = (t.asks("PING").await, Instant::now());
@@ -663,14 +663,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_whose_callers_have_left_is_given_up_all_the_same() {
+    async fn silent_connection_is_dropped_without_callers() {
         let t = Setup::new();
         t.asks("PING").await.abort();
         assert!(matches!(t.given_up(2 * LIMIT).await, Some(Ending::Silent(_))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_that_is_missing_leads_to_the_end_when_the_last_one_waits() {
+    async fn missing_reply_ends_the_connection_of_the_last_caller() {
         let mut t = Setup::new();
         let (_lost, shifted) = (t.asks("PING").await, t.asks("PING").await);
         t.says(":2\r\n").await;

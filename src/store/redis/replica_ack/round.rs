@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_have_come_share_one_question_and_each_has_its_own_answer() {
+    fn waiting_calls_share_one_request_with_separate_results() {
         let (now, mut round) = (Instant::now(), Round::default());
         let (one, mut ones) = asker(1, now);
         let (two, mut twos) = asker(2, now);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_slot_is_on_its_way_says_so_before_each_question() {
+    fn asking_precedes_each_request_for_a_migrating_slot() {
         let now = Instant::now();
         let (one, mut ones) = asker(1, now);
         let (other, mut others) = asker(1, now);

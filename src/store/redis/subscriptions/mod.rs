@@ -402,7 +402,7 @@ mod tests {
     /// All were asked for at once. The server was said to be late before the last was answered,
     /// and everything started over, for ever.
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_takes_its_time_over_very_many_names_is_not_left() {
+    async fn slow_subscription_to_many_names_keeps_the_connection() {
         let store = served_slowly(&Twin::new(7)).await;
         let names: Vec<_> = (0..4_000).map(|at| Object::lock(format!("door:{at}"))).collect();
         names.iter().for_each(|name| store.topology.listen(name));

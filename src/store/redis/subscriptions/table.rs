@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_told_and_everything_is_asked_for_anew() {
+    fn outage_notifies_waiters_and_resubscribes_all() {
         let mut table = hearing();
         table.end();
         assert_eq!(events_of(&mut table), [Event::SubscriptionsLost]);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_stays_costs_one_right_and_is_tried_again_later() {
+    fn lasting_rejection_removes_one_permission_for_a_while() {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_knows_who_listens_nobody_queues() {
+    fn unknown_subscribers_prevent_queueing() {
         let mut table = Table::of("id", Among::Nodes(Channels::Plain));
         table.begin();
         table.listen(&name("door"));

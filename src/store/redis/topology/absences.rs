@@ -58,7 +58,7 @@ mod tests {
     use crate::domain::Hazard;
 
     #[test]
-    fn a_node_that_stays_away_is_told_of_once_and_when_it_is_back() {
+    fn absent_node_is_logged_once_and_at_its_return() {
         let start = Instant::now();
         let mut absences = Absences::default();
         let mut seen = |servers: &[&str], millis: u64| {

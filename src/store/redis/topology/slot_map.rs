@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_says_where_to() {
+    fn redirect_names_its_target() {
         let of = |words: &str| Redirect::of(&error(words), &at_port(1));
         let moved = |slot, to| Some(Redirect::Moved(slot, to));
         assert_eq!(of("MOVED 3999 10.0.0.1:2"), moved(3_999, Some(at_port(2))));

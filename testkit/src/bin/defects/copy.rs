@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_writes_what_has_changed_and_removes_what_is_gone() {
+    fn copy_writes_changed_files_and_removes_deleted_ones() {
         // given a copy
         let (project, into) = (project(), tempfile::tempdir().unwrap());
         let texts = Texts::from([("src/gone/b", "more".into())]);

@@ -249,7 +249,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::replica_ack::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
+            "store::redis::replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
         ),
         Defect {
             says: "replicas are told nothing behind what was granted",
@@ -262,7 +262,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::replica_ack::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
+            "store::redis::replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
         ),
         Defect {
             says: "what is enough for one who asks replicas is enough for all",
@@ -507,7 +507,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::one_permit_that_was_left_to_who_goes_is_not_two_for_the_next",
+            "engine::contention::tests::profiles::permit_of_a_leaving_waiter_is_not_doubled",
         ),
         Defect {
             says: "what is left to one who goes is left to the next, whatever that one wants",
@@ -520,7 +520,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::one_permit_is_not_two_for_who_was_called",
+            "engine::contention::tests::profiles::woken_waiter_gets_one_permit_and_not_two",
         ),
         Defect {
             says: "a grant is of use to one who was called, whatever that one wants",
@@ -532,7 +532,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::hold::tests::a_hold_that_is_due_for_renewal_is_shared_by_nobody"),
+        Finder::Unit("engine::hold::tests::hold_due_for_renewal_is_not_shared"),
         Defect {
             says: "a hold that is due for renewal is shared",
             edits: &[Edit {
@@ -543,7 +543,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::hold::tests::a_hold_in_doubt_is_shared_by_nobody"),
+        Finder::Unit("engine::hold::tests::hold_in_doubt_is_not_shared"),
         Defect {
             says: "a hold in doubt is shared",
             edits: &[Edit {
@@ -554,9 +554,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::watchdog::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
-        ),
+        Finder::Unit("engine::watchdog::tests::expired_writer_that_also_reads_is_released"),
         Defect {
             says: "a writer with readers beside it is owed for as long as its own lease",
             edits: &[Edit {
@@ -568,7 +566,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::nobody_shares_with_a_writer_that_reads_as_well",
+            "engine::contention::tests::sharing::writer_that_also_reads_shares_with_no_task",
         ),
         Defect {
             says: "a hold is shared whoever wants the other side",
@@ -911,9 +909,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::a_grant_that_is_lost_on_its_way_is_believed_by_nobody",
-        ),
+        Finder::Unit("engine::contention::tests::lost_grant_is_used_by_no_task"),
         Defect {
             says: "the store's no is forgotten while a grant is nobody's",
             edits: &[Edit {
@@ -936,7 +932,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place",
+            "engine::contention::tests::sleeping_waiter_takes_no_slot_when_its_name_is_removed",
         ),
         Defect {
             says: "tickets begin anew when a name is forgotten",
@@ -1045,7 +1041,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::a_refusal_that_stays_costs_one_right_and_is_tried_again_later",
+            "store::redis::subscriptions::table::tests::lasting_rejection_removes_one_permission_for_a_while",
         ),
         Defect {
             says: "what was refused once is refused for ever",
@@ -1162,9 +1158,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::tests::a_right_that_is_missing_is_tried_again_on_the_next_connection",
-        ),
+        Finder::Unit("store::redis::tests::missing_permission_is_retried_on_the_next_connection"),
         Defect {
             says: "a right that was missing is not tried again on the next connection",
             edits: &[Edit {
@@ -1300,9 +1294,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::tests::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn",
-        ),
+        Finder::Unit("store::redis::tests::failed_waiter_blocks_others_for_one_turn_at_most"),
         Defect {
             says: "a script leaves permits for ever to one who waits for what the dead have",
             edits: &[
@@ -1375,7 +1367,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::tests::all_answers_that_have_come_are_heard_at_once"),
+        Finder::Unit("engine::watchdog::tests::all_received_replies_are_processed_at_once"),
         Defect {
             says: "renewals are heard a few at a time, while others run",
             edits: &[Edit {
@@ -1387,7 +1379,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::tests::a_server_that_takes_its_time_over_very_many_names_is_not_left",
+            "store::redis::subscriptions::tests::slow_subscription_to_many_names_keeps_the_connection",
         ),
         Defect {
             says: "all subscriptions are asked for at once",
@@ -1410,7 +1402,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::offers::a_shutdown_counts_who_asks_as_unsettled"),
+        Finder::Unit(
+            "engine::contention::tests::offers::shutdown_counts_running_requests_as_pending",
+        ),
         Defect {
             says: "a shutdown does not wait for those who ask",
             edits: &[Edit {
@@ -1434,9 +1428,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::offers::nothing_is_left_to_anybody_when_the_client_is_closed",
-        ),
+        Finder::Unit("engine::contention::tests::offers::closed_client_hands_off_nothing"),
         Defect {
             says: "permits are passed on within a client that is closed",
             edits: &[Edit {
@@ -1509,7 +1501,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::one_who_sleeps_at_a_latch_keeps_nobody_who_came_after_it",
+            "engine::contention::tests::idle::sleeping_latch_waiter_delays_no_later_waiter",
         ),
         Defect {
             says: "one who asks and is polled by nobody keeps its turn",
@@ -1535,7 +1527,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::idle::one_whose_turn_was_taken_hears_nothing_that_is_for_the_next",
+            "engine::contention::tests::idle::waiter_without_its_slot_gets_no_wakeup_of_the_next",
         ),
         Defect {
             says: "one whose turn was taken hears what is for the next",
@@ -1599,9 +1591,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::watchdog::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
-        ),
+        Finder::Unit("engine::watchdog::tests::expired_writer_that_also_reads_is_released"),
         Defect {
             says: "a writer that reads as well writes for as long as it reads",
             edits: &[Edit {
@@ -1623,9 +1613,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::tests::a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted",
-        ),
+        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_shown_or_deleted"),
         Defect {
             says: "a latch on another text is a store that did not answer, and shows the text",
             edits: &[Edit {
@@ -1636,9 +1624,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::tests::a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted",
-        ),
+        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_shown_or_deleted"),
         Defect {
             says: "a latch that is deleted may have been another text",
             edits: &[Edit {
@@ -1807,7 +1793,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::nobody_reads_beside_a_writer_of_another_client",
+            "engine::contention::tests::sharing::reader_is_refused_beside_another_clients_writer",
         ),
         Defect {
             says: "a reader enters beside a writer of another client",
@@ -1820,7 +1806,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::connection::sentinel_views::tests::the_newest_failover_is_believed_and_of_one_failover_most_decide",
+            "store::redis::connection::sentinel_views::tests::newest_epoch_wins_and_votes_decide_within_it",
         ),
         Defect {
             says: "a sentinel that has not heard of the newest failover leads back to the old master",
@@ -1846,7 +1832,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::connection::sentinels::tests::a_sentinel_that_took_the_master_for_down_is_there_itself",
+            "store::redis::connection::sentinels::tests::sentinel_that_reports_master_down_counts_as_usable",
         ),
         Defect {
             says: "sentinels that took the master for down are missed",
@@ -1963,9 +1949,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::release::settle::tests::the_count_of_what_was_given_back_is_told_no_more",
-        ),
+        Finder::Unit("engine::release::settle::tests::released_count_is_not_sent_again"),
         Defect {
             says: "a count is told though nobody holds any more",
             edits: &[Edit {
@@ -1976,9 +1960,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::release::settle::tests::one_who_enters_again_and_again_in_vain_has_one_count_to_tell",
-        ),
+        Finder::Unit("engine::release::settle::tests::repeated_failed_reentry_sends_one_count"),
         Defect {
             says: "each who enters again in vain has a count told",
             edits: &[Edit {
@@ -2211,7 +2193,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::stress::shutdown_settles_on_another_runtime_what_is_owed"),
+        Finder::Unit("engine::stress::shutdown_completes_pending_releases_on_another_runtime"),
         Defect {
             says: "a shutdown on another runtime settles nothing",
             edits: &[Edit {

@@ -77,7 +77,7 @@ mod tests {
         \n\nfailures:\n    two\n    three\n\ntest result: FAILED. 1 passed; 2 failed\n";
 
     #[test]
-    fn a_test_that_wants_what_a_server_does_not_have_is_counted_by_itself() {
+    fn test_of_a_missing_feature_is_counted_separately() {
         let said = Said::read(OUTPUT);
         assert_eq!(said.failed, ["two"]);
         assert_eq!(said.unsupported, [("three".to_owned(), "TLS".to_owned())]);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_word_of_the_script_itself_says_that_the_lock_is_not_held() {
+    fn only_the_scripts_own_reply_means_not_held() {
         assert_eq!(read(":0\r\n").unwrap(), None);
         for odd in [":1\r\n", "_\r\n", "*0\r\n", "*1\r\n:0\r\n", "*1\r\n_\r\n", "$1\r\n0\r\n"] {
             let failure = read(odd).unwrap_err();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_whether_something_may_have_been_written() {
+    fn rejection_tells_whether_a_write_may_have_happened() {
         let failure = |kind, words: &str| read(&format!("*3\r\n:{kind}\r\n+{words}\r\n+HSET\r\n"));
         for (kind, words, nothing_happened) in [
             (2, "NOPERM you may not", true),
