@@ -14,7 +14,7 @@ use crate::domain::{About, Role};
 
 /// What the answer to HELLO says of the server.
 pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure> {
-    let fact = |name| greeting_says(facts, name);
+    let fact = |name| greeting_fact(facts, name);
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
             return Err(ConnectFailure::lasting(
@@ -33,10 +33,10 @@ pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure>
 
 /// Whether the answer to HELLO is that of a sentinel.
 pub(super) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
-    greeting_says(facts, "mode") == Some("sentinel")
+    greeting_fact(facts, "mode") == Some("sentinel")
 }
 
-fn greeting_says<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str> {
+fn greeting_fact<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str> {
     let known = facts.iter().find(|(key, _)| text(key) == Some(name));
     known.and_then(|(_, value)| text(value))
 }

@@ -104,7 +104,7 @@ impl ConnectFailure {
     }
 
     /// The same, of one of several servers, after we were let in by one of them.
-    pub(super) fn after_we_were_let_in(self) -> Self {
+    pub(super) fn after_earlier_login(self) -> Self {
         match self.rejection {
             Some(rejection) => Self::rejected(Rejection { late: true, ..rejection }),
             None => self,
@@ -164,7 +164,7 @@ impl ConnectFailure {
     /// what they do not understand: their words are not shown if there is a secret.
     pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
-        let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
+        let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
         let failure = match (error.code(), known) {
             ("WRONGPASS", _) => Self::rejected(WRONG_PASSWORD),
             ("NOAUTH", _) => Self::no_password(),
@@ -193,15 +193,15 @@ impl ConnectFailure {
 
     /// The same, of a sentinel: it has settings of its own.
     pub(super) fn of_sentinel(self) -> Self {
-        let said = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
+        let words = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
             Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
         });
-        Self { words: said.unwrap_or(self.words), ..self }
+        Self { words: words.unwrap_or(self.words), ..self }
     }
 
     /// The same, of somebody who may be no sentinel: a server does not say what it is before it
     /// lets us in.
-    pub(super) fn of_whatever_it_is(self) -> Self {
+    pub(super) fn of_possible_server(self) -> Self {
         match self.rejection {
             Some(_) => Self {
                 words: format!(
@@ -233,15 +233,15 @@ impl ConnectFailure {
 /// Whether somebody who says this is no primary that works: it copies another, or is only
 /// starting. Some servers put a code into the words of a script.
 pub(super) fn cannot_be_primary(error: &ServerError) -> bool {
-    is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| says(error, code))
+    is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
 }
 
 /// Whether somebody who says this takes no writes.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
-    says(error, "READONLY")
+    has_code(error, "READONLY")
 }
 
-fn says(error: &ServerError, code: &str) -> bool {
+fn has_code(error: &ServerError, code: &str) -> bool {
     let words = error.details().unwrap_or_default();
     error.code() == code || words.contains(&format!("-{code} "))
 }
@@ -304,12 +304,12 @@ mod tests {
     #[test]
     fn combined_failure_is_a_rejection_only_if_all_parts_are() {
         let rejected = || ConnectFailure::no_password();
-        let told = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
-        assert_eq!(told.to_string(), "rejected: NOAUTH a:1: a password is required");
-        assert!(!told.may_pass());
-        let here = ConnectFailure::of_all([rejected().after_we_were_let_in()]);
-        let told = here.rejection("a:1").unwrap();
-        for words in [here.to_string(), told.to_string()] {
+        let rejection = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
+        assert_eq!(rejection.to_string(), "rejected: NOAUTH a:1: a password is required");
+        assert!(!rejection.may_pass());
+        let here = ConnectFailure::of_all([rejected().after_earlier_login()]);
+        let rejection = here.rejection("a:1").unwrap();
+        for words in [here.to_string(), rejection.to_string()] {
             assert!(words.contains("NOAUTH") && words.contains("on every server"), "{words}");
         }
         let passing = ConnectFailure::passing("no answer");
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    fn said(words: &str) -> ServerError {
+    fn server_error(words: &str) -> ServerError {
         match redis::parse_redis_value(format!("-{words}\r\n").as_bytes()) {
             Ok(Value::ServerError(error)) => error,
             other => panic!("{other:?}"),
@@ -350,7 +350,7 @@ mod tests {
             "NOPROTO hunter2",
             "DENIED hunter2",
         ] {
-            let failure = ConnectFailure::of_greeting(&said(words), true).to_string();
+            let failure = ConnectFailure::of_greeting(&server_error(words), true).to_string();
             assert!(!failure.contains("hunter2") && !failure.is_empty(), "{words}: {failure}");
         }
     }
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn server_words_are_shown_shortened_without_a_secret() {
         let long = format!("ODD a\tb\u{1b}[31m{}", "x".repeat(10_000));
-        let failure = ConnectFailure::of_greeting(&said(&long), false).to_string();
+        let failure = ConnectFailure::of_greeting(&server_error(&long), false).to_string();
         assert!(failure.starts_with(r"ODD a\tb\u{1b}[31mxxx") && failure.len() < 300);
     }
 }

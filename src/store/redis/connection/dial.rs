@@ -28,7 +28,7 @@ use crate::{
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Once one has answered that is no primary the others have so long to answer at all.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, what carries its bytes as long as it is polled, and whom it leads to.
 pub(super) struct Dialled {
@@ -56,7 +56,7 @@ pub(crate) struct Dialer {
     preloads: Vec<Preload>,
     limit: Duration,
     /// Whether it leads to one of several, and another one has let us in.
-    was_let_in: bool,
+    earlier_login: bool,
 }
 
 impl Dialer {
@@ -85,8 +85,8 @@ impl Dialer {
         let place = target.place.clone();
         let discovery = PrimaryDiscovery::of(place, settings, &reach, &client_name)?;
         let limit = settings.connect_timeout;
-        let was_let_in = false;
-        Ok(Self { target, discovery, reach, client_name, preloads, limit, was_let_in })
+        let earlier_login = false;
+        Ok(Self { target, discovery, reach, client_name, preloads, limit, earlier_login })
     }
 
     /// A dialer for a simulated server.
@@ -108,13 +108,13 @@ impl Dialer {
             client_name: format!("leasehold:{client_id}"),
             preloads,
             limit: settings.connect_timeout,
-            was_let_in: false,
+            earlier_login: false,
         }
     }
 
     /// The same, to a node of a cluster of which another one has let us in.
-    pub(crate) fn beside_others(self) -> Self {
-        Self { was_let_in: true, ..self }
+    pub(crate) fn after_earlier_login(self) -> Self {
+        Self { earlier_login: true, ..self }
     }
 
     /// Where the server is.
@@ -145,7 +145,7 @@ impl Dialer {
 
     /// Asks those at the other addresses, if there are any, whether they are primaries as well.
     pub(crate) async fn look_around(&self) {
-        let others = self.discovery.beside();
+        let others = self.discovery.other_addresses();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
         let is_one = |(address, is_primary): (&Address, Option<bool>)| {
             let address = address.to_string();
@@ -233,12 +233,12 @@ impl Dialer {
             }
             None => silence(self.limit, it),
         };
-        let silences = addresses.iter().map(|it| self.said_of(it, silent(it)));
+        let silences = addresses.iter().map(|it| self.located(it, silent(it)));
         ConnectFailure::of_all(silences)
     }
 
     /// What is in the way at `address`; where it is need not be said twice.
-    fn said_of(&self, address: &Address, failure: ConnectFailure) -> ConnectFailure {
+    fn located(&self, address: &Address, failure: ConnectFailure) -> ConnectFailure {
         match self.discovery.may_change() {
             true => failure.at(address),
             false => failure,
@@ -254,22 +254,22 @@ impl Dialer {
         let asks = addresses.iter().map(|it| self.connect(it, purpose));
         let mut asked: FuturesUnordered<_> = asks.collect();
         let (mut found, mut failures) = (None::<Dialled>, vec![]);
-        let (began, mut patience) = (Instant::now(), None);
+        let (began, mut deadline) = (Instant::now(), None);
         loop {
             let answer = tokio::select! {
                 biased;
                 answer = asked.next() => answer,
-                () = sleep_until(patience.unwrap_or(began)), if patience.is_some() => None,
+                () = sleep_until(deadline.unwrap_or(began)), if deadline.is_some() => None,
             };
             match (answer, &found) {
                 (None, _) => break,
                 (Some(Ok(other)), Some(one)) => return Err(two(one, &other)),
                 (Some(Ok(one)), None) => {
-                    patience = Some(Instant::now() + GRACE);
+                    deadline = Some(Instant::now() + GRACE);
                     found = Some(one);
                 }
                 (Some(Err(failure)), _) => {
-                    patience.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    deadline.get_or_insert_with(|| Instant::now() + REPLY_WAIT);
                     failures.push(failure);
                 }
             }
@@ -286,7 +286,7 @@ impl Dialer {
         purpose: &Purpose,
     ) -> Result<Dialled, ConnectFailure> {
         let connected = self.log_in(address, purpose).await;
-        connected.map_err(|failure| self.said_of(address, failure))
+        connected.map_err(|failure| self.located(address, failure))
     }
 
     async fn log_in(
@@ -301,7 +301,7 @@ impl Dialer {
         let preloads = if purpose.commands { self.preloads.as_slice() } else { &[] };
         let among_others = self.discovery.may_change();
         let login = Login { target, client_name, preloads, among_others };
-        let was_let_in = self.was_let_in || self.discovery.has_let_us_in();
+        let earlier_login = self.earlier_login || self.discovery.has_accepted_login();
         let (address, server) = (address.clone(), address.to_string());
         tokio::select! {
             biased;
@@ -309,7 +309,7 @@ impl Dialer {
                 Ok(about) => {
                     Ok(Dialled { wire, driver, address, about: About { server, ..about } })
                 }
-                Err(failure) if was_let_in => Err(failure.after_we_were_let_in()),
+                Err(failure) if earlier_login => Err(failure.after_earlier_login()),
                 Err(failure) => Err(failure),
             },
             ending = &mut driver => Err(Ending::into(ending)),

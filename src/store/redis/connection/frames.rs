@@ -12,7 +12,7 @@ use redis::Value;
 pub(super) const LONGEST: usize = 256 * 1024;
 
 /// The longest that anything in a push may say it is: what Redis allows.
-const LONGEST_SAID: usize = 512 * 1024 * 1024;
+const LONGEST_DECLARED: usize = 512 * 1024 * 1024;
 
 /// What came.
 #[derive(Debug, PartialEq)]
@@ -175,7 +175,7 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
         _ => return Err("a length is not a number".into()),
     }
     let count = str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
-    let count = count.filter(|count| *count <= LONGEST_SAID);
+    let count = count.filter(|count| *count <= LONGEST_DECLARED);
     count.map(Some).ok_or_else(|| "a length is not a number, or too large".into())
 }
 

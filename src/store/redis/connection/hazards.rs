@@ -18,7 +18,7 @@ const APART: Duration = Duration::from_secs(1);
 const SILENT: Duration = Duration::from_secs(5);
 
 /// One that has said so lately is counted by its primary in a moment.
-const HEARD: Duration = Duration::from_secs(1);
+const RECENT: Duration = Duration::from_secs(1);
 
 /// What a replica may be behind that takes its time.
 const BEHIND: u64 = 32 * 1024 * 1024;
@@ -77,8 +77,8 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     if !replicas.is_empty() && !info.refuses_alone() {
         all.push(Hazard::UnprotectedPrimary);
     }
-    let is_heard = replicas.iter().any(|it| it.silent <= HEARD);
-    all.extend((info.hears_of_none() && !is_heard).then_some(Hazard::TooFewReplicas));
+    let is_recent = replicas.iter().any(|it| it.silent <= RECENT);
+    all.extend((info.has_no_good_replica() && !is_recent).then_some(Hazard::TooFewReplicas));
     let late = replicas.into_iter().filter(|it| it.silent >= SILENT || it.behind >= BEHIND);
     all.extend(late.map(|it| Hazard::ReplicaBehind {
         replica: it.replica,
@@ -121,22 +121,22 @@ mod tests {
     }
 
     /// The hazards of a server that says this, asked and answered at once.
-    fn said(text: &str) -> Vec<Hazard> {
+    fn of_info(text: &str) -> Vec<Hazard> {
         of_server(&known(), Some(&Info { text, asked: (NOW, NOW) }))
     }
 
     #[test]
     fn a_server_that_is_well_has_none() {
         assert_eq!(
-            said("role:master\r\nconnected_slaves:0\r\nserver_time_usec:1700000000500000"),
+            of_info("role:master\r\nconnected_slaves:0\r\nserver_time_usec:1700000000500000"),
             []
         );
         let two = "min_slaves_good_slaves:1\r\nmaster_repl_offset:100\r\n\
                    slave0:ip=h,port=1,state=online,offset=90,lag=1\r\n\
                    slave1:ip=h,port=2,state=wait_bgsave,offset=0,lag=9\r\n";
-        assert_eq!(said(two), []);
-        assert_eq!(said("min_slaves_good_slaves:0\r\n"), [Hazard::TooFewReplicas]);
-        assert_eq!(said(&two.replace("slaves:1", "slaves:0")), []);
+        assert_eq!(of_info(two), []);
+        assert_eq!(of_info("min_slaves_good_slaves:0\r\n"), [Hazard::TooFewReplicas]);
+        assert_eq!(of_info(&two.replace("slaves:1", "slaves:0")), []);
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         };
         let expected =
             [Hazard::UnprotectedPrimary, behind("h:1", 6, 1), behind("[::1]:2", 0, 99_999_999)];
-        assert_eq!(said(text), expected);
+        assert_eq!(of_info(text), expected);
     }
 
     #[test]

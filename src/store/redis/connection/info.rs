@@ -75,7 +75,7 @@ impl<'a> Info<'a> {
     }
 
     /// Whether it refuses to write, since it hears of no replica that is well.
-    pub(super) fn hears_of_none(&self) -> bool {
+    pub(super) fn has_no_good_replica(&self) -> bool {
         self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Link {
     supervisor: Mutex<Option<AbortHandle>>,
     command_timeout: Duration,
     /// Whether callers are told at once that the server does not let us in.
-    tells_rejection: bool,
+    reports_rejection: bool,
 }
 
 impl Link {
@@ -77,13 +77,13 @@ impl Link {
 
     fn new(dialer: Arc<Dialer>, watcher: Arc<dyn Watcher>, command_timeout: Duration) -> Self {
         let supervisor = Mutex::default();
-        let (state, tells_rejection) = (Arc::default(), false);
-        Self { state, dialer, watcher, supervisor, command_timeout, tells_rejection }
+        let (state, reports_rejection) = (Arc::default(), false);
+        Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
     }
 
     /// The same, of one of several servers: one that does not let us in is not waited for.
-    pub(crate) fn telling_rejection(mut self) -> Self {
-        self.tells_rejection = true;
+    pub(crate) fn reporting_rejection(mut self) -> Self {
+        self.reports_rejection = true;
         self
     }
 
@@ -212,7 +212,7 @@ impl Link {
 
     /// What the server says that does not let us in, if that is to be told.
     fn rejection(&self) -> Option<Failure> {
-        self.state.rejection().filter(|_| self.tells_rejection)
+        self.state.rejection().filter(|_| self.reports_rejection)
     }
 
     /// Why the connection is away, if it is and that is known.

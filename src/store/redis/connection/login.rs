@@ -139,7 +139,7 @@ impl Login<'_> {
             (Value::ServerError(error), Wanted::Text(_)) => {
                 Err(ConnectFailure::of_database(self.target.database, error))
             }
-            (reply, _) if says(reply, text) => Ok(()),
+            (reply, _) if is_text_of(reply, text) => Ok(()),
             _ => Err(ConnectFailure::passing(format!(
                 "unexpected reply during the login: {} was expected",
                 shown(text)
@@ -150,14 +150,14 @@ impl Login<'_> {
 
 /// The version of the protocol that the server will speak.
 fn protocol(about: &[(Value, Value)]) -> Option<i64> {
-    let proto = about.iter().find(|(key, _)| says(key, "proto"));
+    let proto = about.iter().find(|(key, _)| is_text_of(key, "proto"));
     match proto? {
         (_, Value::Int(version)) => Some(*version),
         _ => None,
     }
 }
 
-fn says(reply: &Value, text: &str) -> bool {
+fn is_text_of(reply: &Value, text: &str) -> bool {
     match reply {
         Value::Okay => text == "OK",
         Value::SimpleString(said) => said == text,

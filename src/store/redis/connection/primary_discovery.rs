@@ -187,7 +187,7 @@ impl PrimaryDiscovery {
     }
 
     /// The addresses at which commands do not go to anybody, if it is one of several.
-    pub(super) fn beside(&self) -> Vec<&Address> {
+    pub(super) fn other_addresses(&self) -> Vec<&Address> {
         let Place::Among(addresses) = &self.place else { return Vec::new() };
         let server = self.leader.borrow().server.clone();
         addresses.iter().filter(|it| it.to_string() != server).collect()
@@ -282,7 +282,7 @@ impl PrimaryDiscovery {
     }
 
     /// Whether one of several servers has let us in before.
-    pub(super) fn has_let_us_in(&self) -> bool {
+    pub(super) fn has_accepted_login(&self) -> bool {
         self.may_change() && self.met_primary.load(Ordering::Relaxed)
     }
 

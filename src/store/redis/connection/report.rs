@@ -10,13 +10,13 @@ use crate::domain::LOG_INTERVAL;
 /// What was told of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    told_at: Option<Instant>,
+    logged_at: Option<Instant>,
     lost_at: Option<Instant>,
     /// Whether the present loss was told.
-    told: bool,
+    logged: bool,
     /// When it was told last that the server does not let us in.
-    rejection_told_at: Option<Instant>,
-    /// Losses that were not told.
+    rejection_logged_at: Option<Instant>,
+    /// Losses that were not logged.
     losses: u32,
 }
 
@@ -30,19 +30,19 @@ impl Reports {
     pub(super) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);
         self.losses += 1;
-        self.told = self.is_due(now);
-        self.told.then(|| std::mem::take(&mut self.losses))
+        self.logged = self.is_due(now);
+        self.logged.then(|| std::mem::take(&mut self.losses))
     }
 
     /// It is still lost. Returns for how long, if that is to be told now: the first time also if
     /// the server does not let us in, as nobody would guess that from the loss.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
-        if rejected && is_long_ago(self.rejection_told_at, now) {
-            self.told_at = None;
-            self.rejection_told_at = Some(now);
+        if rejected && is_long_ago(self.rejection_logged_at, now) {
+            self.logged_at = None;
+            self.rejection_logged_at = Some(now);
         }
         let due = self.is_due(now);
-        self.told |= due;
+        self.logged |= due;
         due.then(|| self.lost_for(now))
     }
 
@@ -50,14 +50,14 @@ impl Reports {
     pub(super) fn back(&mut self, now: Instant) -> Option<Duration> {
         let lost_for = self.lost_for(now);
         self.lost_at = None;
-        std::mem::take(&mut self.told).then_some(lost_for)
+        std::mem::take(&mut self.logged).then_some(lost_for)
     }
 
     /// Whether it is time to tell something; then it is told.
     fn is_due(&mut self, now: Instant) -> bool {
-        let due = is_long_ago(self.told_at, now);
+        let due = is_long_ago(self.logged_at, now);
         if due {
-            self.told_at = Some(now);
+            self.logged_at = Some(now);
         }
         due
     }
@@ -75,8 +75,8 @@ impl Reports {
 }
 
 /// Whether what was told then may be told again.
-fn is_long_ago(told_at: Option<Instant>, now: Instant) -> bool {
-    told_at.is_none_or(|told_at| now >= told_at + LOG_INTERVAL)
+fn is_long_ago(logged_at: Option<Instant>, now: Instant) -> bool {
+    logged_at.is_none_or(|logged_at| now >= logged_at + LOG_INTERVAL)
 }
 
 #[cfg(test)]
@@ -89,8 +89,8 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();
         assert_eq!(reports.lost(at(0)), Some(1));
-        let told = (1..=35).filter(|second| reports.still_lost(at(*second), false).is_some());
-        assert_eq!(told.collect::<Vec<_>>(), [10, 20, 30]);
+        let logged = (1..=35).filter(|second| reports.still_lost(at(*second), false).is_some());
+        assert_eq!(logged.collect::<Vec<_>>(), [10, 20, 30]);
         assert_eq!(reports.back(at(36)), Some(Duration::from_secs(36)));
     }
 
@@ -115,20 +115,20 @@ mod tests {
         let mut reports = Reports::default();
         reports.lost(at(0));
         assert_eq!(reports.still_lost(at(1), false), None);
-        let told = (2..=35).filter(|second| reports.still_lost(at(*second), true).is_some());
-        assert_eq!(told.collect::<Vec<_>>(), [2, 12, 22, 32]);
+        let logged = (2..=35).filter(|second| reports.still_lost(at(*second), true).is_some());
+        assert_eq!(logged.collect::<Vec<_>>(), [2, 12, 22, 32]);
     }
 
     #[test]
     fn unstable_connection_is_logged_seldom_with_a_count() {
         let start = Instant::now();
         let mut reports = Reports::default();
-        let mut told = vec![];
+        let mut logged = vec![];
         for tenth in 0..300 {
             let now = start + Duration::from_millis(100 * tenth);
-            told.extend(reports.lost(now));
+            logged.extend(reports.lost(now));
             assert_eq!(reports.back(now).is_some(), tenth % 100 == 0, "{tenth}");
         }
-        assert_eq!(told, [1, 100, 100]);
+        assert_eq!(logged, [1, 100, 100]);
     }
 }

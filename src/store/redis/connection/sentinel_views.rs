@@ -28,8 +28,8 @@ pub(super) struct ReportedPrimary {
 /// What is known of one sentinel.
 #[derive(Debug)]
 struct SentinelView {
-    told: Option<(ReportedPrimary, Instant)>,
-    trouble: Option<ConnectFailure>,
+    report: Option<(ReportedPrimary, Instant)>,
+    failure: Option<ConnectFailure>,
     at: Instant,
     /// What it knows of all sentinels.
     quorum: Option<SentinelQuorum>,
@@ -46,10 +46,15 @@ pub(super) struct SentinelViews {
 
 impl SentinelViews {
     /// `sentinel` says where the master is.
-    pub(super) fn told(&mut self, sentinel: &Address, told: ReportedPrimary, now: Instant) {
+    pub(super) fn record_report(
+        &mut self,
+        sentinel: &Address,
+        report: ReportedPrimary,
+        now: Instant,
+    ) {
         let view = SentinelView {
-            told: Some((told, now)),
-            trouble: None,
+            report: Some((report, now)),
+            failure: None,
             at: now,
             quorum: None,
             id: None,
@@ -59,21 +64,22 @@ impl SentinelViews {
 
     /// `sentinel` knows no master. Returns whether it did until now, or was not known, or what was in
     /// the way might have passed until now.
-    pub(super) fn knows_none(
+    pub(super) fn record_unknown(
         &mut self,
         sentinel: &Address,
         why: ConnectFailure,
         now: Instant,
     ) -> bool {
         let known = self.all.remove(&sentinel.to_string());
-        let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
-        let view = SentinelView { told: None, trouble: Some(why), at: now, quorum: None, id: None };
+        let is_news = known.is_none_or(|it| is_news(&why, it.failure.as_ref()));
+        let view =
+            SentinelView { report: None, failure: Some(why), at: now, quorum: None, id: None };
         self.all.insert(sentinel.to_string(), view);
         is_news
     }
 
     /// `sentinel`, which has just said more, knows this of all of them, and has the run id `id`.
-    pub(super) fn counted(
+    pub(super) fn record_quorum(
         &mut self,
         sentinel: &Address,
         quorum: Option<SentinelQuorum>,
@@ -92,16 +98,16 @@ impl SentinelViews {
 
     /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
     /// it did answer until now, or what was in the way might have passed until now.
-    pub(super) fn in_trouble(
+    pub(super) fn record_failure(
         &mut self,
         sentinel: &Address,
         why: ConnectFailure,
         now: Instant,
     ) -> bool {
         let known = self.all.remove(&sentinel.to_string());
-        let news = known.as_ref().is_none_or(|it| is_news(&why, it.trouble.as_ref()));
-        let (told, id) = known.map_or((None, None), |it| (it.told, it.id));
-        let view = SentinelView { told, trouble: Some(why), at: now, quorum: None, id };
+        let news = known.as_ref().is_none_or(|it| is_news(&why, it.failure.as_ref()));
+        let (report, id) = known.map_or((None, None), |it| (it.report, it.id));
+        let view = SentinelView { report, failure: Some(why), at: now, quorum: None, id };
         self.all.insert(sentinel.to_string(), view);
         news
     }
@@ -113,11 +119,11 @@ impl SentinelViews {
 
     /// Returns where the master is, if any sentinel says so. The URL lists `listed` sentinels.
     pub(super) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
-        self.all.values().find(|view| view.told.is_some())?;
+        self.all.values().find(|view| view.report.is_some())?;
         let listed = listed.saturating_sub(self.doubles());
         let sentinels = self.quorum(now).map_or(listed, |quorum| quorum.known.max(listed));
         self.believed = decide(self.believed.as_ref(), &self.fresh(now), sentinels).cloned();
-        self.believed.as_ref().map(|told| told.master.clone())
+        self.believed.as_ref().map(|report| report.master.clone())
     }
 
     /// How many addresses lead to a sentinel that is known by another one.
@@ -129,13 +135,16 @@ impl SentinelViews {
     /// What each sentinel has said last, if that is fresh. One that is known by two addresses
     /// has one vote.
     fn fresh(&self, now: Instant) -> Vec<&ReportedPrimary> {
-        let said = |view: &'_ SentinelView| view.told.as_ref().map(|(_, at)| *at);
+        let reported_at = |view: &'_ SentinelView| view.report.as_ref().map(|(_, at)| *at);
         let mut views = Vec::from_iter(self.all.values());
-        views.retain(|view| said(view).is_some_and(|at| at + FRESH >= now));
-        views.sort_by_key(|view| Reverse(said(view)));
+        views.retain(|view| reported_at(view).is_some_and(|at| at + FRESH >= now));
+        views.sort_by_key(|view| Reverse(reported_at(view)));
         let mut counted = BTreeSet::new();
         views.retain(|view| view.id.as_ref().is_none_or(|id| counted.insert(id)));
-        views.into_iter().filter_map(|view| view.told.as_ref().map(|(told, _)| told)).collect()
+        views
+            .into_iter()
+            .filter_map(|view| view.report.as_ref().map(|(report, _)| report))
+            .collect()
     }
 
     /// Whether each of `sentinels` has answered since, or cannot.
@@ -146,33 +155,33 @@ impl SentinelViews {
     }
 
     /// How many of `sentinels` have said since where the master is.
-    pub(super) fn told_since(&self, sentinels: &[Address], since: Instant) -> usize {
+    pub(super) fn reports_since(&self, sentinels: &[Address], since: Instant) -> usize {
         let views = sentinels.iter().filter_map(|it| self.all.get(&it.to_string()));
-        views.filter(|view| view.told.as_ref().is_some_and(|(_, at)| *at >= since)).count()
+        views.filter(|view| view.report.as_ref().is_some_and(|(_, at)| *at >= since)).count()
     }
 
     /// Why nobody says where the master is.
     pub(super) fn failure(&self, sentinels: &[Address]) -> ConnectFailure {
         ConnectFailure::of_all(sentinels.iter().map(|sentinel| {
-            let known = self.all.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
+            let known = self.all.get(&sentinel.to_string()).and_then(|it| it.failure.clone());
             known.unwrap_or_else(|| no_answer(sentinel).of_sentinel()).at(sentinel)
         }))
     }
 
     /// Whether `sentinel` has ever said where the master is.
-    pub(super) fn has_told(&self, sentinel: &Address) -> bool {
-        self.all.get(&sentinel.to_string()).is_some_and(|view| view.told.is_some())
+    pub(super) fn has_reported(&self, sentinel: &Address) -> bool {
+        self.all.get(&sentinel.to_string()).is_some_and(|view| view.report.is_some())
     }
 
     /// Whether `sentinel` has answered, the last time.
     pub(super) fn is_well(&self, sentinel: &Address) -> bool {
-        self.all.get(&sentinel.to_string()).is_some_and(|view| view.trouble.is_none())
+        self.all.get(&sentinel.to_string()).is_some_and(|view| view.failure.is_none())
     }
 
     /// Whether all of `sentinels` were asked, and nobody says where the master is.
-    pub(super) fn are_dumb(&self, sentinels: &[Address]) -> bool {
+    pub(super) fn name_no_primary(&self, sentinels: &[Address]) -> bool {
         let all_asked = sentinels.iter().all(|it| self.all.contains_key(&it.to_string()));
-        all_asked && self.all.values().all(|view| view.trouble.is_some())
+        all_asked && self.all.values().all(|view| view.failure.is_some())
     }
 }
 
@@ -185,7 +194,7 @@ fn decide<'a>(
     fresh: &[&'a ReportedPrimary],
     sentinels: usize,
 ) -> Option<&'a ReportedPrimary> {
-    let votes = |told: &ReportedPrimary| fresh.iter().filter(|it| **it == told).count();
+    let votes = |report: &ReportedPrimary| fresh.iter().filter(|it| **it == report).count();
     let rank = |it: &&ReportedPrimary| (it.epoch, votes(it), Reverse(it.master.to_string()));
     let newest = fresh.iter().copied().max_by_key(rank);
     let is_outdated = |before: &&ReportedPrimary| {
@@ -219,10 +228,14 @@ mod tests {
     }
 
     /// SentinelViews in which sentinel after sentinel says a master and an epoch.
-    fn views(said: &[(u16, u64)], now: Instant) -> SentinelViews {
+    fn views(reports: &[(u16, u64)], now: Instant) -> SentinelViews {
         let mut views = SentinelViews::default();
-        for (sentinel, (master, epoch)) in (1..).zip(said) {
-            views.told(&at(sentinel), ReportedPrimary { master: at(*master), epoch: *epoch }, now);
+        for (sentinel, (master, epoch)) in (1..).zip(reports) {
+            views.record_report(
+                &at(sentinel),
+                ReportedPrimary { master: at(*master), epoch: *epoch },
+                now,
+            );
         }
         views
     }
@@ -238,7 +251,7 @@ mod tests {
     #[test]
     fn newest_epoch_wins_and_votes_decide_within_it() {
         let now = Instant::now();
-        for (said, expected) in [
+        for (reports, expected) in [
             (&[][..], None),
             (&[(71, 3)], Some(71)),
             (&[(71, 3), (71, 3), (72, 4)], Some(72)),
@@ -246,7 +259,7 @@ mod tests {
             (&[(99, 0), (71, 0), (71, 0)], Some(71)),
             (&[(99, 0), (71, 7), (99, 0)], Some(71)),
         ] {
-            assert_eq!(master(&mut views(said, now), now), expected, "{said:?}");
+            assert_eq!(master(&mut views(reports, now), now), expected, "{reports:?}");
         }
     }
 
@@ -256,23 +269,23 @@ mod tests {
         let mut views = views(&[(71, 3), (72, 4)], start);
         let later = start + FRESH + Duration::from_secs(1);
         assert_eq!(master(&mut views, start), Some(72));
-        assert!(views.in_trouble(&at(2), ConnectFailure::passing("gone"), start));
-        assert!(!views.in_trouble(&at(2), ConnectFailure::passing("gone"), later));
-        assert!(views.has_told(&at(2)) && !views.has_told(&at(3)));
-        assert!(views.in_trouble(&at(2), ConnectFailure::lasting("WRONGPASS"), later));
-        assert!(!views.in_trouble(&at(2), ConnectFailure::passing("gone"), later));
+        assert!(views.record_failure(&at(2), ConnectFailure::passing("gone"), start));
+        assert!(!views.record_failure(&at(2), ConnectFailure::passing("gone"), later));
+        assert!(views.has_reported(&at(2)) && !views.has_reported(&at(3)));
+        assert!(views.record_failure(&at(2), ConnectFailure::lasting("WRONGPASS"), later));
+        assert!(!views.record_failure(&at(2), ConnectFailure::passing("gone"), later));
         assert_eq!(master(&mut views, later), Some(72));
-        views.told(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, later);
+        views.record_report(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, later);
         assert_eq!(master(&mut views, later), Some(72));
         views.forget(&at(2));
         assert_eq!(master(&mut views, later), Some(72), "its address may be in use no more");
-        views.told(&at(1), ReportedPrimary { master: at(73), epoch: 5 }, later);
+        views.record_report(&at(1), ReportedPrimary { master: at(73), epoch: 5 }, later);
         assert_eq!(master(&mut views, later), Some(73));
     }
 
     #[test]
     fn lower_epoch_is_believed_when_most_sentinels_agree() {
-        let told = |(port, epoch)| ReportedPrimary { master: at(port), epoch };
+        let report = |(port, epoch)| ReportedPrimary { master: at(port), epoch };
         for (fresh, sentinels, expected) in [
             (&[][..], 3, 72),
             (&[(71, 3)], 3, 72),
@@ -284,8 +297,8 @@ mod tests {
             (&[(71, 4)], 3, 71),
             (&[(71, 5)], 3, 71),
         ] {
-            let all = Vec::from_iter(fresh.iter().copied().map(told));
-            let (before, all) = (told((72, 4)), Vec::from_iter(&all));
+            let all = Vec::from_iter(fresh.iter().copied().map(report));
+            let (before, all) = (report((72, 4)), Vec::from_iter(&all));
             let decided = decide(Some(&before), &all, sentinels);
             assert_eq!(decided.map(|it| &it.master), Some(&at(expected)), "{fresh:?}");
         }
@@ -296,10 +309,18 @@ mod tests {
         let now = Instant::now();
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
-        views.told(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, now);
-        views.counted(&at(1), Some(SentinelQuorum { known: 3, usable: 1, quorum: None }), None);
+        views.record_report(&at(1), ReportedPrimary { master: at(71), epoch: 3 }, now);
+        views.record_quorum(
+            &at(1),
+            Some(SentinelQuorum { known: 3, usable: 1, quorum: None }),
+            None,
+        );
         assert_eq!(views.master(1, now), Some(at(72)));
-        views.counted(&at(1), Some(SentinelQuorum { known: 1, usable: 1, quorum: None }), None);
+        views.record_quorum(
+            &at(1),
+            Some(SentinelQuorum { known: 1, usable: 1, quorum: None }),
+            None,
+        );
         assert_eq!(views.master(1, now), Some(at(71)));
     }
 
@@ -310,8 +331,8 @@ mod tests {
         assert_eq!(master(&mut views, now), Some(72));
         let later = now + FRESH + Duration::from_secs(1);
         for (address, id, expected) in [(3, "a", 72), (4, "a", 72), (2, "b", 71)] {
-            views.told(&at(address), ReportedPrimary { master: at(71), epoch: 3 }, later);
-            views.counted(&at(address), None, Some(id.into()));
+            views.record_report(&at(address), ReportedPrimary { master: at(71), epoch: 3 }, later);
+            views.record_quorum(&at(address), None, Some(id.into()));
             assert_eq!(master(&mut views, later), Some(expected), "{address}");
         }
     }
@@ -323,9 +344,9 @@ mod tests {
         let mut views = views(&[(72, 4), (72, 4)], now);
         assert_eq!(views.master(2, now), Some(at(72)));
         for address in [1, 2] {
-            views.told(&at(address), ReportedPrimary { master: at(71), epoch: 0 }, now);
+            views.record_report(&at(address), ReportedPrimary { master: at(71), epoch: 0 }, now);
             let quorum = Some(SentinelQuorum { known: 1, usable: 1, quorum: None });
-            views.counted(&at(address), quorum, Some("a".into()));
+            views.record_quorum(&at(address), quorum, Some("a".into()));
         }
         assert_eq!(views.master(2, now), Some(at(71)));
     }
@@ -335,19 +356,19 @@ mod tests {
         let now = Instant::now();
         let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");
-        assert!(views.knows_none(&at(1), none(), now));
-        assert!(!views.knows_none(&at(1), none(), now), "that is no news");
-        assert!(!views.in_trouble(&at(1), ConnectFailure::passing("gone"), now));
-        assert!(views.knows_none(&at(1), none(), now), "it was away, and still knows none");
+        assert!(views.record_unknown(&at(1), none(), now));
+        assert!(!views.record_unknown(&at(1), none(), now), "that is no news");
+        assert!(!views.record_failure(&at(1), ConnectFailure::passing("gone"), now));
+        assert!(views.record_unknown(&at(1), none(), now), "it was away, and still knows none");
         assert!(!views.have_all_answered(&sentinels, now));
         assert_eq!(views.failure(&sentinels).to_string(), "h:1: it knows no `main`; h:2: no reply");
-        views.in_trouble(&at(2), ConnectFailure::passing("refused"), now);
+        views.record_failure(&at(2), ConnectFailure::passing("refused"), now);
         assert!(views.have_all_answered(&sentinels, now));
-        assert_eq!(views.told_since(&sentinels, now), 0);
+        assert_eq!(views.reports_since(&sentinels, now), 0);
         assert!(!views.have_all_answered(&sentinels, now + Duration::from_millis(1)));
         views.forget(&at(1));
         assert_eq!(master(&mut views, now), None);
-        assert!(views.are_dumb(&[at(2)]) && !views.are_dumb(&sentinels));
+        assert!(views.name_no_primary(&[at(2)]) && !views.name_no_primary(&sentinels));
         let tls = Address::Tcp { host: "h".into(), port: 1, tls: true };
         assert!(views.failure(&[tls]).to_string().contains("does this port use TLS?"));
     }

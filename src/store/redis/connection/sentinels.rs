@@ -58,7 +58,7 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// If most do not say it, those who do are believed after so long, or what was said before:
 /// one that is wrong may be the first to answer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAJORITY_WAIT: Duration = Duration::from_millis(500);
 
 /// So many are asked at most that others tell of.
 const MOST: usize = 16;
@@ -88,7 +88,7 @@ pub(super) struct Sentinels {
     there_are_new: Notify,
     seat: Seat<()>,
     /// Whether it was told that none of them says where the master is.
-    silence_told: AtomicBool,
+    hazard_logged: AtomicBool,
 }
 
 impl Sentinels {
@@ -116,7 +116,7 @@ impl Sentinels {
             new: Mutex::default(),
             there_are_new: Notify::new(),
             seat: Seat::default(),
-            silence_told: AtomicBool::default(),
+            hazard_logged: AtomicBool::default(),
         }
     }
 
@@ -135,7 +135,7 @@ impl Sentinels {
                 return known.ok_or_else(|| self.failure());
             }
             if known.is_some() {
-                let end = Instant::now() + if most { GRACE } else { PATIENCE };
+                let end = Instant::now() + if most { GRACE } else { MAJORITY_WAIT };
                 until = Some(until.map_or(end, |until| until.min(end)));
             }
             tokio::select! {
@@ -152,8 +152,8 @@ impl Sentinels {
     /// them have said where the master is.
     fn have_answered(&self, since: Instant) -> (bool, bool) {
         let (views, sentinels) = (self.views.lock(), &self.watched.sentinels);
-        let told = views.told_since(sentinels, since);
-        (views.have_all_answered(sentinels, since), 2 * told > sentinels.len())
+        let reports = views.reports_since(sentinels, since);
+        (views.have_all_answered(sentinels, since), 2 * reports > sentinels.len())
     }
 
     /// Why nobody says where the master is.
@@ -164,7 +164,7 @@ impl Sentinels {
     /// What can hurt locks: there may be too few sentinels.
     pub(super) fn hazards(&self) -> Vec<Hazard> {
         let views = self.views.lock();
-        if views.are_dumb(&self.watched.sentinels) {
+        if views.name_no_primary(&self.watched.sentinels) {
             return vec![Hazard::NoSentinel];
         }
         views.quorum(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
@@ -174,8 +174,8 @@ impl Sentinels {
     /// somebody was `reached` by it.
     pub(super) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
         match self.made_of.lock().get(&address.to_string()) {
-            Some(told) => {
-                Some(format!("translate_addresses returned this address for {}", shown(told)))
+            Some(announced) => {
+                Some(format!("translate_addresses returned this address for {}", shown(announced)))
             }
             None if reached => None,
             None => Some(
@@ -230,11 +230,11 @@ impl Sentinels {
         loop {
             let began = Instant::now();
             let trouble = self.visit(&sentinel).await.of_sentinel();
-            let is_one = !listed || self.views.lock().has_told(&sentinel);
-            let trouble = if is_one { trouble } else { trouble.of_whatever_it_is() };
-            let news = self.views.lock().in_trouble(&sentinel, trouble.clone(), Instant::now());
+            let is_one = !listed || self.views.lock().has_reported(&sentinel);
+            let trouble = if is_one { trouble } else { trouble.of_possible_server() };
+            let news = self.views.lock().record_failure(&sentinel, trouble.clone(), Instant::now());
             self.answered.notify_waiters();
-            self.tell(&sentinel, &trouble, news && listed);
+            self.log_failure(&sentinel, &trouble, news && listed);
             if !listed {
                 sleep(REST).await;
                 return sentinel;
@@ -251,7 +251,7 @@ impl Sentinels {
         }
     }
 
-    fn tell(&self, sentinel: &Address, cause: &ConnectFailure, loudly: bool) {
+    fn log_failure(&self, sentinel: &Address, cause: &ConnectFailure, loudly: bool) {
         let master = shown(&self.watched.master);
         match (loudly, cause.is_refusal()) {
             (true, true) => tracing::warn!(target: "leasehold",
@@ -263,12 +263,12 @@ impl Sentinels {
             (false, false) => tracing::debug!(target: "leasehold",
                 server = %sentinel, master, %cause, "sentinel unreachable"),
         }
-        self.tell_of_silence();
+        self.log_hazard();
     }
 
     /// A sentinel answers, and does not say where the master is: this was not so before, or was
     /// not known.
-    fn tell_of_none(&self, sentinel: &Address, cause: &ConnectFailure) {
+    fn log_missing_primary(&self, sentinel: &Address, cause: &ConnectFailure) {
         let is_listed = self.watched.sentinels.contains(sentinel);
         let master = shown(&self.watched.master);
         match is_listed {
@@ -277,13 +277,13 @@ impl Sentinels {
             false => tracing::debug!(target: "leasehold",
                 server = %sentinel, master, %cause, "sentinel did not name the primary"),
         }
-        self.tell_of_silence();
+        self.log_hazard();
     }
 
     /// Tells it if none of them says where the master is: the last one need not be in the URL.
-    fn tell_of_silence(&self) {
-        let is_new = || !self.silence_told.swap(true, Ordering::Relaxed);
-        if self.views.lock().are_dumb(&self.watched.sentinels) && is_new() {
+    fn log_hazard(&self) {
+        let is_new = || !self.hazard_logged.swap(true, Ordering::Relaxed);
+        if self.views.lock().name_no_primary(&self.watched.sentinels) && is_new() {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             let remedy = hazard.remedy();
             tracing::warn!(target: "leasehold", master, %hazard, remedy, "deployment hazard detected");
@@ -291,8 +291,8 @@ impl Sentinels {
     }
 
     /// One of them says where the master is.
-    fn tell_of_speech(&self) {
-        if self.silence_told.swap(false, Ordering::Relaxed) {
+    fn log_hazard_resolved(&self) {
+        if self.hazard_logged.swap(false, Ordering::Relaxed) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             tracing::info!(target: "leasehold", master, %hazard, "deployment hazard resolved");
         }
@@ -344,10 +344,10 @@ impl Sentinels {
         let mut looked_for = self.looked_for.subscribe();
         loop {
             let asked_at = Instant::now();
-            match timeout(self.limit, wire.call_all(&self.questions())).await {
+            match timeout(self.limit, wire.call_all(&self.requests())).await {
                 Err(_) => return silence(self.limit, sentinel),
                 Ok(Err(failure)) => return ConnectFailure::passing(failure.to_string()),
-                Ok(Ok(replies)) => self.heard(sentinel, &replies),
+                Ok(Ok(replies)) => self.record_replies(sentinel, &replies),
             }
             tokio::select! {
                 biased;
@@ -371,8 +371,9 @@ impl Sentinels {
         // A courtesy.
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
         called.map_err(|_| gone())?;
-        let heard = wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
-        if let Value::ServerError(error) = heard.map_err(|_| gone())? {
+        let subscribed =
+            wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
+        if let Value::ServerError(error) = subscribed.map_err(|_| gone())? {
             tracing::debug!(target: "leasehold", failure = %error,
                 "sentinel rejected the subscription: polling it every second");
         }
@@ -380,23 +381,28 @@ impl Sentinels {
     }
 
     /// In one write, so that nothing happens in between.
-    fn questions(&self) -> [Cmd; 4] {
+    fn requests(&self) -> [Cmd; 4] {
         let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
         let id = cmd("SENTINEL").arg("MYID").clone();
         [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS"), id]
     }
 
     /// `sentinel` has answered our questions.
-    fn heard(&self, sentinel: &Address, replies: &[Value]) {
+    fn record_replies(&self, sentinel: &Address, replies: &[Value]) {
         let [place, master, sentinels, id] = replies else { return };
         let now = Instant::now();
-        let told = self.told(place, master);
+        let report = self.parse_report(place, master);
         let mut views = self.views.lock();
-        let heard = told.map(|told| views.told(sentinel, told, now)).map_err(|why| {
-            let is_news = views.knows_none(sentinel, why.clone(), now);
-            (why, is_news)
-        });
-        views.counted(sentinel, sentinel_quorum(master, sentinels), text(id).map(str::to_owned));
+        let recorded =
+            report.map(|report| views.record_report(sentinel, report, now)).map_err(|why| {
+                let is_news = views.record_unknown(sentinel, why.clone(), now);
+                (why, is_news)
+            });
+        views.record_quorum(
+            sentinel,
+            sentinel_quorum(master, sentinels),
+            text(id).map(str::to_owned),
+        );
         let believed = views.master(self.watched.sentinels.len(), now);
         // Under the lock: another sentinel's later reply must not be overwritten.
         self.master.send_if_modified(|known| {
@@ -406,16 +412,20 @@ impl Sentinels {
         });
         drop(views);
         self.answered.notify_waiters();
-        match heard {
-            Ok(()) => self.tell_of_speech(),
-            Err((why, true)) => self.tell_of_none(sentinel, &why),
+        match recorded {
+            Ok(()) => self.log_hazard_resolved(),
+            Err((why, true)) => self.log_missing_primary(sentinel, &why),
             Err((_, false)) => {}
         }
         self.note_others(sentinels);
     }
 
     /// Where one sentinel says that the master is.
-    fn told(&self, place: &Value, master: &Value) -> Result<ReportedPrimary, ConnectFailure> {
+    fn parse_report(
+        &self,
+        place: &Value,
+        master: &Value,
+    ) -> Result<ReportedPrimary, ConnectFailure> {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
@@ -440,10 +450,10 @@ impl Sentinels {
     }
 
     /// Notes that `told` is reached at `master`.
-    fn note_origin(&self, master: &Address, told: Address) {
+    fn note_origin(&self, master: &Address, announced: Address) {
         let mut made_of = self.made_of.lock();
-        if *master != told && made_of.len() < MOST {
-            made_of.insert(master.to_string(), told.to_string());
+        if *master != announced && made_of.len() < MOST {
+            made_of.insert(master.to_string(), announced.to_string());
         }
     }
 
@@ -526,12 +536,12 @@ mod tests {
     #[test]
     fn sentinel_that_reports_master_down_counts_as_usable() {
         let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];
-        let others = others.iter().map(|flags| said("flags", flags)).collect();
-        let counted = sentinel_quorum(&said("quorum", "2"), &Value::Array(others));
+        let others = others.iter().map(|flags| map_of("flags", flags)).collect();
+        let counted = sentinel_quorum(&map_of("quorum", "2"), &Value::Array(others));
         assert_eq!(counted, Some(SentinelQuorum { known: 4, usable: 3, quorum: Some(2) }));
     }
 
-    fn said(fact: &str, value: &str) -> Value {
+    fn map_of(fact: &str, value: &str) -> Value {
         Value::Map(vec![(text_of(fact), text_of(value))])
     }
 

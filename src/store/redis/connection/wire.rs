@@ -298,7 +298,7 @@ impl Wire {
         if let Some(on_push) = on_push {
             pushes.into_iter().for_each(|push| on_push(push));
         }
-        answered.into_iter().for_each(Answered::tell);
+        answered.into_iter().for_each(Answered::send);
         sorted
     }
 }
@@ -383,7 +383,7 @@ fn refuses_what_came_first(reply: &Value) -> bool {
 
 impl Answered {
     /// Tells it to the caller, if that one still waits.
-    fn tell(self) {
+    fn send(self) {
         match self {
             Self::One(sender, value) => drop(sender.send(value)),
             Self::Many(sender, values) => drop(sender.send(values)),
@@ -453,7 +453,7 @@ mod tests {
             timeout(limit, self.wire.gives_up(LIMIT)).await.ok()
         }
 
-        async fn says(&mut self, bytes: &str) {
+        async fn receives(&mut self, bytes: &str) {
             self.server.write_all(bytes.as_bytes()).await.unwrap();
             sleep(Duration::from_millis(1)).await;
         }
@@ -468,11 +468,11 @@ mod tests {
         assert_eq!(&heard, b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nECHO\r\n");
 
         // in pieces as they come
-        t.says("+PO").await;
-        t.says("NG\r\n:7\r").await;
+        t.receives("+PO").await;
+        t.receives("NG\r\n:7\r").await;
         assert!(!second.is_finished());
         assert_eq!(first.await.unwrap().unwrap(), Value::SimpleString("PONG".into()));
-        t.says("\n").await;
+        t.receives("\n").await;
         assert_eq!(second.await.unwrap().unwrap(), Value::Int(7));
     }
 
@@ -483,9 +483,9 @@ mod tests {
         let mut asked = Box::pin(wire.call_all(&commands));
         assert!((&mut asked).now_or_never().is_none());
         let next = t.asks("PING").await;
-        t.says(":1\r\n").await;
+        t.receives(":1\r\n").await;
         assert!((&mut asked).now_or_never().is_none());
-        t.says("-NOPERM no\r\n:9\r\n").await;
+        t.receives("-NOPERM no\r\n:9\r\n").await;
         let replies = asked.await.unwrap();
         assert!(matches!(replies.as_slice(), [Value::Int(1), Value::ServerError(_)]));
         assert_eq!(next.await.unwrap().unwrap(), Value::Int(9));
@@ -496,7 +496,7 @@ mod tests {
         let mut t = Setup::new();
         let (gone, next) = (t.asks("PING").await, t.asks("PING").await);
         gone.abort();
-        t.says(":1\r\n:2\r\n").await;
+        t.receives(":1\r\n:2\r\n").await;
         assert_eq!(next.await.unwrap().unwrap(), Value::Int(2));
     }
 
@@ -509,9 +509,9 @@ mod tests {
         let next = t.asks("PING").await;
 
         // a message in between confirms nothing
-        t.says(">3\r\n+subscribe\r\n+a\r\n:1\r\n>3\r\n+message\r\n+a\r\n+0\r\n").await;
+        t.receives(">3\r\n+subscribe\r\n+a\r\n:1\r\n>3\r\n+message\r\n+a\r\n+0\r\n").await;
         assert!((&mut asked).now_or_never().is_none());
-        t.says(">3\r\n+subscribe\r\n+b\r\n:2\r\n+PONG\r\n").await;
+        t.receives(">3\r\n+subscribe\r\n+b\r\n:2\r\n+PONG\r\n").await;
         assert_eq!(asked.await.unwrap(), Value::Okay);
         assert_eq!(next.await.unwrap().unwrap(), Value::SimpleString("PONG".into()));
         let pushed = t.pushed.lock().clone();
@@ -525,7 +525,7 @@ mod tests {
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
         assert!((&mut asked).now_or_never().is_none());
         let next = t.asks("PING").await;
-        t.says("-NOPERM no\r\n+PONG\r\n").await;
+        t.receives("-NOPERM no\r\n+PONG\r\n").await;
         assert!(matches!(asked.await, Ok(Value::ServerError(_))));
         assert_eq!(next.await.unwrap().unwrap(), Value::SimpleString("PONG".into()));
     }
@@ -558,11 +558,11 @@ mod tests {
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::SSubscribe));
         assert!((&mut asked).now_or_never().is_none());
         // a slot that moves away ends what was heard in it, unasked; and others are others
-        t.says(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
-        t.says(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
-        t.says(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;
+        t.receives(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
+        t.receives(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
+        t.receives(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;
         assert!((&mut asked).now_or_never().is_none());
-        t.says(">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n").await;
+        t.receives(">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n").await;
         assert_eq!(asked.await.unwrap(), Value::Okay);
     }
 
@@ -579,13 +579,13 @@ mod tests {
             leave.arg("a");
             let mut asked = Box::pin(wire.follow(&leave));
             assert!((&mut asked).now_or_never().is_none());
-            t.says(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
+            t.receives(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
             assert!((&mut asked).now_or_never().is_none());
-            t.says(replies).await;
+            t.receives(replies).await;
             assert_eq!(matches!(asked.await.unwrap(), Value::ServerError(_)), refused);
             // and the next reply is for the next request
             let next = t.asks("PING").await;
-            t.says(refusal).await;
+            t.receives(refusal).await;
             assert!(matches!(next.await.unwrap().unwrap(), Value::ServerError(_)));
         }
     }
@@ -594,7 +594,7 @@ mod tests {
     async fn unreadable_reply_ends_the_connection() {
         let mut t = Setup::new();
         let (answered, waits) = (t.asks("PING").await, t.asks("PING").await);
-        t.says(":1\r\nHTTP/1.1 400 Bad Request\r\n").await;
+        t.receives(":1\r\nHTTP/1.1 400 Bad Request\r\n").await;
         assert_eq!(answered.await.unwrap().unwrap(), Value::Int(1));
         let failure = waits.await.unwrap().unwrap_err();
         assert!(failure.may_have_happened() && failure.may_pass(), "{failure}");
@@ -606,14 +606,14 @@ mod tests {
     async fn unrequested_reply_ends_the_connection() {
         // what is pushed is no reply
         let mut t = Setup::new();
-        t.says(">3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
+        t.receives(">3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
         assert!(!t.carried.is_finished());
         let asked = t.asks("PING").await;
-        t.says(":1\r\n").await;
+        t.receives(":1\r\n").await;
         assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
 
         // the next one is: whoever asks now would be given it
-        t.says(":1\r\n").await;
+        t.receives(":1\r\n").await;
         assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
         let failure = t.wire.call(&cmd("PING")).await.unwrap_err();
         assert!(matches!(failure, Failure::Unreachable(_)), "{failure}");
@@ -623,7 +623,7 @@ mod tests {
     async fn surplus_reply_ends_the_connection_among_valid_ones() {
         let mut t = Setup::new();
         let asked = t.asks("PING").await;
-        t.says(":1\r\n:2\r\n").await;
+        t.receives(":1\r\n:2\r\n").await;
         assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
         assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
     }
@@ -633,14 +633,14 @@ mod tests {
         for silence in ["", "+half", ":1", "$200000\r\n", "*2\r\n:1\r\n"] {
             let mut t = Setup::new();
             let (_asked, start) = (t.asks("PING").await, Instant::now());
-            t.says(silence).await;
+            t.receives(silence).await;
             let push = ">3\r\n+message\r\n+a\r\n+0\r\n";
             let (wire, says) = (Arc::clone(&t.wire), silence.is_empty());
             let mut given_up = Box::pin(wire.gives_up(LIMIT));
             while (&mut given_up).now_or_never().is_none() {
                 if says {
                     // messages are no answer
-                    t.says(push).await;
+                    t.receives(push).await;
                 }
                 sleep(Duration::from_millis(10)).await;
             }
@@ -657,7 +657,7 @@ mod tests {
             // a caller that leaves changes nothing
             t.asks("PING").await.abort();
             assert!(t.given_up(LIMIT * 9 / 10).await.is_none());
-            t.says(":1\r\n").await;
+            t.receives(":1\r\n").await;
         }
         assert!(t.given_up(100 * LIMIT).await.is_none());
     }
@@ -673,7 +673,7 @@ mod tests {
     async fn missing_reply_ends_the_connection_of_the_last_caller() {
         let mut t = Setup::new();
         let (_lost, shifted) = (t.asks("PING").await, t.asks("PING").await);
-        t.says(":2\r\n").await;
+        t.receives(":2\r\n").await;
         assert!(matches!(t.given_up(2 * LIMIT).await, Some(Ending::Silent(_))));
         assert!(!shifted.is_finished());
     }

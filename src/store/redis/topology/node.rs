@@ -85,7 +85,7 @@ impl Node {
         let watcher = common.watcher(&dialer, replaces);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
-        let commands = commands.telling_rejection();
+        let commands = commands.reporting_rejection();
         let subscription_state = common.subscription_state(among);
         let subscriptions = Subscriptions::when_wanted(subscription_state, dialer, common.limit);
         Self { commands, subscriptions, replica_ack }

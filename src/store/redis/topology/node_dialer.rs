@@ -47,7 +47,7 @@ impl NodeDialer {
         let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
         match channels {
             // Another node has announced it.
-            Some(channels) => Ok(dialer(preloads(channels))?.beside_others()),
+            Some(channels) => Ok(dialer(preloads(channels))?.after_earlier_login()),
             None => dialer(Vec::new()),
         }
     }
