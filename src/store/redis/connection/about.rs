@@ -1,4 +1,4 @@
-//! Reads what a server says of itself: when it greets us, and when it is asked.
+//! Identifies a server by its replies to HELLO and INFO.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::domain::{About, Role};
 
-/// What the answer to HELLO says of the server.
+/// Parses the reply to HELLO.
 pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure> {
     let fact = |name| greeting_fact(facts, name);
     let role = match (fact("mode"), fact("role")) {
@@ -31,7 +31,7 @@ pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure>
     Ok(About { role, version, clustered, ..About::default() })
 }
 
-/// Whether the answer to HELLO is that of a sentinel.
+/// Whether the reply to HELLO is that of a sentinel.
 pub(super) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
     greeting_fact(facts, "mode") == Some("sentinel")
 }
@@ -41,7 +41,7 @@ fn greeting_fact<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str>
     known.and_then(|(_, value)| text(value))
 }
 
-/// Refuses a server that is not the primary, where there may be another.
+/// Fails if the server is not the primary.
 pub(super) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
     match about.role {
         Some(Role::Primary) => Ok(()),
@@ -55,8 +55,8 @@ pub(super) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
     }
 }
 
-/// What is known of a server that says more by the last of these replies, to INFO, which was
-/// asked for at this time of day.
+/// Adds the reply to INFO, the last of `replies`, to what is known of a server. It was requested at
+/// the time of day `asked`.
 pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> About {
     let info = Info::among(replies, asked);
     if let Some(info) = &info {
@@ -77,7 +77,7 @@ pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> Ab
     known
 }
 
-/// What a server is that copies no other.
+/// The role of a server that copies no other.
 fn standing(known: &About) -> Role {
     match known.clustered {
         true => Role::ClusterNode,

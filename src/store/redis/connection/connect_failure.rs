@@ -1,5 +1,5 @@
-//! Why there is no connection, in words for a person: one line, no secret, and no
-//! words of a stranger that are longer than need be.
+//! Why there is no connection, as text for a person: one line, no secret, and foreign text only in
+//! part.
 
 use std::{fmt, io};
 
@@ -15,21 +15,21 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct ConnectFailure {
     words: String,
-    /// Whether it stays until somebody changes something.
+    /// Whether it stays until a person changes a setting.
     lasting: bool,
-    /// Whether somebody has answered, with a no.
+    /// Whether a server has replied, with a rejection.
     refused: bool,
-    /// Whether the server does not know us.
+    /// The rejection, if the server rejected the credentials.
     rejection: Option<Rejection>,
     source: Option<Cause>,
 }
 
-/// How a server says that it does not let in who we say we are.
+/// How a server rejects the credentials of this client.
 #[derive(Clone, Copy, Debug)]
 struct Rejection {
     code: &'static str,
     means: &'static str,
-    /// Whether we were let in before, maybe by another server.
+    /// Whether an earlier login succeeded, maybe at another server.
     late: bool,
 }
 
@@ -38,18 +38,18 @@ const WRONG_PASSWORD: Rejection =
 const NO_PASSWORD: Rejection =
     Rejection { code: "NOAUTH", means: "a password is required", late: false };
 
-/// What that may mean where we were let in before.
+/// The likely cause if an earlier login succeeded.
 const MISSING_HERE: &str =
     "; an earlier login succeeded, but users are not replicated; create the user on every server";
 
 impl Rejection {
-    /// What to do about it, if that is known.
+    /// The remedy, if it is known.
     fn advice(self) -> &'static str {
         if self.late { MISSING_HERE } else { "" }
     }
 }
 
-/// What servers say when they send somebody away who knocks, and what that means.
+/// Texts by which a server refuses a new connection, and what they mean.
 const SENT_AWAY: [(&str, &str); 4] = [
     ("max number of clients", "the server has too many clients: max number of clients reached"),
     (
@@ -64,7 +64,7 @@ const SENT_AWAY: [(&str, &str); 4] = [
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
 
-/// How what is said of a server ends, and how it ends if it is said of a sentinel.
+/// The endings of texts about a server, and the endings that replace them for a sentinel.
 const OF_SENTINELS: [(&str, &str); 7] = [
     (
         "user or password is wrong: WRONGPASS",
@@ -84,16 +84,16 @@ const OF_SENTINELS: [(&str, &str); 7] = [
     ("or use TLS on this port", "or use TLS on this port; check sentinel_tls"),
 ];
 
-/// What to do where somebody is no sentinel.
+/// The remedy where a server is not a sentinel.
 pub(super) const NAME_SENTINELS: &str = "use addresses of sentinels, or redis://host:port";
 
 impl ConnectFailure {
-    /// One that may be gone in a moment.
+    /// A temporary failure.
     pub(super) fn passing(words: impl Into<String>) -> Self {
         Self { words: words.into(), lasting: false, refused: false, rejection: None, source: None }
     }
 
-    /// One that stays until somebody changes something.
+    /// A failure that stays until a person changes a setting.
     pub(super) fn lasting(words: impl Into<String>) -> Self {
         Self { lasting: true, ..Self::passing(words) }
     }
@@ -103,7 +103,7 @@ impl ConnectFailure {
         Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
     }
 
-    /// The same, of one of several servers, after we were let in by one of them.
+    /// The same, of one of several servers, if another one accepted the login.
     pub(super) fn after_earlier_login(self) -> Self {
         match self.rejection {
             Some(rejection) => Self::rejected(Rejection { late: true, ..rejection }),
@@ -111,22 +111,22 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether it stays until somebody changes something.
+    /// Whether it stays until a person changes a setting.
     pub(super) fn is_lasting(&self) -> bool {
         self.lasting
     }
 
-    /// Whether somebody has answered, with a no.
+    /// Whether a server has replied, with a rejection.
     pub(super) fn is_refusal(&self) -> bool {
         self.refused
     }
 
-    /// The same, said of `place`: there are others.
+    /// The same, prefixed by `place`, since there are several.
     pub(super) fn at(self, place: impl fmt::Display) -> Self {
         Self { words: format!("{place}: {}", self.words), ..self }
     }
 
-    /// The same, if it is the network's, with this hint.
+    /// The same, with this hint if the network caused it.
     pub(super) fn unreached(self, hint: Option<String>) -> Self {
         match hint.filter(|_| self.source.is_some()) {
             Some(hint) => Self { words: format!("{}; {hint}", self.words), ..self },
@@ -134,7 +134,7 @@ impl ConnectFailure {
         }
     }
 
-    /// All that is in the way, one thing in each place.
+    /// Combines the failures of several places.
     pub(super) fn of_all(failures: impl IntoIterator<Item = Self>) -> Self {
         let all: Vec<_> = failures.into_iter().collect();
         let lasting = !all.is_empty() && all.iter().all(|it| it.lasting);
@@ -147,21 +147,21 @@ impl ConnectFailure {
         Self { words, lasting, refused, rejection, source }
     }
 
-    /// What it is to whoever asks `server`, if that does not let us in.
+    /// The failure of a request to `server`, if the server rejected the login.
     pub(super) fn rejection(&self, server: &str) -> Option<Failure> {
         let rejection = self.rejection?;
         let Rejection { code, means, .. } = rejection;
         Some(Failure::refused(code, format!("{server}: {means}{}", rejection.advice())))
     }
 
-    /// What it is to whoever wants to connect to `server`.
+    /// The error of a connection attempt to `server`.
     pub(super) fn before(self, server: String) -> Error {
         let Self { words: reason, lasting, source, .. } = self;
         Error::Connect { server, reason, permanent: lasting, source }
     }
 
-    /// The server refuses the greeting that carries user and password. Some repeat
-    /// what they do not understand: their words are not shown if there is a secret.
+    /// The server rejects the greeting, which carries user and password. Some servers repeat what
+    /// they do not understand, so their text is not shown if there is a secret.
     pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
@@ -179,19 +179,20 @@ impl ConnectFailure {
         Self { refused: true, ..failure }
     }
 
-    /// The server wants a password, and there is none.
+    /// The server requires a password, and none is set.
     pub(super) fn no_password() -> Self {
         Self::rejected(NO_PASSWORD)
     }
 
-    /// The server says this. A missing right stays until somebody gives it.
+    /// The server rejects a command with `error`. A missing permission stays until a person grants
+    /// it.
     pub(super) fn of_refusal(error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         let words = format!("{} {}", shown(error.code()), shown(words));
         Self { lasting: error.code() == "NOPERM", refused: true, ..Self::passing(words) }
     }
 
-    /// The same, of a sentinel: it has settings of its own.
+    /// The same for a sentinel, which has separate settings.
     pub(super) fn of_sentinel(self) -> Self {
         let words = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
             Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
@@ -199,8 +200,8 @@ impl ConnectFailure {
         Self { words: words.unwrap_or(self.words), ..self }
     }
 
-    /// The same, of somebody who may be no sentinel: a server does not say what it is before it
-    /// lets us in.
+    /// The same for a server that may not be a sentinel: a server does not reveal its kind before
+    /// the login.
     pub(super) fn of_possible_server(self) -> Self {
         match self.rejection {
             Some(_) => Self {
@@ -214,7 +215,7 @@ impl ConnectFailure {
         }
     }
 
-    /// The server refuses the database with this number.
+    /// The server rejects the database with this number.
     pub(super) fn of_database(number: u32, error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         Self::lasting(format!(
@@ -224,19 +225,19 @@ impl ConnectFailure {
         ))
     }
 
-    /// Something answers that is not what we look for.
+    /// The other side replies, and is not Redis.
     pub(super) fn stranger(why: &str) -> Self {
         Self::lasting(format!("this server is not Redis: {why}"))
     }
 }
 
-/// Whether somebody who says this is no primary that works: it copies another, or is only
-/// starting. Some servers put a code into the words of a script.
+/// Whether a server with this rejection cannot be a working primary: it copies another, or is still
+/// loading. Some servers put the code into the text of a script error.
 pub(super) fn cannot_be_primary(error: &ServerError) -> bool {
     is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
 }
 
-/// Whether somebody who says this takes no writes.
+/// Whether a server with this rejection takes no writes.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     has_code(error, "READONLY")
 }
@@ -246,7 +247,7 @@ fn has_code(error: &ServerError, code: &str) -> bool {
     error.code() == code || words.contains(&format!("-{code} "))
 }
 
-/// Codes that are no repetition of anything.
+/// Codes that repeat nothing of the request.
 const PLAIN: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
 
@@ -257,7 +258,7 @@ impl From<Ending> for ConnectFailure {
                 "the server closed the connection at once: it may have too many clients, or use \
                  TLS on this port",
             ),
-            // rustls puts the words of the other side's alert here.
+            // rustls puts the alert of the other side here.
             Ending::Broken(how) if how.contains("CertificateRequired") => {
                 Self::lasting(format!("TLS: {how}; set client_certificate"))
             }

@@ -1,4 +1,4 @@
-//! Makes one connection to the primary, ready for commands, and says what was in the way.
+//! Makes one connection to the primary, ready for commands, or returns why it could not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,13 +24,13 @@ use crate::{
     error::Error,
 };
 
-/// Once a primary has answered the others have so long to say that they are one as well.
+/// Once a primary has replied, the others have this long to reply that they are one, too.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Once one has answered that is no primary the others have so long to answer at all.
+/// Once a server has replied that is not the primary, the others have this long to reply at all.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
-/// A connection, what carries its bytes as long as it is polled, and whom it leads to.
+/// A connection, the future that carries its bytes, and the server that it leads to.
 pub(super) struct Dialled {
     pub(super) wire: Arc<Wire>,
     pub(super) driver: Driver,
@@ -38,9 +38,9 @@ pub(super) struct Dialled {
     pub(super) about: About,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 pub(super) struct Purpose {
-    /// Receives what the server says without being asked.
+    /// Receives the messages that the server pushes.
     pub(super) on_push: OnPush,
     /// Whether it carries commands, scripts among them.
     pub(super) commands: bool,
@@ -55,13 +55,13 @@ pub(crate) struct Dialer {
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
-    /// Whether it leads to one of several, and another one has let us in.
+    /// Whether it leads to one of several servers, and another one has accepted the login.
     earlier_login: bool,
 }
 
 impl Dialer {
-    /// A dialer for `target`, whose connections are called after `client_id`. Those for commands
-    /// load the scripts in `preloads`.
+    /// A dialer for `target`, whose connections are named after `client_id`. Connections for
+    /// commands load the scripts in `preloads`.
     pub(crate) fn new(
         target: Target,
         settings: &Settings,
@@ -72,7 +72,7 @@ impl Dialer {
         Self::by(reach, target, settings, client_id, preloads)
     }
 
-    /// The same, by a reach that others have as well.
+    /// The same, with a reach that other dialers share.
     pub(crate) fn by(
         reach: Arc<Reach>,
         target: Target,
@@ -112,38 +112,38 @@ impl Dialer {
         }
     }
 
-    /// The same, to a node of a cluster of which another one has let us in.
+    /// The same, to a node of a cluster in which another node has accepted the login.
     pub(crate) fn after_earlier_login(self) -> Self {
         Self { earlier_login: true, ..self }
     }
 
-    /// Where the server is.
+    /// Finds the address of the server.
     pub(super) fn discovery(&self) -> &PrimaryDiscovery {
         &self.discovery
     }
 
-    /// Where the server is looked for, in the words of the URL.
+    /// The place of the server as the URL names it.
     pub(crate) fn place(&self) -> String {
         self.discovery.to_string()
     }
 
-    /// What can hurt locks, by those who say where the server is.
+    /// The hazards that finding the server revealed.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let place = self.place();
         self.discovery.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
-    /// Whether it leads where this other one does.
+    /// Whether both lead to the same place.
     pub(crate) fn leads_where(&self, other: &Self) -> bool {
         self.target.place == other.target.place
     }
 
-    /// Whether the server may be at another address by and by.
+    /// Whether the address of the server may change.
     pub(crate) fn may_change(&self) -> bool {
         self.discovery.may_change()
     }
 
-    /// Asks those at the other addresses, if there are any, whether they are primaries as well.
+    /// Asks the servers at the other addresses whether they are primaries, too.
     pub(crate) async fn look_around(&self) {
         let others = self.discovery.other_addresses();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
@@ -154,8 +154,8 @@ impl Dialer {
         self.discovery.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
-    /// Whether a primary answers at `address`; `None` where nothing is heard: it may be cut off
-    /// from us alone.
+    /// Whether a primary replies at `address`. `None` without a reply: only this client may be cut
+    /// off.
     async fn is_primary(&self, address: &Address) -> Option<bool> {
         let met = timeout(self.limit, self.meet(address)).await.ok()?;
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))
@@ -172,8 +172,8 @@ impl Dialer {
         }
     }
 
-    /// Finds the server, connects, and logs in for `purpose`, within the connect timeout. For
-    /// commands it loads the scripts, too.
+    /// Finds the server, connects, and logs in for `purpose`, within the connect timeout. A
+    /// connection for commands also loads the scripts.
     pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled, ConnectFailure> {
         let dialled = tokio::select! {
             biased;
@@ -186,7 +186,7 @@ impl Dialer {
         dialled
     }
 
-    /// What `failure` is to whoever wants to connect.
+    /// The error of a connection attempt that ended with `failure`.
     pub(super) fn error(&self, failure: ConnectFailure) -> Error {
         failure.before(self.discovery.to_string())
     }
@@ -207,8 +207,8 @@ impl Dialer {
         }
     }
 
-    /// Connects, asks `commands` and hangs up, within the connect timeout. Returns the replies of
-    /// whom it met.
+    /// Connects, sends `commands` and hangs up, within the connect timeout. Returns the replies and
+    /// the server.
     pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<(Vec<Value>, About), Error> {
         let purpose = Purpose { on_push: Arc::new(|_| {}), commands: false };
         let Dialled { wire, mut driver, about, .. } =
@@ -225,7 +225,7 @@ impl Dialer {
         asked.map(|replies| (replies, about)).map_err(|failure| self.error(failure))
     }
 
-    /// Nobody at `addresses` has answered in time.
+    /// No server at `addresses` has replied in time.
     fn silence(&self, addresses: &[Address]) -> ConnectFailure {
         let silent = |it: &Address| match self.discovery.origin(it) {
             Some(origin) => {
@@ -237,7 +237,7 @@ impl Dialer {
         ConnectFailure::of_all(silences)
     }
 
-    /// What is in the way at `address`; where it is need not be said twice.
+    /// The failure at `address`, which is named only if there may be several.
     fn located(&self, address: &Address, failure: ConnectFailure) -> ConnectFailure {
         match self.discovery.may_change() {
             true => failure.at(address),
@@ -245,7 +245,7 @@ impl Dialer {
         }
     }
 
-    /// A connection to the primary among those at `addresses`, which are asked all at once.
+    /// Connects to the primary among the servers at `addresses`, which are all asked at once.
     async fn primary(
         &self,
         addresses: &[Address],
@@ -317,7 +317,7 @@ impl Dialer {
     }
 }
 
-/// Nobody can know which of them is the right one.
+/// Two primaries: the client cannot know which one is right.
 fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
     ConnectFailure::passing(format!(
         "{} and {} are both primaries; demote one of them, or use only one",

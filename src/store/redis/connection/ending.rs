@@ -4,33 +4,33 @@ use std::{fmt, io, time::Duration};
 
 use crate::domain::Failure;
 
-/// Why a connection carries nothing any more, in words for a person.
+/// Why a connection has ended, as text for a person.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    /// Commands go to another server by now.
+    /// Commands go to another server now.
     Astray,
-    /// The other side answered too late for too long.
+    /// The server replied too late for too long.
     Behind(Duration),
-    /// The network says so, or TLS.
+    /// The network or TLS failed.
     Broken(String),
-    /// The server is no primary any more, or cannot answer as one.
+    /// The server is no longer a working primary.
     Demoted,
-    /// We gave it up ourselves.
+    /// This client closed it.
     Dropped,
-    /// The other side closed it.
+    /// The server closed it.
     HungUp,
-    /// The primary is another one, by now.
+    /// The sentinels name another primary.
     Moved(String),
-    /// The other side answered nothing, though it was asked.
+    /// The server did not reply to any request.
     Silent(Duration),
-    /// Something came that was not asked for: whose the replies were nobody knows.
+    /// More replies came than requests were sent, so no reply can be assigned.
     Surplus,
-    /// Something came that is no reply.
+    /// The received bytes are not a reply.
     Unreadable(String),
 }
 
 impl Ending {
-    /// What it means to a request that was not answered.
+    /// The failure of a request without a reply.
     pub(super) fn failure(&self) -> Failure {
         Failure::unanswered(self.to_string())
     }

@@ -1,28 +1,27 @@
-//! Finds the replies in a stream of bytes, and goes on where it stopped when more
-//! has come. What they say is read by the client crate's parser, which clears some
-//! kilobytes for each: so the commonest are read here.
+//! Finds the replies in a stream of bytes, and continues where it stopped when more has come. The
+//! parser of the `redis` crate clears some kilobytes for each reply, so this file parses the
+//! commonest itself.
 //!
-//! No more is kept than the longest reply we may be given. A push is not ours to
-//! limit, because others choose what they publish: one that is longer is passed over
-//! and thrown away as it comes.
+//! It keeps no more bytes than the longest expected reply has. Other clients choose the length of a
+//! pushed message, so a longer one is skipped as it comes.
 
 use redis::Value;
 
-/// The longest reply to what we ask: most are shorter than a hundred bytes.
+/// The longest reply to a request; most are shorter than a hundred bytes.
 pub(super) const LONGEST: usize = 256 * 1024;
 
-/// The longest that anything in a push may say it is: what Redis allows.
+/// The longest length that a part of a push may declare, as Redis allows.
 const LONGEST_DECLARED: usize = 512 * 1024 * 1024;
 
-/// What came.
+/// A received reply or push.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
     Value(Value),
-    /// A push of so many bytes, which was too long to be kept.
+    /// A push with this number of bytes, which was too long to be kept.
     PassedOver(usize),
 }
 
-/// What has come and is not taken yet.
+/// The received bytes that are not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Feeds what nobody would write by hand to what reads strangers' bytes and texts.
+//! Feeds random bytes and texts to the parsers of foreign input.
 //!
 //! `make fuzz SEEDS=n` does so much of it, `make fuzz SEED=x` repeats one.
 

@@ -1,7 +1,7 @@
-//! What can hurt locks, by what servers and sentinels say of themselves. Pure.
+//! Finds hazards in the replies of servers and sentinels. Pure.
 //!
-//! All of it is in answers that are asked for anyway: no command is sent for it, and none needs
-//! a right that a connection does not need.
+//! All of it is in replies that the client requests anyway: it sends no extra command and needs no
+//! extra permission.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::domain::{About, Hazard, Role};
 /// Older servers are not tested.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// A clock that differs by less may be as good as ours.
+/// The smallest difference of clocks that is reported.
 const APART: Duration = Duration::from_secs(1);
 
-/// A replica says once a second how far it is. One that has not said so for this long may hang.
+/// A replica acknowledges its offset once a second. A replica that has not done so for this long
+/// may hang.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// One that has said so lately is counted by its primary in a moment.
+/// The primary will soon count a replica that acknowledged this recently.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// What a replica may be behind that takes its time.
+/// How many bytes a slow replica may be behind.
 const BEHIND: u64 = 32 * 1024 * 1024;
 
 /// Fewer sentinels have no majority when one of them is gone.
 const SENTINELS: usize = 3;
 
-/// What can hurt locks on the server that is known as this, and that says `info` if it may be
-/// asked.
+/// The hazards of the server `about`, whose reply to INFO is `info`, if the ACL permits it.
 pub(super) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
     let evicts = |policy: &String| (policy != "noeviction").then(|| policy.clone());
     let mut all = Vec::new();
@@ -60,8 +60,8 @@ fn of_version(version: &str) -> Option<Hazard> {
     is_old.then(|| Hazard::OldVersion { version: version.to_owned() })
 }
 
-/// How far the clock of the server is from ours for certain: it was read between the question
-/// and the answer.
+/// The certain difference between the clock of the server and that of this client: the server read
+/// its clock between the request and the reply.
 fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     let there = info.clock()?;
     let (asked, answered) = info.asked;
@@ -70,7 +70,7 @@ fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     (by >= APART).then_some(Hazard::ClockApart { ahead: ahead > behind, by })
 }
 
-/// What a primary says of its replicas.
+/// The hazards of the replicas that a primary lists.
 fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     let replicas = info.replicas();
     let mut all = Vec::new();
@@ -88,18 +88,18 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     all
 }
 
-/// What one sentinel knows of all of them.
+/// How many sentinels one sentinel counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct SentinelQuorum {
-    /// How many there are.
+    /// How many sentinels it knows, itself among them.
     pub(super) known: usize,
-    /// How many of them are there.
+    /// How many of them reply.
     pub(super) usable: usize,
-    /// How many must agree that the primary is down, if it says so.
+    /// How many must agree that the primary is down, if it returned that.
     pub(super) quorum: Option<usize>,
 }
 
-/// What can hurt locks where sentinels know each other as that.
+/// The hazards of sentinels that count each other so.
 pub(super) fn of_sentinels(counted: SentinelQuorum) -> Vec<Hazard> {
     let SentinelQuorum { known, usable, quorum } = counted;
     let needed = (known / 2 + 1).max(quorum.unwrap_or_default());
@@ -120,7 +120,7 @@ mod tests {
         About { role, version, eviction_policy, ..About::default() }
     }
 
-    /// The hazards of a server that says this, asked and answered at once.
+    /// The hazards of a server with this INFO, requested and received at once.
     fn of_info(text: &str) -> Vec<Hazard> {
         of_server(&known(), Some(&Info { text, asked: (NOW, NOW) }))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where somebody listens, in the words of whoever tells of it.
+/// A host and a port, as a person or a server writes them.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct HostPort {
     pub(crate) host: String,

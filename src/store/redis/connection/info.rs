@@ -18,7 +18,7 @@ pub(super) struct Info<'a> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Follower {
     pub(super) replica: String,
-    /// For how long the primary has not heard of it.
+    /// For how long it has sent the primary no acknowledgement.
     pub(super) silent: Duration,
     /// How many bytes it has not acknowledged.
     pub(super) behind: u64,
@@ -37,7 +37,7 @@ impl<'a> Info<'a> {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     }
 
-    /// What the server throws away when its memory is full.
+    /// Which keys the server evicts when its memory is full.
     pub(super) fn eviction_policy(&self) -> Option<String> {
         self.fact("maxmemory_policy").map(shown)
     }
@@ -52,7 +52,7 @@ impl<'a> Info<'a> {
         keeps_all && most.is_some_and(|most| counted > most)
     }
 
-    /// What the server calls itself until it ends.
+    /// The run id, which the server keeps until it ends.
     pub(super) fn run_id(&self) -> Option<String> {
         self.fact("run_id").map(shown)
     }
@@ -62,7 +62,7 @@ impl<'a> Info<'a> {
         self.fact("role").map(|role| role == "slave")
     }
 
-    /// What time of day it is there.
+    /// The time of day at the server.
     pub(super) fn clock(&self) -> Option<Duration> {
         let micros = self.fact("server_time_usec")?.parse().ok()?;
         Some(Duration::from_micros(micros))
@@ -74,7 +74,7 @@ impl<'a> Info<'a> {
         self.fact("min_slaves_good_slaves").is_some()
     }
 
-    /// Whether it refuses to write, since it hears of no replica that is well.
+    /// Whether it rejects writes because no replica is good.
     pub(super) fn has_no_good_replica(&self) -> bool {
         self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
     }

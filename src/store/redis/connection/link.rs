@@ -1,10 +1,9 @@
-//! A connection that is made again when it is lost.
+//! A connection that is restored when it is lost.
 //!
 //! A command waits for the connection no longer than the command timeout. Once it is sent, it has
 //! no timer of its own, which would take 6 % of the instructions of a pair: `watch.rs` ends a
-//! connection that does not reply, and all its commands fail.
-//! A command that was sent and not answered is never sent again here: only the
-//! engine knows what that would mean.
+//! connection that does not reply, and all its commands fail. The link never sends an unanswered
+//! command again: only the engine knows whether that is safe.
 
 use std::{
     fmt, slice,
@@ -38,7 +37,7 @@ pub(crate) struct Link {
     watcher: Arc<dyn Watcher>,
     supervisor: Mutex<Option<AbortHandle>>,
     command_timeout: Duration,
-    /// Whether callers are told at once that the server does not let us in.
+    /// Whether callers get a rejected login at once.
     reports_rejection: bool,
 }
 
@@ -54,7 +53,7 @@ impl Link {
         let link = Self::new(dialer, watcher, command_timeout);
         let passing = |failure: Failure| ConnectFailure::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
-            // The supervisor puts it there as soon as it runs.
+            // The supervisor sets `live` as soon as it runs.
             Ok(()) => link.live().await.map(drop).map_err(passing),
             Err(failure) => Err(passing(failure)),
         };
@@ -62,15 +61,15 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, now if there is a runtime, else with the first call.
-    /// Until then it is a connection that is away.
+    /// Connects in the background, now if there is a runtime, else with the first call. Until then
+    /// it counts as unreachable.
     pub(crate) fn connect_lazy(
         dialer: Arc<Dialer>,
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Self {
         let link = Self::new(dialer, watcher, command_timeout);
-        // Without a runtime the next caller sees to it.
+        // Without a runtime the next caller starts the supervisor.
         drop(link.keep_up());
         link
     }
@@ -81,14 +80,14 @@ impl Link {
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
     }
 
-    /// The same, of one of several servers: one that does not let us in is not waited for.
+    /// The same for one of several servers: callers do not wait for a server that rejects the
+    /// login.
     pub(crate) fn reporting_rejection(mut self) -> Self {
         self.reports_rejection = true;
         self
     }
 
-    /// Sees to it that the connection is kept up, on the runtime of the caller if that
-    /// of the one before is gone. Whoever calls anything here does that by it.
+    /// Starts a supervisor on the runtime of the caller, unless one runs. Each call does this.
     ///
     /// # Errors
     ///
@@ -103,7 +102,8 @@ impl Link {
     fn supervise(&self, first: Option<Dialled>) -> Result<(), Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let Self { state, dialer, watcher, .. } = self;
-        // Locked before: whoever supervises next is noted next.
+        // Locked before the supervisor starts, so that its handle is stored before that of the next
+        // one.
         let mut task = self.supervisor.lock();
         if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
             *task = Some(runtime.spawn(supervisor.run(first)).abort_handle());
@@ -111,7 +111,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends `command` and waits for the reply, refusals among them.
+    /// Sends `command` and waits for the reply, which may be a rejection.
     pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
         let wire = self.live().await?;
         let answer = wire.call(command).await;
@@ -131,7 +131,7 @@ impl Link {
         answer
     }
 
-    /// Tells what the server refuses: it may be another one by now that is to be asked.
+    /// Reports rejections: they may show that the server is no longer the primary.
     fn heed(&self, wire: &Arc<Wire>, replies: &[Value]) {
         for reply in replies {
             let Value::ServerError(refusal) = reply else { continue };
@@ -148,7 +148,7 @@ impl Link {
         self.live().await.map(drop)
     }
 
-    /// Waits until the connection is up, or the first try to make it has failed.
+    /// Waits until the connection is up, or the first attempt has failed.
     pub(crate) async fn tried(&self) {
         loop {
             let changed = self.state.changed.notified();
@@ -161,22 +161,22 @@ impl Link {
         }
     }
 
-    /// Ends the connection, healthy or not: whoever waits for an answer on it gets none.
-    /// Whoever calls after that has it made again.
+    /// Ends the connection, healthy or not: callers that wait for a reply get none. The next call
+    /// restores it.
     pub(crate) fn cut(&self) {
         if let Some(supervisor) = self.supervisor.lock().take() {
             supervisor.abort();
         }
     }
 
-    /// The connection, waited for if it is away.
+    /// The connection. Waits for it while it is down.
     async fn live(&self) -> Result<Arc<Wire>, Failure> {
-        // Timers need one, and a panic is no answer.
+        // Timers need a runtime; without one they would panic.
         Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         if let Some(wire) = &*self.state.live.lock() {
             return Ok(Arc::clone(wire));
         }
-        // In a box: this is seldom, and a question is small that need not wait.
+        // In a box, because it is rare: the future of a request that need not wait stays small.
         Box::pin(self.until_live()).await
     }
 
@@ -194,13 +194,13 @@ impl Link {
             if timeout_at(until, changed).await.is_err() || Instant::now() >= until {
                 return Err(self.away());
             }
-            // A runtime that shuts down drops the supervisor at once, which is a change as
-            // well: here it drops us too.
+            // A runtime that shuts down drops the supervisor, which notifies this task. Yielding
+            // lets the runtime drop this task, too.
             yield_now().await;
         }
     }
 
-    /// What is in the way while the connection is away.
+    /// The failure of requests while the connection is down.
     pub(crate) fn away(&self) -> Failure {
         self.rejection().unwrap_or_else(|| self.unreachable())
     }
@@ -210,22 +210,22 @@ impl Link {
         Failure::unreachable(failure.unwrap_or_else(|| "still connecting".into()))
     }
 
-    /// What the server says that does not let us in, if that is to be told.
+    /// The rejection of the login, if this link reports it.
     fn rejection(&self) -> Option<Failure> {
         self.state.rejection().filter(|_| self.reports_rejection)
     }
 
-    /// Why the connection is away, if it is and that is known.
+    /// Why the connection is down, if that is known.
     pub(crate) fn connect_failure(&self) -> Option<String> {
         self.state.connect_failure()
     }
 
-    /// For how long the connection has been lost, or has not been made.
+    /// For how long the connection has been down.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         self.state.lost_for()
     }
 
-    /// How often the connection was lost and made again.
+    /// How often the connection was lost and restored.
     pub(crate) fn reconnects(&self) -> u64 {
         self.state.reconnects()
     }
@@ -239,17 +239,17 @@ impl Link {
         self.state.live.lock().is_some()
     }
 
-    /// Where the last connection led to.
+    /// The server of the last connection.
     pub(crate) fn server(&self) -> String {
         self.state.server()
     }
 
-    /// What the server has said of itself.
+    /// The last known state of the server.
     pub(crate) fn about(&self) -> About {
         self.state.about()
     }
 
-    /// Notes what the server says of itself by now.
+    /// Notes the present state of the server.
     pub(crate) fn learnt(&self, about: &About) {
         self.state.learnt(about);
     }
@@ -315,7 +315,7 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let link = Arc::new(runtime.block_on(link(&redis, &watcher)));
         let caller = Arc::clone(&link);
-        // It is at work while all that rests is shut down, the connection among it.
+        // It runs while the runtime drops all sleeping tasks, the connection among them.
         runtime.spawn(async move {
             std::thread::sleep(Duration::from_millis(300));
             caller.call(&cmd("PING")).await

@@ -1,5 +1,4 @@
-//! Says who we are on a new connection, and checks that the other side answers as a
-//! Redis does: it will be asked who holds a lock.
+//! Logs in on a new connection, and checks that the other side replies as Redis does.
 
 use redis::{Cmd, Value, cmd};
 
@@ -14,16 +13,16 @@ use super::{
 };
 use crate::domain::About;
 
-/// A script that the server is told when a connection is made.
+/// A script that each new connection loads.
 #[derive(Clone, Debug)]
 pub(crate) struct Preload {
-    /// What the server must call it: the SHA-1 of its text.
+    /// The SHA-1 of its text, which the server must return.
     pub(crate) hash: String,
     pub(crate) text: &'static str,
 }
 
-/// Greets the other side, which must be carried meanwhile, and returns what it says of
-/// itself. `None` if the connection ended before.
+/// Sends HELLO and returns the reply. Another task must carry the connection meanwhile. `None` if
+/// the connection ended before.
 pub(super) async fn greet(
     wire: &Wire,
     user: Option<&str>,
@@ -44,23 +43,23 @@ pub(super) async fn greet(
     })
 }
 
-/// What somebody says of itself.
+/// The fields of a reply to HELLO.
 pub(super) type Facts = Vec<(Value, Value)>;
 
-/// What a reply must be.
+/// The expected reply.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
-    /// Anything but that it is not ready.
+    /// Any reply, unless it shows that the server is not ready.
     Ready,
     /// This text.
     Text(&'a str),
-    /// This text, or a refusal: we can do without.
+    /// This text, or a rejection: the command is optional.
     Courtesy(&'a str),
-    /// What it says of itself, if it likes.
+    /// The reply to INFO, or a rejection.
     Info,
 }
 
-/// Who we are, and what the server is told.
+/// The credentials, and the commands after the greeting.
 #[derive(Debug)]
 pub(super) struct Login<'a> {
     pub(super) target: &'a Target,
@@ -96,7 +95,7 @@ impl Login<'_> {
         Ok(met)
     }
 
-    /// What is said after the greeting, with what must be the answer.
+    /// The commands after the greeting, each with its expected reply.
     fn introduction(&self) -> Vec<(Cmd, Wanted<'_>)> {
         let words = |words: &[&str]| Cmd::new().arg(words).clone();
         let client = |rest: &[&str]| (words(&[&["CLIENT"], rest].concat()), Wanted::Courtesy("OK"));

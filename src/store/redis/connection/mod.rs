@@ -1,10 +1,10 @@
 //! Connections to one server: made, logged in, kept up and shared by many callers.
 //!
-//! This room knows no locks. It sends commands and brings replies; what they mean is
-//! said by the files beside it: `keys.rs`, `scripts.rs`, `replies.rs`, `subscriptions/`.
+//! This module knows no locks. It sends commands and returns replies. `keys.rs`, `scripts.rs`,
+//! `replies.rs` and `subscriptions/` give them a meaning.
 //!
-//! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs`, which
-//! learns in `primary_discovery.rs` where the server is, and sends commands through `wire.rs`.
+//! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs`, which finds the
+//! server by `primary_discovery.rs`, and sends commands through `wire.rs`.
 
 mod about;
 mod connect_failure;

@@ -1,8 +1,8 @@
-//! Where the server is: at one address, at one of several, or where sentinels say.
+//! Finds the server: at one address, at one of several, or at the address that sentinels name.
 //!
-//! A failover is never followed by a connection: it is cut, even if it is well, and another one
-//! is made. Whoever learns that a server is not the primary any more says so here, and
-//! all connections to it end.
+//! A connection never survives a failover: the client closes it, even if it works, and makes
+//! another one. A connection that learns of a demotion reports it here, and all connections to that
+//! server end.
 
 use std::{
     collections::BTreeSet,
@@ -38,36 +38,36 @@ use crate::{
     error::Error,
 };
 
-/// How often a server with others beside it is asked whether it is the primary still.
+/// How often the client asks one of several servers whether it is still the primary.
 const EACH: Duration = Duration::from_secs(1);
 
-/// The longest pause before a connection that leads to a replica is made again, and the part of the
-/// time there that it is: thousands of clients may share that server.
+/// The longest pause before the client replaces a connection to a replica, and the part of the time
+/// at that replica that the pause is. Thousands of clients may share that server.
 const SELDOM: Duration = Duration::from_secs(10);
 const PART: u32 = 4;
 
-/// So many addresses are remembered at most.
+/// How many addresses are remembered at most.
 const MOST: usize = 64;
 
-/// Where one server is, as far as is known.
+/// What the client knows of the address of one server.
 #[derive(Debug)]
 pub(super) struct PrimaryDiscovery {
     place: Place,
-    /// Who is asked, if they are to be.
+    /// The sentinels, if the URL names any.
     sentinels: Option<Sentinels>,
-    /// Whether there was a primary at all.
+    /// Whether this client ever reached a primary.
     met_primary: AtomicBool,
-    /// Since when it has led to a replica, if it did the last time.
+    /// Since when connections lead to a replica, if the last one did.
     replica_since: Mutex<Option<Instant>>,
-    /// Where there was somebody of those that sentinels name.
+    /// The addresses, named by sentinels, at which a server replied.
     reached: Mutex<BTreeSet<String>>,
-    /// ReportedPrimary when somebody says that the server is not the primary any more.
+    /// Notified when a reply shows that the server is no longer the primary.
     suspicions: Notify,
-    /// The server that commands go to: all other connections are to lead there, too.
+    /// The server that commands go to. All other connections must lead there, too.
     leader: watch::Sender<Leader>,
-    /// Who else calls itself a primary.
+    /// The other addresses whose server calls itself a primary.
     others: Mutex<Vec<String>>,
-    /// Whether the last connection that carries no commands was led to another server than they.
+    /// Whether the last connection without commands reached another server than commands do.
     leads_elsewhere: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Whether it is known to be another than the one that is called `run_id`.
+    /// Whether its run id is known and differs from `run_id`.
     fn is_another(&self, run_id: &str) -> bool {
         self.run_id.as_ref().is_some_and(|it| it != run_id)
     }
@@ -88,7 +88,7 @@ impl Leader {
 impl PrimaryDiscovery {
     /// # Errors
     ///
-    /// If there is something wrong with the certificates for sentinels.
+    /// If the certificates for sentinels are invalid.
     pub(super) fn of(
         place: Place,
         settings: &Settings,
@@ -108,7 +108,7 @@ impl PrimaryDiscovery {
         Ok(Self::new(place, sentinels))
     }
 
-    /// A place, and the sentinels that say where it is.
+    /// A place, and the sentinels that name its address.
     pub(super) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
         let replica_since = Mutex::default();
@@ -127,13 +127,13 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Whether it may be at another address by and by, so that only a primary will do.
+    /// Whether its address may change, so that the client accepts only a primary.
     pub(super) fn may_change(&self) -> bool {
         !matches!(self.place, Place::At(_))
     }
 
-    /// Where it may be now: at one of these. While this waits somebody must
-    /// [keep informed](Self::keep_informed).
+    /// Returns the addresses at which it may be now. Meanwhile another task must [keep
+    /// informed](Self::keep_informed).
     pub(super) async fn now(&self) -> Result<Vec<Address>, ConnectFailure> {
         match &self.sentinels {
             Some(sentinels) => Ok(vec![sentinels.master().await?]),
@@ -141,7 +141,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Learns where it is, for ever, if that is to be learnt.
+    /// Asks sentinels for its address, for ever, if there are any.
     pub(super) async fn keep_informed(&self) -> Infallible {
         match &self.sentinels {
             Some(sentinels) => sentinels.keep_asking().await,
@@ -149,7 +149,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until there is news of where it is.
+    /// Waits until its address changes.
     pub(super) async fn news(&self) {
         match &self.sentinels {
             Some(sentinels) => sentinels.news().await,
@@ -157,7 +157,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until it is known to be at none of `addresses`.
+    /// Waits until sentinels name an address that is none of `addresses`.
     pub(super) async fn leaves(&self, addresses: &[Address]) -> Address {
         match (&self.sentinels, addresses) {
             (Some(sentinels), [address]) => sentinels.another_than(address).await,
@@ -165,12 +165,12 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// What is in the way of knowing where it is.
+    /// Why its address is unknown.
     pub(super) fn failure(&self) -> Option<ConnectFailure> {
         self.sentinels.as_ref().map(Sentinels::failure)
     }
 
-    /// What can hurt locks, by those who say where it is.
+    /// The hazards that sentinels and other primaries cause.
     pub(super) fn hazards(&self) -> Vec<Hazard> {
         let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
         let others = self.others.lock().clone();
@@ -180,30 +180,30 @@ impl PrimaryDiscovery {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
-    /// How it came to be looked for at `address`, if others say where it is, and that may be wrong.
+    /// The origin of `address`, if sentinels named it and it may be wrong.
     pub(super) fn origin(&self, address: &Address) -> Option<String> {
         let reached = self.reached.lock().contains(&address.to_string());
         self.sentinels.as_ref()?.origin(address, reached)
     }
 
-    /// The addresses at which commands do not go to anybody, if it is one of several.
+    /// The addresses that commands do not go to, if it is one of several.
     pub(super) fn other_addresses(&self) -> Vec<&Address> {
         let Place::Among(addresses) = &self.place else { return Vec::new() };
         let server = self.leader.borrow().server.clone();
         addresses.iter().filter(|it| it.to_string() != server).collect()
     }
 
-    /// Whether somebody at `address` has called itself a primary, too, the last time.
+    /// Whether the server at `address` called itself a primary, too, the last time.
     pub(super) fn is_other(&self, address: &String) -> bool {
         self.others.lock().contains(address)
     }
 
-    /// Notes who else calls itself a primary now.
+    /// Notes the other servers that call themselves a primary now.
     pub(super) fn found(&self, others: Vec<String>) {
         *self.others.lock() = others;
     }
 
-    /// Commands go to a server that says this of itself.
+    /// Notes that commands go to the server `met`.
     pub(super) fn leads_to(&self, met: &About) {
         self.leads_elsewhere.store(false, Ordering::Relaxed);
         let leader = Leader { server: met.server.clone(), run_id: met.run_id.clone() };
@@ -214,25 +214,26 @@ impl PrimaryDiscovery {
         });
     }
 
-    /// Commands go nowhere for a moment, so that others may be where they will go.
+    /// Notes that commands go to no server for a moment, so that another connection may already
+    /// reach the next one.
     pub(super) fn leads_nowhere(&self) {
         self.leader.send_modify(|known| known.run_id = None);
     }
 
-    /// Waits until commands go to another server than this connection, which carries none and
-    /// leads to one that says this of itself. What names one address may move it in between.
+    /// Waits until commands go to another server than this connection, which carries none and leads
+    /// to `met`. A DNS name may change between the two connections.
     pub(super) async fn strays(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let mut leader = self.leader.subscribe();
         self.leads_elsewhere.store(leader.borrow().is_another(own), Ordering::Relaxed);
         while leader.borrow_and_update().is_another(own) {
-            // From the beginning: it is tried again by and by.
+            // It was so from the start: the next connection may reach the right server.
             sleep(EACH).await;
             if leader.borrow_and_update().is_another(own) {
                 return Ending::Astray;
             }
         }
-        // The sender is ours.
+        // The sender lives in `self`, so it cannot be gone.
         drop(leader.wait_for(|it| it.is_another(own)).await);
         Ending::Astray
     }
@@ -251,20 +252,20 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until it is time to look anew where one address leads to. Services move
-    /// theirs at a failover; but one that always led to a replica is what its user wants.
+    /// Waits until it is time to resolve a single address again. Managed services move theirs at a
+    /// failover. But if it always led to a replica, the user wants that.
     async fn may_have_moved(&self, met: &About) {
         let is_new_here =
             met.role == Some(Role::Replica) && self.met_primary.load(Ordering::Relaxed);
         if !is_new_here {
             self.suspicions.notified().await;
         }
-        // Until then it says itself why it takes nothing.
+        // Until then the replica rejects each write itself.
         let since = self.replica_since.lock().map(|at| at.elapsed());
         sleep(spread((since.unwrap_or_default() / PART).clamp(EACH, SELDOM))).await;
     }
 
-    /// A connection is made to a server that says this of itself.
+    /// Notes a new connection to the server `about`.
     pub(super) fn met(&self, about: &About) {
         match about.role {
             Some(Role::Replica) => {
@@ -281,12 +282,12 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Whether one of several servers has let us in before.
+    /// Whether one of several servers has accepted the login before.
     pub(super) fn has_accepted_login(&self) -> bool {
         self.may_change() && self.met_primary.load(Ordering::Relaxed)
     }
 
-    /// The server has refused something: it may not be the primary any more.
+    /// Notes a rejection, which may show that the server is no longer the primary.
     pub(super) fn refused(&self, refusal: &ServerError) {
         let suspicious = match self.may_change() {
             true => cannot_be_primary(refusal),
@@ -297,15 +298,15 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Where nobody tells us, the server is asked.
+    /// Asks the server itself, where no sentinel reports a demotion.
     async fn is_demoted(&self, wire: &Wire) {
         if !matches!(self.place, Place::Among(_)) {
             return pending().await;
         }
         loop {
             sleep(EACH).await;
-            // On a connection that speaks this already it only says what the server is. Whether
-            // an answer comes is seen by those who carry the connection.
+            // On a connection with RESP3, HELLO only returns the role. The watch of the connection
+            // notices a missing reply.
             if let Ok(Value::Map(facts)) = wire.call(cmd("HELLO").arg(3)).await
                 && let Ok(about) = about::greeted(&facts)
                 && about::must_be_primary(&about).is_err()

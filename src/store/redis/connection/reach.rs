@@ -20,7 +20,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Carries the bytes of a connection, and says why that is over.
+/// Carries the bytes of a connection, and returns why it ended.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
 /// Knows how to open a stream.
@@ -35,11 +35,11 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// What opens streams to `place` and wherever that leads to.
+    /// Opens streams to `place` and to all addresses that it leads to.
     ///
     /// # Errors
     ///
-    /// If there is something wrong with the certificates.
+    /// If the certificates are invalid.
     #[cfg(feature = "tls")]
     pub(crate) fn to(place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
         let somebody_speaks = place.addresses().iter().any(Address::speaks_tls);
@@ -60,7 +60,7 @@ impl Reach {
         }))
     }
 
-    /// What opens streams to a simulated server.
+    /// Opens streams to a simulated server.
     #[cfg(feature = "testing")]
     pub(super) fn simulated(connector: Connector) -> Arc<Self> {
         Arc::new(Self {
@@ -100,7 +100,7 @@ impl Reach {
         }))
     }
 
-    /// What opens streams to sentinels: the same as to the servers.
+    /// Opens streams to sentinels, in the same way as to servers.
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unnecessary_wraps, reason = "with TLS it looks")]
     pub(super) fn to_sentinels(
@@ -111,7 +111,7 @@ impl Reach {
         Ok(Arc::clone(self))
     }
 
-    /// What opens streams to `place` and wherever that leads to.
+    /// Opens streams to `place` and to all addresses that it leads to.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn to(_place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
@@ -194,7 +194,7 @@ fn no_tls() -> ConnectFailure {
     ConnectFailure::lasting("no TLS for this address")
 }
 
-/// What there is to say of somebody at `address` who has not answered within `limit`.
+/// The failure of a server at `address` that has not replied within `limit`.
 pub(super) fn silence(limit: Duration, address: &Address) -> ConnectFailure {
     let hint = match address {
         Address::Tcp { tls: true, .. } => "; does this port use TLS?",

@@ -1,5 +1,5 @@
-//! Decides when the state of a connection is told: when it changes, and now and again
-//! while it is bad. A connection that comes and goes fills no log.
+//! Decides when the state of a connection is logged: when it changes, and at intervals while it is
+//! down. An unstable connection fills no log.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use tokio::time::Instant;
 
 use crate::domain::LOG_INTERVAL;
 
-/// What was told of one connection.
+/// What was logged of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     logged_at: Option<Instant>,
     lost_at: Option<Instant>,
-    /// Whether the present loss was told.
+    /// Whether the present loss was logged.
     logged: bool,
-    /// When it was told last that the server does not let us in.
+    /// When a rejected login was logged last.
     rejection_logged_at: Option<Instant>,
     /// Losses that were not logged.
     losses: u32,
 }
 
 impl Reports {
-    /// It is not there, from now on unless that is known.
+    /// It is down, since now unless it was down before.
     pub(super) fn begin(&mut self, now: Instant) {
         self.lost_at.get_or_insert(now);
     }
 
-    /// It is lost. Returns how often since that was told, if it is to be told now.
+    /// It is lost. Returns the number of losses since the last log, if it is to be logged now.
     pub(super) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);
         self.losses += 1;
@@ -34,8 +34,8 @@ impl Reports {
         self.logged.then(|| std::mem::take(&mut self.losses))
     }
 
-    /// It is still lost. Returns for how long, if that is to be told now: the first time also if
-    /// the server does not let us in, as nobody would guess that from the loss.
+    /// It is still lost. Returns for how long, if that is to be logged now. The first rejected
+    /// login is logged at once, because the loss does not explain it.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
             self.logged_at = None;
@@ -46,14 +46,14 @@ impl Reports {
         due.then(|| self.lost_for(now))
     }
 
-    /// It is back. Returns after how long, if its loss was told.
+    /// It is restored. Returns after how long, if its loss was logged.
     pub(super) fn back(&mut self, now: Instant) -> Option<Duration> {
         let lost_for = self.lost_for(now);
         self.lost_at = None;
         std::mem::take(&mut self.logged).then_some(lost_for)
     }
 
-    /// Whether it is time to tell something; then it is told.
+    /// Whether it is time to log; the caller then does.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = is_long_ago(self.logged_at, now);
         if due {
@@ -62,7 +62,7 @@ impl Reports {
         due
     }
 
-    /// For how long it has not been there.
+    /// For how long it has been down.
     pub(super) fn absence(&self, now: Instant) -> Option<Duration> {
         self.lost_at.map(|at| now.saturating_duration_since(at))
     }
@@ -74,7 +74,7 @@ impl Reports {
     }
 }
 
-/// Whether what was told then may be told again.
+/// Whether the log interval since `logged_at` is over.
 fn is_long_ago(logged_at: Option<Instant>, now: Instant) -> bool {
     logged_at.is_none_or(|logged_at| now >= logged_at + LOG_INTERVAL)
 }

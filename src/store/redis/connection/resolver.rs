@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::domain::Mutex;
 
-/// An address that says nothing has so long until the next one is tried beside it.
+/// How long a silent address delays the attempt at the next one.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;

@@ -1,4 +1,4 @@
-//! What is never shown: passwords and keys.
+//! A secret that is never shown: a password or a key.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! What each sentinel has said last, and where the master is by that. Pure.
+//! Keeps the last reply of each sentinel, and decides where the primary is. Pure.
 //!
 //! Sentinels number their failovers with epochs, and spread the newest among themselves. So the
 //! client believes the highest epoch, and remembers it: a sentinel that missed a failover does not
-//! lead the client back, also if no other sentinel answers. Within one epoch most decide.
+//! lead the client back, also if no other sentinel answers. Within one epoch the majority decides.
 
 use std::{
     cmp::Reverse,
@@ -14,30 +14,30 @@ use tokio::time::Instant;
 
 use super::{connect_failure::ConnectFailure, hazards::SentinelQuorum, target::Address};
 
-/// An older answer has no vote: its sentinel may be cut off.
+/// An older reply has no vote: its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Where a sentinel says that the master is.
+/// The primary that a sentinel reports.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct ReportedPrimary {
     pub(super) master: Address,
-    /// The number of the failover that made it master.
+    /// The number of the failover that promoted it.
     pub(super) epoch: u64,
 }
 
-/// What is known of one sentinel.
+/// The last state of one sentinel.
 #[derive(Debug)]
 struct SentinelView {
     report: Option<(ReportedPrimary, Instant)>,
     failure: Option<ConnectFailure>,
     at: Instant,
-    /// What it knows of all sentinels.
+    /// How many sentinels it counts.
     quorum: Option<SentinelQuorum>,
     /// Its run id: two addresses may lead to one sentinel.
     id: Option<String>,
 }
 
-/// What is known of each sentinel, by its address, and what the client believes.
+/// The last state of each sentinel by its address, and the report that the client follows.
 #[derive(Debug, Default)]
 pub(super) struct SentinelViews {
     all: BTreeMap<String, SentinelView>,
@@ -45,7 +45,7 @@ pub(super) struct SentinelViews {
 }
 
 impl SentinelViews {
-    /// `sentinel` says where the master is.
+    /// Records that `sentinel` reports a primary.
     pub(super) fn record_report(
         &mut self,
         sentinel: &Address,
@@ -62,8 +62,8 @@ impl SentinelViews {
         self.all.insert(sentinel.to_string(), view);
     }
 
-    /// `sentinel` knows no master. Returns whether it did until now, or was not known, or what was in
-    /// the way might have passed until now.
+    /// Records that `sentinel` knows no primary. Returns whether this is news: it knew one before,
+    /// it was unknown, or its earlier failure was temporary.
     pub(super) fn record_unknown(
         &mut self,
         sentinel: &Address,
@@ -78,7 +78,8 @@ impl SentinelViews {
         is_news
     }
 
-    /// `sentinel`, which has just said more, knows this of all of them, and has the run id `id`.
+    /// Records how many sentinels `sentinel` counts, and its run id. Follows a report of the same
+    /// reply.
     pub(super) fn record_quorum(
         &mut self,
         sentinel: &Address,
@@ -90,14 +91,14 @@ impl SentinelViews {
         }
     }
 
-    /// All sentinels, as the one sees them that sees most of those who have just answered.
+    /// The count of the sentinel that sees the most others, among those that replied recently.
     pub(super) fn quorum(&self, now: Instant) -> Option<SentinelQuorum> {
         let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
         fresh.filter_map(|view| view.quorum).max_by_key(|quorum| (quorum.usable, quorum.known))
     }
 
-    /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
-    /// it did answer until now, or what was in the way might have passed until now.
+    /// Records that `sentinel` does not reply; its earlier report stays. Returns whether this is
+    /// news: it replied before, or its earlier failure was temporary.
     pub(super) fn record_failure(
         &mut self,
         sentinel: &Address,
@@ -112,12 +113,13 @@ impl SentinelViews {
         news
     }
 
-    /// Nobody speaks of `sentinel` any more.
+    /// Forgets `sentinel`, which no other sentinel lists any more.
     pub(super) fn forget(&mut self, sentinel: &Address) {
         self.all.remove(&sentinel.to_string());
     }
 
-    /// Returns where the master is, if any sentinel says so. The URL lists `listed` sentinels.
+    /// Returns the address of the primary if any sentinel reports one. The URL lists `listed`
+    /// sentinels.
     pub(super) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
         self.all.values().find(|view| view.report.is_some())?;
         let listed = listed.saturating_sub(self.doubles());
@@ -132,8 +134,8 @@ impl SentinelViews {
         ids.clone().count() - ids.collect::<BTreeSet<_>>().len()
     }
 
-    /// What each sentinel has said last, if that is fresh. One that is known by two addresses
-    /// has one vote.
+    /// The last report of each sentinel, if it is fresh. A sentinel with two addresses has one
+    /// vote.
     fn fresh(&self, now: Instant) -> Vec<&ReportedPrimary> {
         let reported_at = |view: &'_ SentinelView| view.report.as_ref().map(|(_, at)| *at);
         let mut views = Vec::from_iter(self.all.values());
@@ -147,20 +149,20 @@ impl SentinelViews {
             .collect()
     }
 
-    /// Whether each of `sentinels` has answered since, or cannot.
+    /// Whether each of `sentinels` has replied or failed since.
     pub(super) fn have_all_answered(&self, sentinels: &[Address], since: Instant) -> bool {
         let answered =
             |it: &Address| self.all.get(&it.to_string()).is_some_and(|it| it.at >= since);
         sentinels.iter().all(answered)
     }
 
-    /// How many of `sentinels` have said since where the master is.
+    /// How many of `sentinels` have reported a primary since.
     pub(super) fn reports_since(&self, sentinels: &[Address], since: Instant) -> usize {
         let views = sentinels.iter().filter_map(|it| self.all.get(&it.to_string()));
         views.filter(|view| view.report.as_ref().is_some_and(|(_, at)| *at >= since)).count()
     }
 
-    /// Why nobody says where the master is.
+    /// Why no sentinel names the primary.
     pub(super) fn failure(&self, sentinels: &[Address]) -> ConnectFailure {
         ConnectFailure::of_all(sentinels.iter().map(|sentinel| {
             let known = self.all.get(&sentinel.to_string()).and_then(|it| it.failure.clone());
@@ -168,27 +170,28 @@ impl SentinelViews {
         }))
     }
 
-    /// Whether `sentinel` has ever said where the master is.
+    /// Whether `sentinel` has ever reported a primary.
     pub(super) fn has_reported(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.report.is_some())
     }
 
-    /// Whether `sentinel` has answered, the last time.
+    /// Whether the last request to `sentinel` got a reply.
     pub(super) fn is_well(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.failure.is_none())
     }
 
-    /// Whether all of `sentinels` were asked, and nobody says where the master is.
+    /// Whether all of `sentinels` were asked, and no sentinel names the primary.
     pub(super) fn name_no_primary(&self, sentinels: &[Address]) -> bool {
         let all_asked = sentinels.iter().all(|it| self.all.contains_key(&it.to_string()));
         all_asked && self.all.values().all(|view| view.failure.is_some())
     }
 }
 
-/// Decides between what was believed `before` and the `fresh` answers of some of the `sentinels`.
+/// Decides between the report that the client followed `before` and the `fresh` reports of some of
+/// the `sentinels`.
 ///
 /// The highest epoch wins, and within it most votes. Sentinels that were set up again begin at
-/// epoch 0: so a lower epoch wins if most sentinels agree on it, and none says a higher one.
+/// epoch 0: so a lower epoch wins if most sentinels agree on it, and none reports a higher one.
 fn decide<'a>(
     before: Option<&'a ReportedPrimary>,
     fresh: &[&'a ReportedPrimary],
@@ -203,13 +206,12 @@ fn decide<'a>(
     before.filter(|it| !is_outdated(it)).or(newest)
 }
 
-/// Whether `why` is to be told where `before` was in the way: of what passes by itself only that
-/// there is something.
+/// Whether `why` is logged after `before`: of temporary failures only the first one is.
 fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
     before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }
 
-/// `sentinel` has not said anything yet.
+/// `sentinel` has not replied yet.
 fn no_answer(sentinel: &Address) -> ConnectFailure {
     match sentinel {
         Address::Tcp { tls: true, .. } => {
@@ -227,7 +229,7 @@ mod tests {
         Address::Tcp { host: "h".into(), port, tls: false }
     }
 
-    /// SentinelViews in which sentinel after sentinel says a master and an epoch.
+    /// Views in which each sentinel in turn reports a primary and an epoch.
     fn views(reports: &[(u16, u64)], now: Instant) -> SentinelViews {
         let mut views = SentinelViews::default();
         for (sentinel, (master, epoch)) in (1..).zip(reports) {
@@ -240,7 +242,7 @@ mod tests {
         views
     }
 
-    /// Where the master is, by views of three sentinels.
+    /// The port of the primary, by the views of three sentinels.
     fn master(views: &mut SentinelViews, now: Instant) -> Option<u16> {
         match views.master(3, now)? {
             Address::Tcp { port, .. } => Some(port),

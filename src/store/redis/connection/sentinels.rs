@@ -1,12 +1,12 @@
-//! Asks sentinels where the master is, for as long as that may change.
+//! Asks sentinels for the address of the primary, as long as it may change.
 //!
-//! All of them are asked at once: each second, when one says that the master has
-//! changed, and when somebody looks for it. What one says unasked is a hint to ask it; who
-//! is believed is said in `sentinel_views.rs`. Sentinels that others tell of are asked as well, as
-//! long as they answer.
+//! The client asks all of them at once: each second, when one publishes a new primary, and when a
+//! caller looks for the primary. A published message is only a hint to ask; `sentinel_views.rs`
+//! decides which reply counts. The client also asks sentinels that other sentinels list, as long as
+//! they reply.
 //!
-//! Each link keeps asking, and the one that has the seat does it for both. No lock is
-//! held while anybody is told.
+//! Each link keeps asking, and the link that has the seat does it for both. No lock is held while a
+//! waiter is notified.
 
 use std::{
     collections::BTreeMap,
@@ -40,27 +40,27 @@ use super::{
 };
 use crate::domain::{Backoff, Hazard, Mutex};
 
-/// How often each is asked.
+/// The interval between two requests to a sentinel.
 const EACH: Duration = Duration::from_secs(1);
 
-/// The first and the longest pause before one that is away is looked for again.
+/// The first and the longest pause before the client connects again to an unreachable sentinel.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// How long one rests that others tell of and that does not answer, before it is
-/// forgotten until somebody tells of it again.
+/// How long an unreachable sentinel that is not in the URL stays known. Then the client forgets it
+/// until another sentinel lists it again.
 const REST: Duration = Duration::from_secs(5);
 
-/// What was said so long ago is not asked for again.
+/// A reply that is this recent is not requested again.
 const JUST_NOW: Duration = Duration::from_millis(100);
 
-/// Once most have said where the master is the others have so long to know of a newer failover.
+/// How long the remaining sentinels may report a newer failover once most have replied.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// If most do not say it, those who do are believed after so long, or what was said before:
-/// one that is wrong may be the first to answer.
+/// How long the client waits for a majority. Then it uses the replies that came, or the earlier
+/// address: a sentinel with an old address may be the first to reply.
 const MAJORITY_WAIT: Duration = Duration::from_millis(500);
 
-/// So many are asked at most that others tell of.
+/// How many sentinels that are not in the URL are asked at most.
 const MOST: usize = 16;
 
 /// The sentinels of one master.
@@ -73,21 +73,21 @@ pub(super) struct Sentinels {
     client_name: String,
     limit: Duration,
     views: Mutex<SentinelViews>,
-    /// Where the master is by the views.
+    /// The address of the primary, as decided by the views.
     master: watch::Sender<Option<Address>>,
-    /// ReportedPrimary when a sentinel has answered, or cannot.
+    /// Notified when a sentinel has replied or failed.
     answered: Notify,
-    /// How often somebody has looked for the master.
+    /// How often a caller has looked for the primary.
     looked_for: watch::Sender<u64>,
-    /// The sentinels that others have told of.
+    /// The sentinels that other sentinels list.
     others: Mutex<BTreeMap<String, Address>>,
-    /// Of what an address was made by the translation.
+    /// The announced address, by the address that the translation returned for it.
     made_of: Mutex<BTreeMap<String, String>>,
-    /// Those of them that nobody asks yet.
+    /// Those of `others` that no session asks yet.
     new: Mutex<Vec<Address>>,
     there_are_new: Notify,
     seat: Seat<()>,
-    /// Whether it was told that none of them says where the master is.
+    /// Whether the hazard that no sentinel names the primary was logged.
     hazard_logged: AtomicBool,
 }
 
@@ -120,8 +120,8 @@ impl Sentinels {
         }
     }
 
-    /// Where the master is, by all who answer now. While this waits somebody must
-    /// [keep asking](Self::keep_asking).
+    /// Returns the address of the primary by all sentinels that reply now. Meanwhile another task
+    /// must [keep asking](Self::keep_asking).
     pub(super) async fn master(&self) -> Result<Address, ConnectFailure> {
         let now = Instant::now();
         let since = now.checked_sub(JUST_NOW).unwrap_or(now);
@@ -148,20 +148,20 @@ impl Sentinels {
         }
     }
 
-    /// Whether all of those in the URL have answered since, or cannot, and whether most of
-    /// them have said where the master is.
+    /// Whether all sentinels of the URL have replied or failed since, and whether most of them
+    /// named a primary.
     fn have_answered(&self, since: Instant) -> (bool, bool) {
         let (views, sentinels) = (self.views.lock(), &self.watched.sentinels);
         let reports = views.reports_since(sentinels, since);
         (views.have_all_answered(sentinels, since), 2 * reports > sentinels.len())
     }
 
-    /// Why nobody says where the master is.
+    /// Why no sentinel names the primary.
     pub(super) fn failure(&self) -> ConnectFailure {
         self.views.lock().failure(&self.watched.sentinels)
     }
 
-    /// What can hurt locks: there may be too few sentinels.
+    /// The hazards of this deployment: there may be too few sentinels.
     pub(super) fn hazards(&self) -> Vec<Hazard> {
         let views = self.views.lock();
         if views.name_no_primary(&self.watched.sentinels) {
@@ -170,8 +170,8 @@ impl Sentinels {
         views.quorum(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
     }
 
-    /// How somebody came to name `address`, and what may be wrong with that. Nothing is where
-    /// somebody was `reached` by it.
+    /// The origin of `address`, as a hint at what may be wrong with it. `None` if a server was
+    /// `reached` at it.
     pub(super) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
         match self.made_of.lock().get(&address.to_string()) {
             Some(announced) => {
@@ -186,7 +186,7 @@ impl Sentinels {
         }
     }
 
-    /// Waits until the master is another one than that at `address`, and returns where.
+    /// Waits until the primary has another address than `address`, and returns it.
     pub(super) async fn another_than(&self, address: &Address) -> Address {
         let mut master = self.master.subscribe();
         loop {
@@ -194,12 +194,12 @@ impl Sentinels {
                 Some(other) if other != address => return other.clone(),
                 _ => {}
             }
-            // The sender is ours.
+            // The sender lives in `self`, so it cannot be gone.
             drop(master.changed().await);
         }
     }
 
-    /// Waits until the master is another one than it is now, or begins to be known.
+    /// Waits until the address of the primary changes or becomes known.
     pub(super) async fn news(&self) {
         drop(self.master.subscribe().changed().await);
     }
@@ -207,7 +207,7 @@ impl Sentinels {
     /// Asks all sentinels, for ever.
     pub(super) async fn keep_asking(&self) -> Infallible {
         let _seat = self.seat.lock().await;
-        // They are among the others.
+        // `others` has them, too.
         self.new.lock().clear();
         let listed = self.watched.sentinels.iter().cloned();
         let mut sessions: FuturesUnordered<_> = listed.map(|it| self.attend(it, true)).collect();
@@ -223,8 +223,8 @@ impl Sentinels {
         }
     }
 
-    /// Asks one sentinel: for ever if it is `listed`, else as long as it answers. Returns
-    /// which one that was.
+    /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns its
+    /// address.
     async fn attend(&self, sentinel: Address, listed: bool) -> Address {
         let mut backoff = Backoff::default();
         loop {
@@ -266,8 +266,7 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// A sentinel answers, and does not say where the master is: this was not so before, or was
-    /// not known.
+    /// Logs that a sentinel replies and names no primary, when this is new.
     fn log_missing_primary(&self, sentinel: &Address, cause: &ConnectFailure) {
         let is_listed = self.watched.sentinels.contains(sentinel);
         let master = shown(&self.watched.master);
@@ -280,7 +279,7 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Tells it if none of them says where the master is: the last one need not be in the URL.
+    /// Logs it if no sentinel names the primary. The last one that did need not be in the URL.
     fn log_hazard(&self) {
         let is_new = || !self.hazard_logged.swap(true, Ordering::Relaxed);
         if self.views.lock().name_no_primary(&self.watched.sentinels) && is_new() {
@@ -290,7 +289,7 @@ impl Sentinels {
         }
     }
 
-    /// One of them says where the master is.
+    /// Logs that a sentinel names the primary again.
     fn log_hazard_resolved(&self) {
         if self.hazard_logged.swap(false, Ordering::Relaxed) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
@@ -323,7 +322,7 @@ impl Sentinels {
         }
     }
 
-    /// What is told unasked of our master makes us ask.
+    /// Makes the client ask when a sentinel publishes a change of this primary.
     fn hints_to(&self, hints: &Arc<Notify>) -> OnPush {
         let (hints, beginning) = (Arc::clone(hints), format!("{} ", self.watched.master));
         Arc::new(move |PushInfo { kind, data }| {
@@ -334,7 +333,7 @@ impl Sentinels {
         })
     }
 
-    /// Logs in, subscribes and asks, until an answer fails to come. Returns why.
+    /// Logs in, subscribes and asks, until a reply does not come. Returns why.
     async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> ConnectFailure {
         match timeout(self.limit, self.log_in(wire)).await {
             Err(_) => return silence(self.limit, sentinel),
@@ -368,7 +367,6 @@ impl Sentinels {
                 "this server is not a Sentinel: {NAME_SENTINELS}"
             )));
         }
-        // A courtesy.
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
         called.map_err(|_| gone())?;
         let subscribed =
@@ -380,14 +378,14 @@ impl Sentinels {
         Ok(())
     }
 
-    /// In one write, so that nothing happens in between.
+    /// In one write, so that no failover happens between the replies.
     fn requests(&self) -> [Cmd; 4] {
         let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
         let id = cmd("SENTINEL").arg("MYID").clone();
         [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS"), id]
     }
 
-    /// `sentinel` has answered our questions.
+    /// Records the `replies` of `sentinel`.
     fn record_replies(&self, sentinel: &Address, replies: &[Value]) {
         let [place, master, sentinels, id] = replies else { return };
         let now = Instant::now();
@@ -420,7 +418,7 @@ impl Sentinels {
         self.note_others(sentinels);
     }
 
-    /// Where one sentinel says that the master is.
+    /// Parses the address of the primary that one sentinel returned.
     fn parse_report(
         &self,
         place: &Value,
@@ -449,7 +447,7 @@ impl Sentinels {
         Ok(ReportedPrimary { master, epoch })
     }
 
-    /// Notes that `told` is reached at `master`.
+    /// Notes that the translation returned `master` for `announced`.
     fn note_origin(&self, master: &Address, announced: Address) {
         let mut made_of = self.made_of.lock();
         if *master != announced && made_of.len() < MOST {
@@ -457,7 +455,7 @@ impl Sentinels {
         }
     }
 
-    /// Notes the sentinels that one of them tells of.
+    /// Notes the sentinels that one sentinel lists.
     fn note_others(&self, sentinels: &Value) {
         let Value::Array(sentinels) = sentinels else { return };
         for sentinel in sentinels {
@@ -484,7 +482,7 @@ impl fmt::Debug for Sentinels {
     }
 }
 
-/// What one sentinel knows of all of them, by what it says of the master and of the others.
+/// Counts the sentinels, by the replies of one of them.
 fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     let Value::Array(others) = others else { return None };
     let is_down = |other: &Value| {
@@ -495,7 +493,7 @@ fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     Some(SentinelQuorum { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
 }
 
-/// A host and a port as somebody says them, if they can be any.
+/// A host and a port as a sentinel announces them, if they are valid.
 fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
     const LONGEST: usize = 255;
     let sound = !host.is_empty()
@@ -505,7 +503,7 @@ fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
     sound.then_some((host, port))
 }
 
-/// One of the facts that a sentinel says of a server.
+/// The value of one field in the reply of a sentinel.
 fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
     match facts {
         Value::Map(facts) => {
@@ -532,7 +530,7 @@ fn text(value: &Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// Valkey 9 goes on saying so for ever after a failover.
+    /// Valkey 9 keeps the flag `master_down` for ever after a failover.
     #[test]
     fn sentinel_that_reports_master_down_counts_as_usable() {
         let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];

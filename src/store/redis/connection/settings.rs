@@ -1,4 +1,4 @@
-//! How to get into a server, and how long to wait for it.
+//! How to log in to a server, and how long to wait for it.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use std::time::Duration;
 use super::connector::Connector;
 use super::{resolver::Resolver, secret::Secret, target::Credentials, translation::Translation};
 
-/// What a [`ClientBuilder`](crate::ClientBuilder) sets for Redis.
+/// The settings of a [`ClientBuilder`](crate::ClientBuilder) for Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
-    /// Who we are to sentinels.
+    /// The credentials for sentinels.
     pub(crate) sentinel: Credentials,
-    /// Where what others name is reached from here.
+    /// Maps announced addresses to reachable ones.
     pub(crate) translation: Translation,
-    /// Who knows the addresses of names.
+    /// Resolves host names.
     pub(crate) resolver: Resolver,
     /// Streams to simulated servers, in place of a network.
     #[cfg(any(test, feature = "testing"))]
@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// Whom to trust and what to show, as PEM texts.
+/// The trusted authorities and the client certificate, as PEM texts.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
@@ -68,7 +68,7 @@ impl TlsSettings {
         self.authorities.is_some() || self.client.is_some()
     }
 
-    /// The same, with those of `others` in the place of what is not given.
+    /// The same, with the settings of `others` where none is given.
     pub(super) fn or(&self, others: &Self) -> Self {
         let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
         let client = self.client.as_ref().or(others.client.as_ref());

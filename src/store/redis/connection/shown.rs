@@ -1,6 +1,6 @@
-//! Shows what others sent: on one line, and not all of it.
+//! Shows foreign text on one line, and not all of it.
 
-/// So many characters are shown: enough for what a server has to say.
+/// How many characters are shown: enough for the error of a server.
 const SHOWN: usize = 200;
 
 /// `text` without control characters, and cut where it is too long.
@@ -18,7 +18,7 @@ pub(crate) fn shown(text: &str) -> String {
     shown
 }
 
-/// Whether it stays where it is written, and hides nothing.
+/// Whether it moves no cursor and hides no text.
 fn is_plain(character: char) -> bool {
     let turns_text = matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !character.is_control() && !turns_text && character != '\u{feff}'

@@ -1,4 +1,4 @@
-//! What a connection is made of.
+//! The byte stream of a connection.
 
 #[cfg(any(test, feature = "testing", feature = "tls"))]
 use tokio::io::split;

@@ -1,6 +1,6 @@
-//! Keeps one connection up: carries it while it lives, and makes it again.
+//! Keeps one connection up: carries it while it lives, and reconnects.
 //!
-//! It is a task, and ends with its runtime. Then the next caller starts another one.
+//! It is a task and ends with its runtime. Then the next caller starts another one.
 
 use std::{
     convert::Infallible,
@@ -36,22 +36,22 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 pub(super) struct State {
     /// The connection, while it is up.
     pub(super) live: Mutex<Option<Arc<Wire>>>,
-    /// ReportedPrimary when that changes, when a try has failed, and when the supervisor ends. Who waits is woken in the
-    /// order of coming.
+    /// Notified when `live` changes, when an attempt has failed, and when the supervisor ends. It
+    /// wakes waiters in the order in which they came.
     pub(super) changed: Notify,
-    /// Whether somebody keeps it up.
+    /// Whether a supervisor runs.
     pub(super) supervised: AtomicBool,
     /// How many connections there were.
     connections: AtomicU64,
-    /// How many of them have ended. Counted before that can be seen.
+    /// How many connections have ended. Counted before `live` shows it.
     losses: AtomicU64,
-    /// Where the last connection led to; until there was one, where it may lead to.
+    /// The server of the last connection, or before the first one its place in the URL.
     server: Mutex<String>,
     /// Why it is not up.
     connect_failure: Mutex<Option<Away>>,
-    /// What the server has said of itself, the last time.
+    /// The last known state of the server.
     about: Mutex<About>,
-    /// What was told of it, by whoever has kept it up.
+    /// What was logged of it, by this and earlier supervisors.
     reports: Mutex<Reports>,
 }
 
@@ -59,12 +59,13 @@ pub(super) struct State {
 #[derive(Debug)]
 struct Away {
     words: String,
-    /// What the server says that does not let us in.
+    /// The rejection, if the server rejected the login.
     rejection: Option<Failure>,
 }
 
 impl Away {
-    /// `None` if the server answers and its words made us end the connection: they say more.
+    /// `None` if a reply of the server made this client end the connection: the reply explains
+    /// more.
     fn lost(ending: &Ending) -> Option<Self> {
         let by_words = matches!(ending, Ending::Demoted);
         let words = || format!("connection lost: {ending}");
@@ -82,7 +83,7 @@ impl State {
         self.connect_failure.lock().as_ref().map(|away| away.words.clone())
     }
 
-    /// What the server says, if it is not up since that does not let us in.
+    /// The rejection of the login, if that is why it is down.
     pub(super) fn rejection(&self) -> Option<Failure> {
         self.connect_failure.lock().as_ref()?.rejection.clone()
     }
@@ -91,7 +92,7 @@ impl State {
         self.about.lock().clone()
     }
 
-    /// Where the last connection led to.
+    /// The server of the last connection.
     pub(super) fn server(&self) -> String {
         self.server.lock().clone()
     }
@@ -100,7 +101,7 @@ impl State {
         server.clone_into(&mut self.server.lock());
     }
 
-    /// How often the connection was lost and made again.
+    /// How often the connection was lost and restored.
     pub(super) fn reconnects(&self) -> u64 {
         self.connections.load(Ordering::Relaxed).saturating_sub(1)
     }
@@ -134,7 +135,7 @@ impl State {
     }
 }
 
-/// Who keeps a connection up.
+/// Keeps a connection up.
 pub(super) struct Supervisor {
     state: Arc<State>,
     dialer: Arc<Dialer>,
@@ -144,9 +145,8 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor of the connection that `state` tells of; `None` if it has one.
-    /// Until it is dropped there is no other. What was in the way of the one before
-    /// may be gone.
+    /// A supervisor of the connection of `state`; `None` if another one runs. It forgets the
+    /// failure that the earlier one met, which may be gone.
     pub(super) fn of(
         state: &Arc<State>,
         dialer: &Arc<Dialer>,
@@ -167,8 +167,8 @@ impl Supervisor {
         })
     }
 
-    /// Keeps the connection up, for ever, and knows where it is to lead. `first` is the one
-    /// to begin with; without it there was none yet, or one on a runtime that is gone.
+    /// Keeps the connection up and asks sentinels for the primary, for ever. It starts with the
+    /// connection `first`. Without `first` there was none yet, or its runtime is gone.
     pub(super) async fn run(self, first: Option<Dialled>) {
         let dialer = Arc::clone(&self.dialer);
         tokio::select! {
@@ -192,7 +192,7 @@ impl Supervisor {
         loop {
             let since = Instant::now();
             let ending = self.carry(dialled).await;
-            // One that is cut as soon as it is made is no success.
+            // A connection that ends at once is no success, so the backoff continues.
             let was_good = since.elapsed() > PAUSES.1;
             if was_good {
                 self.backoff = Backoff::default();
@@ -213,7 +213,7 @@ impl Supervisor {
         }
         self.watcher.met(&about);
         self.state.met(&about);
-        // Before anybody can use it: what begins anew has begun when the first reply comes.
+        // Before a caller can use it: the watcher has reset its state when the first reply comes.
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
@@ -226,11 +226,10 @@ impl Supervisor {
                 false => discovery.strays(&about).await,
             }
         };
-        // Together, so that they are looked at when they have something to say, and not with
-        // each reply.
+        // Together, so that each is polled only when it is woken, and not with each reply.
         let mut reasons: FuturesUnordered<_> =
             [gives_up.boxed(), is_gone.boxed(), strays.boxed()].into_iter().collect();
-        // What has come is read before anybody is said to be silent.
+        // Received bytes are read before the server counts as silent.
         let ending = tokio::select! {
             biased;
             ending = driver => ending,
@@ -245,7 +244,7 @@ impl Supervisor {
         ending
     }
 
-    /// Connects, however often that needs to be tried.
+    /// Connects, retrying until it succeeds.
     async fn dial_again(&mut self) -> Dialled {
         loop {
             match self.dialer.dial(&purpose(&self.watcher)).await {
@@ -264,7 +263,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits before the next attempt, longer each time. News of where the server is ends that.
+    /// Waits before the next attempt, longer each time. A new address of the server ends the wait.
     async fn rest(&mut self) {
         let pause = self.backoff.next(PAUSES);
         tokio::select! {
@@ -328,17 +327,17 @@ impl Supervisor {
     }
 }
 
-/// The runtime is gone, or the link.
+/// Its runtime or its link was dropped.
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.is_down();
         self.state.supervised.store(false, Ordering::Release);
-        // Who waits for a connection can see to it again.
+        // A caller that waits for the connection can start the next supervisor.
         self.state.changed.notify_waiters();
     }
 }
 
-/// What a connection of `watcher` is for.
+/// The purpose of a connection of `watcher`.
 pub(super) fn purpose(watcher: &Arc<dyn Watcher>) -> Purpose {
     let (commands, watcher) = (watcher.leads(), Arc::downgrade(watcher));
     let on_push: OnPush = Arc::new(move |info| {

@@ -1,4 +1,4 @@
-//! Which server, and as whom.
+//! The server and the credentials.
 
 use std::{fmt, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-/// Says where, never who.
+/// Shows the address and never the credentials.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -24,28 +24,28 @@ impl fmt::Display for Address {
 /// Where to look for the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// Here, whatever it is.
+    /// At this address, primary or not.
     At(Address),
-    /// At the one of these that is the primary.
+    /// At that one of these addresses where the primary is.
     Among(Vec<Address>),
-    /// Where these sentinels say.
+    /// At the address that these sentinels name.
     Sentinels(Watched),
 }
 
-/// Who we are to those who are no server of ours.
+/// The credentials for sentinels.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Credentials {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
 }
 
-/// A master, and the sentinels that say where it is.
+/// A primary, and the sentinels that name its address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Watched {
     /// What the sentinels call it.
     pub(crate) master: String,
     pub(crate) sentinels: Vec<Address>,
-    /// Who we are to the sentinels.
+    /// The credentials for the sentinels.
     pub(crate) credentials: Credentials,
     /// Whether the servers that they name speak TLS.
     pub(crate) tls: bool,
@@ -58,7 +58,7 @@ impl Address {
 }
 
 impl Place {
-    /// The addresses that are known before anybody is asked.
+    /// The addresses of the URL.
     pub(super) fn addresses(&self) -> &[Address] {
         match self {
             Self::At(address) => std::slice::from_ref(address),
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// Says where, never who.
+/// Shows the address and never the credentials.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts: Vec<_> = self.addresses().iter().map(ToString::to_string).collect();
@@ -81,7 +81,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A server and the way in: URL and settings in one.
+/// A server and its credentials, from URL and settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) place: Place,

@@ -24,7 +24,7 @@ pub(super) struct Tls {
 impl Tls {
     /// # Errors
     ///
-    /// Says which certificate or key cannot be used.
+    /// The error that names an unusable certificate or key.
     pub(super) fn new(settings: &TlsSettings) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -43,7 +43,7 @@ impl Tls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// What a certificate calls the server at `host`.
+    /// The name that the certificate of the server at `host` must have.
     pub(super) fn called(host: &str) -> Result<ServerName<'static>, String> {
         let called = ServerName::try_from(host.to_owned());
         called.map_err(|_| format!("`{}` cannot be a name in a certificate", shown(host)))

@@ -1,5 +1,5 @@
-//! Where what others name is reached from here: a container or a cloud may call a server
-//! by an address that leads nowhere outside.
+//! Maps announced addresses to reachable ones: a container or a cloud may announce an address that
+//! is unreachable from outside.
 
 use std::{fmt, sync::Arc};
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::error::Error;
 
-/// Says for an address that was told where it is reached; `None`: right there.
+/// Returns the reachable address for an announced one; `None` if that is reachable itself.
 pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What a user says about addresses that others tell.
+/// The user's translation of announced addresses.
 #[derive(Clone, Default)]
 pub(crate) struct Translation(Option<Arc<Translate>>);
 
@@ -23,13 +23,13 @@ impl Translation {
         Self(Some(Arc::new(translate)))
     }
 
-    /// The place of the server that somebody calls `host` and `port`.
+    /// The place of the server that is announced as `host` and `port`.
     pub(crate) fn place(&self, host: &str, port: u16, tls: bool) -> Result<Place, Error> {
         let reached = self.of(host, port, tls).map(Place::At);
         reached.map_err(|failure| failure.before(shown(&format!("{host}:{port}"))))
     }
 
-    /// Where the server is reached that somebody calls `host` and `port`.
+    /// The reachable address of the server that is announced as `host` and `port`.
     pub(super) fn of(&self, host: &str, port: u16, tls: bool) -> Result<Address, ConnectFailure> {
         let announced = Address::Tcp { host: host.to_owned(), port, tls };
         let Some(translated) = self.0.as_ref().and_then(|it| it(&announced.to_string())) else {

@@ -1,4 +1,4 @@
-//! Reads the URL of a server, and says which part of it is wrong.
+//! Parses the URL of a server, and names the part of it that is wrong.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ const OPTIONS_OF_OTHERS: [&str; 17] = [
 /// So much of a URL is shown at most.
 const SHOWN: usize = 32;
 
-/// What a URL names.
+/// The servers that a URL names.
 #[derive(Debug)]
 pub(crate) enum Servers {
     One(Target),
@@ -71,7 +71,7 @@ fn nodes(
     let written = Written::of(&all);
     let Written { who, hosts, behind, .. } = &written;
     let node = |host: &&str| one(&format!("{scheme}://{who}{host}{behind}"));
-    // So that what is wrong with one of several is told of that one.
+    // So that the error names the one of several addresses that is wrong.
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
@@ -227,7 +227,7 @@ fn wrong(what: impl Into<String>) -> Error {
     Error::Url(what.into())
 }
 
-/// Says it without the URL, which may hold a password.
+/// The error shows no part of the URL, which may contain a password.
 fn explain(error: ParseError, which: &str) -> String {
     match error {
         ParseError::EmptyHost => "it has no host; write redis://host:port".into(),

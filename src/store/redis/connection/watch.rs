@@ -1,52 +1,51 @@
-//! Finds out that the other side answers nothing, or much too late.
+//! Detects that the server does not reply, or replies much too late.
 //!
-//! What counts is replies, and not bytes: half a reply that never ends and messages
-//! that nobody asked for are no answer. Who asked does not count: a caller that has
-//! left changes nothing.
+//! It counts replies and not bytes: an endless reply and a pushed message are no answer. It does
+//! not matter which caller asked: a caller that has left changes nothing.
 //!
-//! It counts looks, and not time: a process that was stopped for a minute has looked
-//! once in it, and reads what has come before it looks again.
+//! It counts checks and not time: a process that was stopped for a minute has checked once in it,
+//! and reads received bytes before it checks again.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::ending::Ending;
 
-/// How often it looks within the time that a command may take.
+/// How many checks there are within the command timeout.
 pub(super) const LOOKS: u32 = 4;
 
-/// How far the replies have come.
+/// How many requests were sent and answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Progress {
-    /// How many requests there were, ever.
+    /// How many requests were sent.
     pub(super) asked: u64,
     /// How many of them are answered.
     pub(super) answered: u64,
-    /// How many replies came: a request may have several.
+    /// How many replies came; a request may have several.
     pub(super) replies: u64,
 }
 
-/// Looks at one connection while something is asked on it.
+/// Checks one connection while a request is in flight.
 #[derive(Debug)]
 pub(super) struct Watch {
     command_timeout: Duration,
     replies: u64,
-    /// How many looks in a row found no new reply.
+    /// How many checks in a row found no new reply.
     silent: u32,
-    /// How many requests there were at each of the last looks, the oldest first.
+    /// How many requests had been sent at each of the last checks, the oldest first.
     asked: VecDeque<u64>,
 }
 
 impl Watch {
-    /// Begins to look: a first time now.
+    /// Starts with a first check now.
     pub(super) fn new(command_timeout: Duration, now: Progress) -> Self {
         Self { command_timeout, replies: now.replies, silent: 0, asked: [now.asked].into() }
     }
 
-    /// Looks again, a part of the command timeout after the last look. Says why the
-    /// connection is of no more use, if it is not.
+    /// Checks again, a part of the command timeout after the last check. Returns why the connection
+    /// must end, if it must.
     ///
-    /// That is so when the command timeout has passed without any reply, or twice that since
-    /// the oldest request.
+    /// It must end if the command timeout has passed without any reply, or twice that since the
+    /// oldest request.
     pub(super) fn look(&mut self, now: Progress) -> Option<Ending> {
         self.silent = if now.replies == self.replies { self.silent + 1 } else { 0 };
         self.replies = now.replies;

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::domain::{Failure, Mutex};
 
-/// What is told by the server without being asked.
+/// Receives the messages that the server pushes.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// How much is read at once.
@@ -42,34 +42,34 @@ const BATCHES: usize = 4;
 /// A buffer that has grown beyond this is not kept.
 const KEPT: usize = 1024 * 1024;
 
-/// One connection, for all who speak on it.
+/// One connection, shared by many callers.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     outbox: Mutex<Outbox>,
     /// Woken by the first request to be written, and by a full batch.
     writer: AtomicWaker,
-    /// Something is asked, and nobody looks whether it is answered.
+    /// Notified when a request is sent while no watch runs.
     unwatched: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Outbox {
-    /// What is to be written.
+    /// The bytes to write.
     bytes: Vec<u8>,
     /// How many requests that is.
     unwritten: usize,
     /// How many requests are a full batch.
     batch: usize,
-    /// Who waits for what comes next, in order.
+    /// The callers that wait for the next replies, in order.
     asked: VecDeque<Asked>,
     progress: Progress,
-    /// Whether somebody looks whether it makes progress.
+    /// Whether a watch runs.
     watched: bool,
-    /// Why nothing comes any more.
+    /// Why the connection has ended.
     ended: Option<Ending>,
 }
 
-/// What a request is answered with.
+/// The caller of a request, and the reply that it expects.
 #[derive(Debug)]
 enum Asked {
     One(oneshot::Sender<Value>),
@@ -85,15 +85,15 @@ enum Asked {
         channels: VecDeque<Vec<u8>>,
         sender: oneshot::Sender<Value>,
     },
-    /// What has no reply but a refusal, with a PING behind it: its reply shows that there
-    /// was none.
+    /// A command that only a rejection answers, with a PING behind it: the reply to PING shows that
+    /// the command was accepted.
     Followed {
         refused: Option<Value>,
         sender: oneshot::Sender<Value>,
     },
 }
 
-/// A request that is answered, and by what.
+/// A caller, and the reply for it.
 #[derive(Debug)]
 enum Answered {
     One(oneshot::Sender<Value>, Value),
@@ -101,7 +101,7 @@ enum Answered {
 }
 
 impl Wire {
-    /// Sends `command` and waits for the reply, refusals among them.
+    /// Sends `command` and waits for the reply, which may be a rejection.
     pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         self.ask([command], Asked::One(sender))?;
@@ -269,13 +269,13 @@ impl Wire {
                 Err(error) => return Err(error.into()),
             }
             let read = take_all(&mut frames, &mut come);
-            // What came before something that cannot be read was an answer.
+            // Replies before an unreadable one still count.
             self.answer(&mut come, on_push.as_ref())?;
             read?;
         }
     }
 
-    /// Tells whoever waits for them what has come.
+    /// Passes the received replies to their callers.
     fn answer(&self, come: &mut Vec<Frame>, on_push: Option<&OnPush>) -> Result<(), Ending> {
         let mut answered = Vec::with_capacity(come.len());
         let mut pushes = Vec::new();
@@ -382,7 +382,7 @@ fn refuses_what_came_first(reply: &Value) -> bool {
 }
 
 impl Answered {
-    /// Tells it to the caller, if that one still waits.
+    /// Sends the reply to the caller, if it still waits.
     fn send(self) {
         match self {
             Self::One(sender, value) => drop(sender.send(value)),
