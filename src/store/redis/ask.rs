@@ -37,7 +37,7 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Runs `script` on the key `name` and on `others`. If a key has another type, the failure
-    /// says what lies under `name`.
+    /// names the type under `name`.
     pub(super) fn of(
         name: &'a Name,
         script: &'a Script,
@@ -74,7 +74,7 @@ impl<'a> Request<'a> {
         Self { command, script, keys, about: None, reports_split: false }
     }
 
-    /// If a key has another type, the failure says what lies under `name`.
+    /// If a key has another type, the failure names the type under `name`.
     pub(super) fn about(self, name: &'a Name) -> Self {
         Self { about: Some(name), ..self }
     }
@@ -124,8 +124,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same with the text of the script, if the server has replied that it does not know it:
-    /// it was restarted or failed over, or somebody flushed its scripts.
+    /// The same with the text of the script, if the server has replied that it does not know it: it
+    /// was restarted or failed over, or a client flushed its scripts.
     pub(super) fn by_text(&self, reply: &Value, channels: Channels) -> Option<Cmd> {
         let script = self.script.filter(|_| replies::is_no_script(reply))?;
         Some(self.calling("EVAL", script.text(channels)))
@@ -140,7 +140,7 @@ impl<'a> Request<'a> {
         command
     }
 
-    /// What it means that the server refused it.
+    /// The failure that a rejection of the server means.
     pub(super) fn refused(&self, error: &ServerError) -> Failure {
         let details = || format!("{} {}", error.code(), error.details().unwrap_or_default());
         let command = match self.script {
@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
 fn words(command: &Cmd) -> impl Iterator<Item = &[u8]> {
     command.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
-        // A cursor: no request of ours has one.
+        // A cursor, which no request uses.
         _ => b"0",
     })
 }

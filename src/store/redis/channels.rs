@@ -1,5 +1,5 @@
-//! How messages travel: to whoever listens anywhere, or within the slot of their channel.
-//! Redisson decides by the servers, and so do we: else they would not hear each other.
+//! The kind of channels: plain, or sharded by slot. Redisson decides by the servers, and Leasehold
+//! does the same: otherwise they would not receive each other's messages.
 
 /// How messages are sent and listened to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -22,7 +22,7 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-/// Where nobody can count who listens nobody queues, which the cases are about.
+/// If no client can count subscribers, no client queues, and the cases need a queue.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "counting who listens anywhere in a cluster");
 }
@@ -54,7 +54,7 @@ async fn a_cluster_conforms() {
 
 const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// What the commands of the guide for `user` add to one who has nothing, each by itself.
+/// The permissions that each command of the guide for `user` adds.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     let nothing = ["on", ">secret", "resetkeys", "resetchannels", "-@all"];
     let mut commands = rights_in(GUIDE, user);
@@ -101,7 +101,7 @@ fn narrow() -> Settings {
     Settings { user: Some("narrow".into()), password, ..Settings::default() }
 }
 
-/// What is granted reaches a replica, and we hear of it.
+/// A replica receives and acknowledges the grant.
 async fn is_acknowledged(url: &str, settings: &Settings) {
     let [store, _] = pair(url, settings).await;
     let owner = Owner::new("one:1").unwrap();

@@ -1,4 +1,4 @@
-//! What was granted, as the server that has granted it is asked about it for its replicas.
+//! A grant, as data for the request that asks its server for acknowledgements.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ static TOUCH: LazyLock<Script> = script!("kinds/touch");
 /// Two questions about what was granted. To what is not there the answer is 0, or nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
-    /// Writes it as it is, so that replicas are told of something behind it.
+    /// Writes it again unchanged, so that replicas receive a write after it.
     pub(super) touch: Cmd,
     /// Finds it, and writes nothing.
     pub(super) look: Cmd,

@@ -1,4 +1,4 @@
-//! The names of keys and channels: Redisson's, and our own beside them.
+//! The names of keys and channels: those of Redisson, and those of Leasehold alone.
 
 use crate::domain::{Name, Owner};
 
@@ -7,7 +7,7 @@ pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
 }
 
-/// What lives as long as the lease of a reader of `name`.
+/// The prefix of the key that lives as long as the lease of a reader of `name`.
 pub(super) fn reader(name: &Name, owner: &Owner) -> String {
     format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())
 }
@@ -18,7 +18,7 @@ pub(super) fn is_reader(key: &str, name: &Name) -> bool {
     key.strip_prefix(&in_slot(name)).is_some_and(|rest| rest.contains(":rwlock_timeout:"))
 }
 
-/// Those of ours who wait to write.
+/// The key of Leasehold's waiting writers.
 pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)
 }
@@ -32,48 +32,49 @@ pub(super) fn in_slot(name: &Name) -> String {
     }
 }
 
-/// Where the permits of `name` lie that are held, with the end of each lease.
+/// The key of the held permits of `name`, with the end of each lease.
 pub(super) fn leases(name: &Name) -> String {
     format!("{}:timeout", in_slot(name))
 }
 
-/// Where those who queue for `name` listen, beside the channel of its releases. Who
-/// listens there only does not queue.
+/// The channel of queued clients of `name`. A client that subscribes only to the releases has no
+/// queue entry.
 pub(super) fn queuers(name: &Name) -> String {
     own("leasehold_lock__channel", name)
 }
 
-/// Where the queue for `name` lies.
+/// The key of the queue for `name`.
 pub(super) fn queue(name: &Name) -> String {
     own("leasehold_lock__queue", name)
 }
 
-/// When the lock called `name` was last left free for those who do not queue.
+/// The key with the time of the last yield window of `name`.
 pub(super) fn yielded(name: &Name) -> String {
     own("leasehold_lock__yield", name)
 }
 
-/// What the channel begins with on which one client hears that it is its turn.
+/// The prefix of the channel that notifies one client.
 pub(super) fn waiters(name: &Name) -> String {
     own("leasehold_lock__waiter", name) + ":"
 }
 
-/// Where the client called `id` hears that it is its turn.
+/// The channel that notifies the client `id`.
 pub(super) fn waiter(name: &Name, id: &str) -> String {
     waiters(name) + id
 }
 
-/// Who has permits of the semaphore `name`.
+/// The key of the holders of permits of the semaphore `name`.
 pub(super) fn holders(name: &Name) -> String {
     own("leasehold_semaphore", name)
 }
 
-/// Who has withdrawn a question for permits of `name` that may still be on its way.
+/// The key of the clients that withdrew a request for permits of `name` that may still be in
+/// flight.
 pub(super) fn withdrawn(name: &Name) -> String {
     own("leasehold_semaphore__withdrawn", name)
 }
 
-/// Who waits longest for permits of `name`.
+/// The key of the longest waiter for permits of `name`.
 pub(super) fn patient(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
@@ -83,7 +84,7 @@ pub(super) fn throttle(name: &Name) -> String {
     own("leasehold_throttle", name)
 }
 
-/// What the change with this `receipt` was answered of a number of this `kind`.
+/// The idempotency key of a change of a number of this `kind`.
 pub(super) fn receipt(kind: &str, name: &Name, receipt: &Owner) -> String {
     format!("{}:{receipt}", own(&format!("leasehold_{kind}__receipt"), name))
 }

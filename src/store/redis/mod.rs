@@ -45,14 +45,14 @@ use crate::{
     error::Error,
 };
 
-/// What came of a request.
+/// The result of a request.
 type Reply<T> = Result<T, Failure>;
 
 /// Redis: a server, or a cluster of them.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     topology: Topology,
-    /// Questions for permits of which nobody has said how many there are.
+    /// Requests for permits whose number is unset.
     unset: LogThrottle,
 }
 
@@ -130,7 +130,7 @@ impl RedisStore {
     /// [`Event::Subscribed`](super::Event::Subscribed) says what is heard: from then on nothing of it is
     /// missed until that is said anew, or `SubscriptionsLost`.
     ///
-    /// The subscriber may be told before it returns.
+    /// The subscriber may receive events before it returns.
     pub(crate) fn listen(&self, object: &Object) {
         self.topology.listen(object);
     }
@@ -140,7 +140,7 @@ impl RedisStore {
         self.topology.unlisten(object);
     }
 
-    /// Says whom to tell of events.
+    /// Sets the subscriber of events.
     pub(crate) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.topology.tell(subscriber);
     }
@@ -158,7 +158,7 @@ impl RedisStore {
         self.topology.look().await
     }
 
-    /// What can hurt locks, as far as it was looked at.
+    /// The hazards that health checks found.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.topology.findings()
     }
@@ -168,7 +168,7 @@ impl RedisStore {
         self.topology.are_up()
     }
 
-    /// Whether requests reach a server now. What is asked meanwhile waits to be sent.
+    /// Whether requests reach a server now. Otherwise requests wait for the connection.
     pub(crate) fn is_up(&self) -> bool {
         self.topology.is_up()
     }
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(renewed.iter().filter(|it| **it).count(), 60);
     }
 
-    /// A client of a simulated server whose user may do what `rules` say.
+    /// A client of a simulated server whose user has the ACL `rules`.
     async fn served(twin: &Twin, id: &str, rules: &str) -> RedisStore {
         twin.user(id, &format!("on nopass +@all ~* {rules}"));
         let server = twin.clone();
@@ -288,7 +288,7 @@ mod tests {
         RedisStore::connect_by(connector, &settings, id).await.unwrap()
     }
 
-    /// What is said from now on on Redisson's channels.
+    /// The messages on Redisson's channels from now on.
     fn announcements(twin: &Twin) -> Arc<std::sync::Mutex<Vec<String>>> {
         let said = Arc::<std::sync::Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&said);
@@ -469,7 +469,7 @@ mod tests {
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
-    /// Who rang for something else was taken for a sign of life.
+    /// A notification for another reason was taken for a sign of life.
     #[tokio::test(start_paused = true)]
     async fn silent_message_connection_is_found_under_load() {
         let twin = Twin::new(7);

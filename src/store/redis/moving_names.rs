@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{connection::Resolver, *};
 use crate::domain::{Claim, Object, Owner, Verdict};
 
-/// What a busy machine may take.
+/// The time that a busy machine may need.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which name leads to which ports of this machine now, and how often each was asked for.
@@ -71,7 +71,7 @@ fn holds(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// How many connections of ours there are.
+/// How many connections this client has.
 fn ours(redis: &Redis) -> usize {
     let all = redis.command(&["CLIENT", "LIST"]);
     all.text().lines().filter(|line| line.contains(" name=leasehold:")).count()

@@ -32,7 +32,7 @@ impl RedisStore {
         by_kind!(first.object.kind, K => Box::pin(K::renew(self, renewals)).await)
     }
 
-    /// Renews each for itself: together they lie on two nodes while their slot is on its way.
+    /// Renews each separately: while their slot is migrating, they lie on two nodes.
     async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let alone = |one| self.renew_all(std::slice::from_ref(one));
         let answers = join_all(renewals.iter().map(alone)).await.into_iter();

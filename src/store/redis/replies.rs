@@ -1,5 +1,5 @@
-//! What Redis answers, in our words: what several kinds are answered. The rest stands beside the
-//! question.
+//! Parses the replies that several kinds share. The other replies are parsed next to their
+//! requests.
 
 use std::{collections::BTreeSet, num::NonZero, time::Duration};
 
@@ -21,17 +21,17 @@ const HIDDEN: [(&str, &str); 9] = [
     ("NOREPLICAS", "NOREPLICAS"),
     ("OOM", "OOM"),
     ("READONLY", "READONLY"),
-    // A script has taken a key away whose slot is on its way, and may not look at it again there.
+    // A script deleted a key of a migrating slot, and cannot read it again at this node.
     ("TRYAGAIN", "to access a non local key"),
     ("WRONGTYPE", "WRONGTYPE"),
 ];
 
-/// What a refusal of the server means.
+/// The failure that a rejection of the server means.
 pub(super) fn refusal(error: &ServerError) -> Failure {
     refused(error.code(), error.details().unwrap_or_default())
 }
 
-/// The same of a refusal that begins with this `code`.
+/// The same for a rejection with this `code`.
 pub(super) fn refused(code: &str, words: &str) -> Failure {
     // " script: <hash>, on @user_script:8." is of no use to a caller.
     let words = match words.rsplit_once(" script: ") {
@@ -51,7 +51,7 @@ pub(super) fn refused(code: &str, words: &str) -> Failure {
     }
 }
 
-/// What a server says that refused something within a script: a code, then words.
+/// The rejection of a command within a script: a code, then text.
 pub(super) fn refused_within(said: &str) -> Failure {
     let (code, words) = code_and_words(said);
     refused(code, words)
@@ -75,7 +75,7 @@ fn behind_its_place(said: &str) -> Option<&str> {
     Some(words.strip_prefix('-').unwrap_or(words))
 }
 
-/// What to do about keys that lie in different slots of a cluster.
+/// The remedy for keys in different slots of a cluster.
 const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; put the name of \
      the lock in braces, such as `{orders:42}:total` for `orders:42`";
 
@@ -94,8 +94,8 @@ pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "TRYAGAIN")
 }
 
-/// What a question of `owner` was answered. A grant names the owner whose it is, so
-/// that no other reply can be taken for it.
+/// Parses the reply to an acquisition of `owner`. A grant names its owner, so that no other reply
+/// can be taken for it.
 pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     let ours = |granted: &Value| text(granted) == Some(claim.owner.as_str());
     let fenced = claim.tokens() > 0;
@@ -113,7 +113,7 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
     }
 }
 
-/// A number that somebody wrote, or none.
+/// A number, or `None` for any other text.
 pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     match reply {
         Value::Nil => Ok(0),
@@ -133,7 +133,7 @@ pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
 /// The code by which `kinds/number.lua` and `kinds/permits/prelude.lua` say the same of a text.
 pub(super) const NO_NUMBER: &str = "NONUMBER";
 
-/// Something that was to be a number is another text. It is not shown: it is somebody's.
+/// The key holds a text that is not a number. It is not shown, because it is foreign data.
 pub(super) fn no_number() -> Failure {
     Failure::WrongType { found: "text, not a number".to_owned() }
 }
@@ -165,7 +165,7 @@ fn listed(keys: &[impl AsRef<[u8]>]) -> String {
     }
 }
 
-/// What `kinds/lock/hand_over.lua` says.
+/// Parses the reply of `kinds/lock/hand_over.lua`.
 pub(super) fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
     match reply {
         Value::Int(0) => Ok(GivenBack::Freed(RemoteWaiters::Nobody)),
@@ -206,7 +206,7 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-/// Whether a release that is told to everybody freed anything.
+/// Whether a release that is published to all freed anything.
 pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),
@@ -219,7 +219,7 @@ pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     }
 }
 
-/// Each release may be refused.
+/// Each release may be rejected.
 pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: LogThrottle = LogThrottle::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
@@ -246,7 +246,7 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
         [Value::Int(pttl), Value::BulkString(owner), count, Value::Int(1)] => (*pttl, owner, count),
         _ => return Err(unreadable(reply)),
     };
-    // It may be anybody's, in any form: it is only shown and compared.
+    // A foreign client may have written it in any form: it is only shown and compared.
     Ok(Some(Holder {
         owner: Owner::lossy(&String::from_utf8_lossy(owner)),
         count: self::count(count)?,
@@ -254,15 +254,15 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     }))
 }
 
-/// When to ask, as a message to a waiting client says: in so many milliseconds. What
-/// says nothing that we understand is a reason to ask now.
+/// The time of the next request, from a notification: its number of milliseconds. An unknown
+/// message means now.
 pub(super) fn ask_after(message: &Value) -> Duration {
     const LONGEST: Duration = Duration::from_secs(1);
     let millis = text(message).filter(|text| text.len() <= 6).and_then(|text| text.parse().ok());
     millis.map_or(Duration::ZERO, |millis| Duration::from_millis(millis).min(LONGEST))
 }
 
-/// Whether a message that announces a release says that the next in the queue was told.
+/// Whether a release message states that the head of the queue was notified.
 pub(super) fn queue_was_told(message: &Value) -> bool {
     text(message) == Some("00")
 }

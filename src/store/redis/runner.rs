@@ -120,13 +120,13 @@ impl RedisStore {
             "notification repeated: the slot is migrating");
     }
 
-    /// The number under `name`, 0 if there is none.
+    /// The number under `name`, or 0 if it is unset.
     pub(super) async fn number_at(&self, name: &Name) -> Reply<i64> {
         let request = Request::command("GET", name.as_str(), NOTHING).about(name);
         self.ask(request.read(replies::number_there)).await
     }
 
-    /// Reads what is in the way of permits: `{pttl}`.
+    /// Parses the wait for permits: `{pttl}`.
     pub(super) fn busy(&self, reply: &Value, name: &Name) -> Reply<Verdict> {
         const UNSET: i64 = -2;
         let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };

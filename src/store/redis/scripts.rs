@@ -1,4 +1,4 @@
-//! What a script is. Each lies in a file of its own beside the code that runs it.
+//! The Lua scripts. Each lies in a separate file next to the code that runs it.
 
 use std::{borrow::Cow, sync::LazyLock, time::Duration};
 
@@ -50,7 +50,7 @@ impl Hashed {
 }
 
 impl Script {
-    /// A script of ours: the channels on which it speaks are those of the server.
+    /// A script of Leasehold, which publishes by the kind of channels of the server.
     pub(super) fn of_ours(text: &'static str) -> Self {
         let sharded = Channels::Sharded.spoken(text).map(Hashed::new);
         Self { plain: Hashed::new(text), sharded }

@@ -71,7 +71,7 @@ async fn simulated_cluster_conforms() {
     conforms(&net, &url_of_cluster(&cluster)).await;
 }
 
-// What happens to servers.
+// Failures of servers.
 
 fn claim() -> Claim {
     let owner = Owner::new("one:1").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::domain::Name;
 
-/// So many slots share the keys of a cluster.
+/// The number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a name, and of all that is its own.
@@ -15,7 +15,7 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
-/// What is hashed of `key`: the text in the first braces, unless it is empty.
+/// The part of `key` that is hashed: the text in the first braces, unless it is empty.
 fn tag(key: &[u8]) -> &[u8] {
     let find = |byte, from: &[u8]| from.iter().position(|it| *it == byte);
     let Some(open) = find(b'{', key) else { return key };

@@ -1,6 +1,6 @@
-//! Warns of what can hurt locks when it appears, and tells when it is over.
+//! Logs each hazard when it appears and when it is resolved.
 //!
-//! The one mutex guards what is there by the last looks; it is a leaf.
+//! The one mutex guards the hazards of the last health checks; it is a leaf.
 
 use std::{
     mem::discriminant,
@@ -10,14 +10,14 @@ use std::{
 use super::connection::Dialer;
 use crate::domain::{About, Finding, Hazard, Mutex};
 
-/// Who was looked at. Each says all that there is of it, each time.
+/// A source of hazards. Each check of a source returns all of its hazards.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Source {
     /// The server at this place.
     Server(String),
-    /// Those who say where the server is, and those beside it.
+    /// The sentinels, and the other servers of the URL.
     Around(String),
-    /// How messages travel in the cluster.
+    /// The kind of channels of the cluster.
     Channels,
     /// The map of the cluster.
     Slots,
@@ -29,14 +29,14 @@ impl Source {
     }
 }
 
-/// What can hurt locks now, and was told.
+/// The present hazards, which were logged.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     there: Mutex<There>,
-    /// So many replicas locks have asked for, at most.
+    /// The highest number of replicas that a lock has asked for.
     wanted: AtomicU32,
-    /// Whether nodes of a cluster are what is looked for. What each of them is says their map, and
-    /// what many have in common is told of one.
+    /// Whether the servers are nodes of a cluster. Their role comes from the slot map, and a hazard
+    /// that many share is logged once.
     of_nodes: bool,
 }
 
@@ -45,13 +45,12 @@ impl Warnings {
         Self { of_nodes: true, ..Self::default() }
     }
 
-    /// A lock asks for so many replicas.
+    /// Notes that a lock asks for this number of replicas.
     pub(super) fn asked_for(&self, replicas: u32) {
         self.wanted.fetch_max(replicas, Ordering::Relaxed);
     }
 
-    /// What can hurt locks on a server that says this of itself. Another is to take its place when
-    /// it fails, if it `has_successors`.
+    /// The hazards of the server `about`. Another server can replace it if it `has_successors`.
     pub(super) fn findings(&self, about: &About, has_successors: bool) -> Vec<Finding> {
         let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
         let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
@@ -60,7 +59,7 @@ impl Warnings {
         all.map(|it| Finding::at(&about.server, it)).collect()
     }
 
-    /// What so many replicas are too few for.
+    /// The hazard of too few replicas for `replicated` locks.
     fn of_replicas(
         &self,
         there: usize,
@@ -73,49 +72,49 @@ impl Warnings {
         fewer.into_iter().chain(none)
     }
 
-    /// Tells what is new of what was found on a server, and around it.
+    /// Logs new hazards of a server, and of its deployment.
     pub(super) fn look(&self, about: &About, dialer: &Dialer) {
         let found = self.findings(about, dialer.may_change());
-        // One that has lost its replicas takes locks without them as before.
+        // A primary that lost its replicas still grants locks without them.
         let is_left = about.replicas == Some(0) && about.obstacle().is_none();
         let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
         self.tell_but(Source::Server(dialer.place()), found, stays);
         self.look_around(dialer);
     }
 
-    /// Tells what is new of those who say where the server is.
+    /// Logs new hazards of the sentinels.
     pub(super) fn look_around(&self, dialer: &Dialer) {
         self.tell(Source::Around(dialer.place()), dialer.findings());
     }
 
-    /// Whether something that was found on the server at this place may be over by now.
+    /// Whether a hazard of the server at this place may be resolved by now.
     pub(super) fn may_be_over(&self, place: &str) -> bool {
         let there = self.there.lock();
         let own = there.0.iter().filter(|(source, _)| source.is_at(place));
         own.flat_map(|(_, found)| found).any(|it| it.hazard.may_pass())
     }
 
-    /// Nobody looks at this server any more.
+    /// This server is no longer checked.
     pub(super) fn forget(&self, place: &str) {
         self.there.lock().forget(place);
     }
 
-    /// This is all that there is to say of `source` now. Warns of what is new, and tells what is over.
+    /// Replaces the hazards of `source`. Warns of new ones, and logs resolved ones.
     pub(super) fn tell(&self, source: Source, found: Vec<Finding>) {
         self.tell_but(source, found, |_| false);
     }
 
-    /// The same, but for what `stays` though it is not found.
+    /// The same, except for hazards that stay (`stays`) although this check did not find them.
     fn tell_but(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
         let (new, over) = self.there.lock().turned(source, found, stays, self.of_nodes);
-        // That no sentinel says where the master is they tell themselves, each time.
+        // `Sentinels` logs itself that no sentinel names the primary, each time.
         let is_told_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
         over.iter().filter(is_told_here).for_each(say_over);
         new.iter().filter(is_told_here).for_each(say);
     }
 }
 
-/// What there is, by those who were looked at.
+/// The present hazards, by their source.
 #[derive(Debug, Default)]
 struct There(Vec<(Source, Vec<Finding>)>);
 
@@ -141,7 +140,7 @@ impl There {
         (new, over)
     }
 
-    /// Nobody looks at what is at this place any more.
+    /// This place is no longer checked.
     fn forget(&mut self, place: &str) {
         self.0.retain(|(source, _)| !source.is_at(place));
     }

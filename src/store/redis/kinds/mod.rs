@@ -107,7 +107,7 @@ pub(super) trait InRedis {
     }
 }
 
-/// Nobody sends such a request about an object of this kind.
+/// No client sends such a request for an object of this kind.
 fn unsupported<T>() -> Reply<T> {
     Err(Failure::Unsupported("this primitive does not support the request"))
 }
@@ -158,7 +158,7 @@ impl RedisStore {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
     }
 
-    /// Lets the claim's owner read beside one who writes, and not otherwise.
+    /// Lets the claim's owner read while its writer holds, and not otherwise.
     pub(crate) async fn acquire_beside(&self, claim: &Claim, writer: &Owner) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire_beside(self, claim, writer)).await)
     }
@@ -220,7 +220,7 @@ impl RedisStore {
         by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)).await)
     }
 
-    /// Who holds `object` now.
+    /// The holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Reply<Option<Holder>> {
         by_kind!(object.kind, K => Box::pin(K::holder(self, object)).await)
     }
@@ -230,7 +230,7 @@ impl RedisStore {
         by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)).await)
     }
 
-    /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
+    /// Frees `object` from any holder and wakes waiters. Returns whether it was held.
     pub(crate) async fn force_release(&self, object: &Object) -> Reply<bool> {
         by_kind!(object.kind, K => {
             let released = K::force_release(self, object);

@@ -1,4 +1,4 @@
-//! How many replicas have what was granted, asked on a connection of its own to each server.
+//! Asks how many replicas have a grant, on a separate connection to each server.
 //!
 //! `WAIT` blocks its connection, and counts replicas up to what that same connection has written.
 //! So there is a third one, made when somebody asks first. In one write it writes each grant once
@@ -6,8 +6,8 @@
 //! are still there. Both show that this is the server that has granted, before and after: an
 //! address may have moved, another one may be master, the slot may be elsewhere.
 //!
-//! One question at a time, for all who ask: see [`Round`]. Later calls share the next one.
-//! One mutex guards those who have come; it is a leaf.
+//! One request at a time serves all callers: see [`Round`]. Later calls share the next one. One
+//! mutex guards the waiting calls; it is a leaf.
 
 mod round;
 
@@ -43,13 +43,13 @@ pub(super) struct ReplicaAck {
 impl ReplicaAck {
     /// Makes no connection yet.
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
-        // What waits for replicas is no silence.
+        // A server that waits for replicas is not silent.
         let limit = command_timeout + LONGEST;
         Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), come: Arc::default() }
     }
 
-    /// How many replicas have what was `granted`: as soon as there are as many as are wanted, or
-    /// when their time is over. 0 if it is not there.
+    /// Returns how many replicas have the grant, as soon as there are enough or the time is over. 0
+    /// if the server does not have it.
     pub(super) async fn ask(
         &self,
         granted: Granted,
@@ -108,15 +108,15 @@ struct Come {
 impl Come {
     fn joined_by(&self, asker: Asker) {
         let mut askers = self.askers.lock();
-        // While there is no connection nobody takes them, and those who have left stay.
+        // Without a connection no round takes them, so cancelled calls stay in the list.
         askers.retain(|asker| !asker.reply.is_closed());
         askers.push(asker);
         drop(askers);
         self.notifier.notify_one();
     }
 
-    /// Asks for all of them, round by round. Dropping this tells those who are in a round that
-    /// nobody knows.
+    /// Serves the calls, round by round. If it is dropped, the calls of the current round end
+    /// without a result.
     async fn serve(&self, wire: &Wire) -> Infallible {
         let mut round = Round::default();
         loop {

@@ -1,4 +1,4 @@
-//! Those who ask together how many replicas have what they were granted.
+//! The calls that ask in one round how many replicas have their grants.
 //!
 //! Pure: the caller passes the time, and the replies of the server.
 
@@ -16,31 +16,31 @@ use crate::{
 /// less time: who comes meanwhile cannot ask.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// So long at most.
+/// The longest wait of the server.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
-/// One who asks.
+/// A call that waits for replicas.
 #[derive(Debug)]
 pub(super) struct Asker {
-    /// What was granted to it.
+    /// Its grant.
     pub(super) granted: Granted,
-    /// Whether its slot is on its way here: then each question stands behind another word.
+    /// Whether this node is importing the slot. If so, `ASKING` precedes each command.
     pub(super) on_its_way: bool,
-    /// So many replicas it wants.
+    /// How many replicas it needs.
     pub(super) least: u32,
     pub(super) come_at: Instant,
-    /// Until then.
+    /// Its deadline.
     pub(super) until: Instant,
     pub(super) reply: oneshot::Sender<Result<u32, Failure>>,
 }
 
 impl Asker {
-    /// Tells it, if it still waits.
+    /// Sends the result, if the caller still waits.
     fn tell(self, answer: Result<u32, Failure>) {
         drop(self.reply.send(answer));
     }
 
-    /// `question` as it is asked for this one.
+    /// `question` as it is sent for this call.
     fn asks<'a>(&self, question: &'a Cmd) -> impl Iterator<Item = Cmd> + use<'a> {
         self.on_its_way.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
@@ -52,12 +52,12 @@ impl Asker {
     }
 }
 
-/// Those who ask together, on one connection.
+/// The calls of one round, on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// Those whose grant was found, and who wait for replicas.
+    /// Calls whose grant was found, and that wait for replicas.
     waiting: Vec<Asker>,
-    /// Those who have come since the last question.
+    /// Calls that came since the last request.
     come: Vec<Asker>,
 }
 
@@ -66,7 +66,7 @@ impl Round {
         self.come.extend(come);
     }
 
-    /// Whether nobody waits for an answer any more.
+    /// Whether no caller waits any more.
     pub(super) fn is_over(&mut self) -> bool {
         self.waiting.retain(|asker| !asker.reply.is_closed());
         self.come.retain(|asker| !asker.reply.is_closed());
@@ -83,8 +83,8 @@ impl Round {
         touches.chain([self.wait(now)]).chain(looks).collect()
     }
 
-    /// Waits for as many replicas as anybody wants, until the first of them has no more time.
-    /// A question that is asked again waits longer, so that slow replicas are met within one.
+    /// Waits for the highest number of replicas that a call needs, until the first deadline. A
+    /// question that is asked again waits longer, so that slow replicas are met within one.
     fn wait(&self, now: Instant) -> Cmd {
         let all = || self.waiting.iter().chain(&self.come);
         let most = all().map(|asker| asker.least).max().unwrap_or(1);
@@ -96,7 +96,7 @@ impl Round {
         cmd("WAIT").arg(most).arg(time).clone()
     }
 
-    /// Tells what is known by these replies to the question before, which came at `now`.
+    /// Sends the results that follow from `replies`, which came at `now`.
     pub(super) fn answered(&mut self, replies: Vec<Value>, now: Instant) {
         let mut replies = replies.into_iter();
         let (waiting, come) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.come));
@@ -111,8 +111,7 @@ impl Round {
         }
     }
 
-    /// Tells one whether its grant is there, and how many replicas have all of it, if that is
-    /// enough or there is no more time.
+    /// Completes a call if its grant is gone, enough replicas have it, or its time is over.
     fn judge(
         &mut self,
         asker: Asker,
@@ -167,7 +166,7 @@ fn of_replica(failure: Failure) -> Failure {
     }
 }
 
-/// What to do where `WAIT` is refused for want of a right: it is for this alone.
+/// The remedy if the ACL forbids `WAIT`, which only replicated locks need.
 const TO_WAIT: &str = "`replicated` needs the permission `+wait`; see the ACL page of the guide";
 
 #[cfg(test)]

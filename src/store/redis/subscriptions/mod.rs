@@ -1,4 +1,4 @@
-//! The subscriptions of one client, on a connection of their own.
+//! The subscriptions of one client, on a separate connection.
 //!
 //! [`Table`] knows what is wanted and what is confirmed, and is brought up to date by the
 //! task that carries the connection. It lies behind one mutex, which is never held while
@@ -40,18 +40,18 @@ use crate::{
 /// side is still there.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// So many corrections are on their way at once. One is for a name: with very
-/// many names, the server would otherwise seem late, and the client would reconnect for ever.
+/// How many commands are in flight at once, one per name. With very many names, the server would
+/// otherwise seem late, and the client would reconnect for ever.
 const ON_THEIR_WAY: usize = 1_024;
 
 /// How long to wait before what failed is asked for again.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// What one client hears on one connection.
+/// The subscriptions of one client on one connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     subscription_state: Arc<SubscriptionState>,
-    /// Made for the first subscription, unless it was made before.
+    /// Connected at the first subscription, unless it was connected before.
     link: OnceLock<Link>,
     dialer: Arc<Dialer>,
     command_timeout: Duration,
@@ -96,10 +96,9 @@ impl Subscriptions {
         })
     }
 
-    /// Sees to it that there is a connection, on the runtime of the caller if that of the
-    /// one before is gone.
+    /// Starts a supervisor of the connection on the runtime of the caller, unless one runs.
     pub(super) fn keep_up(&self) {
-        // Without a runtime the next caller sees to it.
+        // Without a runtime the next caller starts it.
         drop(self.link.get().map(Link::keep_up));
     }
 
@@ -127,18 +126,18 @@ impl Subscriptions {
         self.subscription_state.changed.notify_one();
     }
 
-    /// Subscribes again to what another node was said to have.
+    /// Subscribes again to names that another node was reported to have.
     pub(super) fn ask_anew(&self) {
         self.subscription_state.table.lock().ask_anew();
         self.subscription_state.changed.notify_one();
     }
 
-    /// What we may do about `name`.
+    /// The permissions of this client for `name`.
     pub(super) fn rights(&self, object: &Object) -> Rights {
         self.subscription_state.table.lock().rights(object)
     }
 
-    /// Notes that the server refuses us the queue of `name`.
+    /// Notes that the ACL forbids the queue of `name`.
     pub(super) fn queue_refused(&self, object: &Object) {
         if !self.rights(object).queue {
             return;
@@ -148,7 +147,7 @@ impl Subscriptions {
         self.subscription_state.changed.notify_one();
     }
 
-    /// Whether releases of `name` reach us.
+    /// Whether this client receives releases of `name`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         self.subscription_state.table.lock().is_subscribed_to_releases(object)
     }
@@ -163,13 +162,14 @@ impl Subscriptions {
     }
 }
 
-/// Whom to tell, and what was warned of: one for all connections of a client.
+/// The subscriber of events, and the warnings that were logged: one for all connections of a
+/// client.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
-    /// Locked before a table by those who tell, and never by those who ask.
+    /// A task that sends events locks it before a table. A task that sends requests never locks it.
     subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
     warned: Mutex<Vec<Refused>>,
-    /// Told when something is not where it was looked for.
+    /// Notified when a slot is not where the client expected it.
     pub(super) suspicion: Notify,
 }
 
@@ -179,7 +179,7 @@ impl Hub {
         *self.subscriber.lock() = Some(subscriber);
     }
 
-    /// Tells what `next` gives, in order: nobody else tells anything meanwhile.
+    /// Sends the events of `next`, in order: no other task sends events meanwhile.
     fn tell_all(&self, mut next: impl FnMut() -> Option<Event>) {
         let subscriber = self.subscriber.lock();
         while let Some(event) = next() {
@@ -189,7 +189,7 @@ impl Hub {
         }
     }
 
-    /// Tells one thing.
+    /// Sends one event.
     pub(super) fn say(&self, event: Event) {
         let mut event = Some(event);
         self.tell_all(|| event.take());
@@ -288,7 +288,7 @@ impl SubscriptionState {
             (Channels::Plain, Some(_)) => wire.confirm(&command, PushKind::Subscribe).await,
             (Channels::Plain, None) => wire.confirm(&command, PushKind::Unsubscribe).await,
             (Channels::Sharded, Some(_)) => wire.confirm(&command, PushKind::SSubscribe).await,
-            // A slot that moves away says the same, unasked.
+            // A slot that migrates away causes the same push without a request.
             (Channels::Sharded, None) => wire.follow(&command).await,
         };
         // Without a reply the connection is over, and brings no messages.

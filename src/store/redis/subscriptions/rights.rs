@@ -1,4 +1,4 @@
-//! What the server lets us do about a name, as far as it has said no.
+//! The permissions of this client for a name, by the rejections of the server.
 //!
 //! The one place that decides it: subscriptions and queues both ask here. A no holds
 //! for a while and for one name: rights are given by patterns, and change.
@@ -12,10 +12,10 @@ use crate::domain::{Map, Object};
 /// For so long a no is believed.
 const BELIEVED: Duration = Duration::from_secs(30);
 
-/// So many names are remembered. What is forgotten is tried again.
+/// How many names are remembered. For a forgotten name the client tries again.
 const MOST: usize = 1_024;
 
-/// What we may do about one name.
+/// The permissions for one name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) struct Rights {
     /// Write its queue.
@@ -31,7 +31,7 @@ impl Rights {
         Self { queue: true, own_channels: true, releases: true };
 }
 
-/// What was refused.
+/// The rejected commands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) enum Refused {
     Queue,
@@ -48,7 +48,7 @@ impl Refusals {
         self.0.get(object).map_or(Rights::ALL, |(rights, _)| *rights)
     }
 
-    /// Notes that the server says no to `what` at `now`.
+    /// Notes that the server rejected `what` at `now`.
     pub(super) fn note(&mut self, object: &Object, what: Refused, now: Instant) {
         if self.0.len() >= MOST && !self.0.contains_key(object) {
             self.forget_oldest();

@@ -1,4 +1,4 @@
-//! Wanted and confirmed subscriptions: the first are brought to the second.
+//! Wanted and confirmed subscriptions, and the commands that make them equal.
 //!
 //! Pure: no I/O, and the caller passes the time. What is asked for is asked on one connection and answered
 //! there, or that ends and everything is requested again on the next. So nobody need ask
@@ -24,21 +24,21 @@ pub(super) struct Table {
     among: Among,
     objects: Map<Object, WantedName>,
     channels: HashMap<String, Channel>,
-    /// Channels that may not be as they are wanted.
+    /// Channels whose subscription may differ from the wanted one.
     unsettled: BTreeSet<String>,
     refusals: Refusals,
     /// The pending events, in order.
     events: VecDeque<Event>,
 }
 
-/// Whose messages a connection brings.
+/// The servers whose messages a connection receives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::store::redis) enum Among {
-    /// All that there are.
+    /// Messages of all servers.
     #[default]
     Alone,
-    /// Those of one node of several. Where channels are plain nobody knows who listens at the
-    /// others: who counts on that would tell nobody.
+    /// Messages of one node of several. With plain channels no client can count the subscribers at
+    /// the other nodes.
     Nodes(Channels),
 }
 
@@ -59,7 +59,7 @@ impl Among {
     }
 }
 
-/// A name that somebody waits for.
+/// A name that a task waits for.
 #[derive(Debug, Default)]
 struct WantedName {
     channels: Vec<String>,
@@ -75,11 +75,11 @@ struct Channel {
     objects: BTreeSet<Object>,
 }
 
-/// What a message on a channel is about.
+/// The meaning of a message on a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Says {
     Released,
-    /// Nothing is said: who listens is counted.
+    /// It carries no messages: its subscribers are counted.
     Nothing,
     OurTurn,
 }
@@ -90,7 +90,7 @@ impl Channel {
     }
 }
 
-/// Whether those who wait for it stand in a queue.
+/// Whether its waiters have queue entries.
 fn is_queued(object: &Object) -> bool {
     object.traits().waits == Waits::Queued
 }
@@ -103,7 +103,7 @@ enum State {
     Leaving,
 }
 
-/// What to ask of the server.
+/// A command for the server.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Correction {
     /// Whether to subscribe: then for this name.
@@ -112,8 +112,8 @@ pub(super) struct Correction {
 }
 
 impl Correction {
-    /// What we have no right to if it is forbidden. What is asked for with our own channels
-    /// is asked for again without them.
+    /// The permission that is missing if the server rejects it. A rejected request for Leasehold's
+    /// own channels is repeated without them.
     pub(super) fn needs(&self) -> Refused {
         let releases = self.subscribe.as_ref().map(channel_of);
         match self.channels.iter().all(|it| Some(it) == releases.as_ref()) {
@@ -123,14 +123,14 @@ impl Correction {
     }
 }
 
-/// Why a correction is not made.
+/// Why a command failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// We have no right to it.
+    /// The ACL forbids it.
     Forbidden,
-    /// It may be otherwise later.
+    /// It may succeed later.
     Passing,
-    /// Another node has what is said there: it is to be asked for at that one.
+    /// Another node has the slot of the channel.
     Elsewhere,
 }
 
@@ -152,7 +152,7 @@ impl Table {
             self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
-        // A new waiter does not know it yet.
+        // A new waiter has not received the level yet.
         let level = self.objects.get(object).map(|wish| wish.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -165,7 +165,7 @@ impl Table {
         }
     }
 
-    /// Ends what [`listen`](Self::listen) began, and tells nothing more of it.
+    /// Ends what [`listen`](Self::listen) began, and sends no more events of it.
     pub(super) fn forget(&mut self, object: &Object) {
         self.unlisten(object);
         self.events.retain(|event| match event {
@@ -185,23 +185,23 @@ impl Table {
         }
     }
 
-    /// Notes that the server refuses us what we need for `name`.
+    /// Notes that the ACL forbids a command for `name`.
     pub(super) fn refused(&mut self, object: &Object, what: Refused, now: Instant) {
         self.refusals.note(object, what, now);
         self.want(object);
     }
 
-    /// Tries again what was refused long ago.
+    /// Retries what was rejected long ago.
     pub(super) fn forgive(&mut self, now: Instant) {
         self.refusals.forget(now).iter().for_each(|object| self.want(object));
     }
 
-    /// Whether the releases of `name` reach us.
+    /// Whether this client receives the releases of `name`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
     }
 
-    /// Whether there is anything to hear.
+    /// Whether any channel is wanted.
     pub(super) fn is_quiet(&self) -> bool {
         self.channels.is_empty()
     }
@@ -210,7 +210,7 @@ impl Table {
         self.events.pop_front()
     }
 
-    /// Makes the channels of `name` those that its rights allow.
+    /// Limits the channels of `name` to those that the ACL allows.
     fn want(&mut self, object: &Object) {
         let wanted = self.wanted(object);
         let Some(wish) = self.objects.get_mut(object) else { return };
@@ -250,7 +250,7 @@ impl Table {
         }
     }
 
-    /// What to ask for now. What is asked for already is not asked for again.
+    /// The next command. A command that is in flight is not sent again.
     pub(super) fn corrections(&mut self) -> Vec<Correction> {
         let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
         let mut unsubscribe: BTreeMap<u16, Vec<String>> = BTreeMap::new();
@@ -267,7 +267,7 @@ impl Table {
                     channel.state = State::Leaving;
                     unsubscribe.entry(self.among.together(&name)).or_default().push(name);
                 }
-                // The answer will say how it is.
+                // The reply will show the state.
                 (_, State::Asked | State::Leaving) => {}
             }
         }
@@ -278,7 +278,7 @@ impl Table {
         all
     }
 
-    /// Notes that `asked` was refused: everything is as it was, but for a right that we lack.
+    /// Notes that `asked` was rejected: only a permission is known to be missing.
     pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
         let before = match asked.subscribe.is_some() || refusal == Refusal::Elsewhere {
             true => State::Off,
@@ -289,7 +289,7 @@ impl Table {
         }
         match (refusal, &asked.subscribe) {
             (Refusal::Passing, _) => {}
-            // Asked for again when it is known where it is.
+            // Sent again when its node is known.
             (Refusal::Elsewhere, _) => {
                 let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
                 self.unsettled.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
@@ -302,7 +302,7 @@ impl Table {
         }
     }
 
-    /// Subscribes again to what another node was said to have.
+    /// Subscribes again to names that another node was reported to have.
     pub(super) fn ask_anew(&mut self) {
         let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
         self.unsettled.extend(off.map(|(name, _)| name.clone()));
@@ -330,7 +330,7 @@ impl Table {
         }
     }
 
-    /// The server has confirmed that we hear `channel`, or that we do not.
+    /// The server has confirmed the subscription to `channel`, or its end.
     pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
         self.is_now(channel, if on { State::On } else { State::Off });
     }
@@ -358,7 +358,7 @@ impl Table {
         }
     }
 
-    /// Something was said on `channel`.
+    /// A message came on `channel`.
     pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.objects.iter().cloned();

@@ -10,7 +10,7 @@ use crate::domain::Finding;
 /// A node that is back so soon is only logged as a lost connection.
 pub(super) const BLINK: Duration = Duration::from_secs(1);
 
-/// Nodes that no question reaches.
+/// Nodes that no request reaches.
 #[derive(Debug, Default)]
 pub(super) struct Absences(Vec<Absence>);
 
@@ -23,8 +23,8 @@ struct Absence {
 }
 
 impl Absences {
-    /// These are all that are away at `now`. Returns those to be warned of, and of those that were
-    /// the ones that are away no more.
+    /// Sets the nodes that are unreachable at `now`. Returns the nodes to warn of, and the warned
+    /// nodes that are back.
     pub(super) fn seen(
         &mut self,
         away: Vec<Finding>,
@@ -46,7 +46,7 @@ impl Absences {
         (new, over)
     }
 
-    /// Whether one is away that was not warned of.
+    /// Whether a node is unreachable that was not warned of.
     pub(super) fn any_untold(&self) -> bool {
         self.0.iter().any(|it| !it.logged)
     }

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster say of themselves, and what that says of all of it.
+//! Checks the health of the nodes of a cluster, and derives that of the cluster.
 
 use futures_util::future::join_all;
 use redis::cmd;
@@ -7,7 +7,7 @@ use super::{super::replies, cluster::Cluster, node::Node, slot_map::address_show
 use crate::domain::{About, Failure, Hazard, Role};
 
 impl Cluster {
-    /// Asks every node what it says of itself.
+    /// Checks the health of every node.
     pub(super) async fn look(&self) -> About {
         self.keep_up();
         if !self.cluster_state.has_map() {
@@ -21,7 +21,7 @@ impl Cluster {
         About::of(nodes, self.summary(looks))
     }
 
-    /// What is to be said of the cluster whose nodes were looked at.
+    /// The health of the cluster, by that of its nodes.
     fn summary(&self, looks: Vec<Result<About, Failure>>) -> Result<About, Failure> {
         let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
         let looks: Vec<About> = looks.into_iter().flatten().collect();
@@ -35,10 +35,10 @@ impl Cluster {
         }
     }
 
-    /// What a node says of itself, and whether it says that the cluster is down.
+    /// The health of a node, and whether it reports that the cluster is down.
     async fn look_at(&self, node: &Node) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
-        // A node that is away is not asked: the command would wait for its connection.
+        // An unreachable node is not asked: the command would wait for its connection.
         let (about, state) = tokio::try_join!(node.look(&self.cluster_state.common), async {
             Ok(node.commands.call(&state).await)
         })?;
@@ -47,14 +47,14 @@ impl Cluster {
     }
 }
 
-/// What is to be said of all these nodes.
+/// The combined health of these nodes.
 fn together(looks: Vec<About>) -> About {
     let all_refuse = looks.iter().all(|it| it.hazards.contains(&Hazard::TooFewReplicas));
     let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
     about.hazards.extend(all_refuse.then_some(Hazard::TooFewReplicas));
     for known in looks {
         about.version = about.version.or(known.version);
-        // The worst of all is what matters.
+        // The worst role of all counts.
         if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
             about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
         }

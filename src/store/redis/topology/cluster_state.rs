@@ -1,13 +1,13 @@
-//! The nodes of a cluster, by the map that is believed now.
+//! The nodes of a cluster, by the current slot map.
 //!
-//! A node that is no master any more is dropped, and its connections cut even if they are
-//! healthy: nobody goes on asking or hearing one that was replaced.
+//! A node that is no longer a primary is dropped, and its connections are closed even if they are
+//! healthy: no caller may keep using a node that was replaced.
 //!
 //! # Locks
 //!
-//! `placed` is taken before `snapshot`, and before the locks of subscribers to events. Under `snapshot` nothing is
-//! taken but what a node has of its own. How a node is reached is found out before: a translation of
-//! addresses is the user's, and may do anything.
+//! `placed` is taken before `snapshot`, and before the locks of subscribers to events. Under
+//! `snapshot` nothing is taken but what a node has of its own. The address of a node is translated
+//! before: the translation is a function of the user, and may do anything.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -41,8 +41,8 @@ use crate::{
 /// A node that is not ready is asked again much sooner than this.
 const SAID_LATELY: Duration = Duration::from_secs(1);
 
-/// Not every node is asked in each look: while a cluster is upgraded, one that was not asked lately
-/// may be another than the others.
+/// A refresh does not ask every node: during an upgrade, a node that was not asked recently may
+/// differ from the others.
 const MIXED: Duration = Duration::from_secs(60);
 
 /// What is known of the cluster.
@@ -51,27 +51,27 @@ pub(super) struct ClusterState {
     pub(super) common: Common,
     pub(super) node_dialer: NodeDialer,
     snapshot: Mutex<Option<TopologySnapshot>>,
-    /// Told when there is another map.
+    /// Notified when the slot map has changed.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// When a node has said last that those who come now may use another kind of channels.
+    /// When a node last showed that new clients may use another kind of channels.
     outgrown: Mutex<Option<Instant>>,
-    /// Why there is no map yet.
+    /// Why there is no slot map yet.
     obstacle: Mutex<Option<String>>,
     /// Unreachable nodes, and whether that was logged.
     absences: Mutex<Absences>,
     /// Of nodes that were left.
     past: Mutex<Past>,
-    /// Where each name is listened to.
+    /// The node at which each name is subscribed.
     placed: Mutex<ByObject<Object, Option<Arc<Node>>>>,
-    /// What those who have a slot have said last who were not ready, and when.
+    /// The last replies of nodes that were not ready, and their time.
     refused: Mutex<HashMap<u16, (Failure, Instant)>>,
-    /// Keys of which something was said where nobody listens: at the node to which their slot
-    /// is on its way.
+    /// Keys whose message was published without a subscriber, at the node to which their slot is
+    /// migrating.
     unheard: Mutex<HashSet<Vec<u8>>>,
 }
 
-/// What was counted of nodes.
+/// Counters of nodes that left.
 #[derive(Debug, Default)]
 struct Past {
     losses: u64,
@@ -96,13 +96,14 @@ impl ClusterState {
         }
     }
 
-    /// How messages travel there, as soon as that is known.
+    /// The kind of channels, as soon as it is known.
     pub(super) fn channels(&self) -> Option<Channels> {
         self.channels.get().copied()
     }
 
-    /// Settles how messages travel: for ever, as Redisson does. Those who come after an upgrade
-    /// settle it otherwise, which is logged. This is what nodes `said`, of which the last is believed.
+    /// Decides the kind of channels, for ever, as Redisson does. Clients that start after an
+    /// upgrade decide otherwise, which is logged. `said` has the replies of the nodes; the last one
+    /// counts.
     pub(super) fn speaks(&self, said: &[Channels]) {
         let Some(last) = said.last() else { return };
         let settled = self.channels.get_or_init(|| *last);
@@ -112,7 +113,7 @@ impl ClusterState {
         self.common.warnings.tell(Source::Channels, self.other_channels().into_iter().collect());
     }
 
-    /// That others use other channels, if they do.
+    /// The hazard that other clients use another kind of channels, if they do.
     fn other_channels(&self) -> Option<Finding> {
         let said = *self.outgrown.lock();
         let has_changed = said.is_some_and(|at| Instant::now() < at + MIXED);
@@ -123,26 +124,26 @@ impl ClusterState {
         self.snapshot.lock().is_some()
     }
 
-    /// The node that has `slot`, as far as we know.
+    /// The node that has `slot`, by the current slot map.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.snapshot.lock().as_ref()?.owner(slot)?.as_ref().ok().cloned()
     }
 
-    /// Where the owner of `slot` is.
+    /// The address of the owner of `slot`.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
         let snapshot = self.snapshot.lock();
         let map = snapshot.as_ref()?.map();
         map.masters().get(map.owner(slot)?).cloned()
     }
 
-    /// Every master, and where it is.
+    /// Every primary and its address.
     pub(super) fn masters(&self) -> Vec<(HostPort, Arc<Node>)> {
         let snapshot = self.snapshot.lock();
         let all = snapshot.iter().flat_map(TopologySnapshot::masters);
         all.map(|(at, node)| (at.clone(), Arc::clone(node))).collect()
     }
 
-    /// Everybody who was named, replicas among them.
+    /// Every known address, replicas included.
     pub(super) fn members(&self) -> BTreeSet<HostPort> {
         self.snapshot
             .lock()
@@ -151,12 +152,12 @@ impl ClusterState {
             .unwrap_or_default()
     }
 
-    /// Whether the cluster is looked for the first time, and nothing is known to be in the way.
+    /// Whether the first refresh runs and no failure is known.
     fn is_sought(&self) -> bool {
         self.snapshot.lock().is_none() && self.obstacle.lock().is_none()
     }
 
-    /// Why questions about `slot` reach nobody.
+    /// Why requests for `slot` reach no node.
     pub(super) fn away(&self, slot: u16) -> Failure {
         let snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_ref() else {
@@ -174,7 +175,7 @@ impl ClusterState {
         }
     }
 
-    /// What is in the way of questions about `slot`, if anything is.
+    /// The failure of requests for `slot`, if there is one.
     pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
         let obstacle = match self.owner(slot) {
             // A rejected login is no outage, although the connection is lost.
@@ -190,14 +191,14 @@ impl ClusterState {
         (Instant::now() < *at + SAID_LATELY).then(|| refusal.clone())
     }
 
-    /// Notes that the node with `slot` is not ready for questions about it now, as it says.
+    /// Notes that the node with `slot` replied that it is not ready.
     pub(super) fn not_ready(&self, slot: u16, said: &ServerError) -> Failure {
         let refusal = self.explained(said);
         self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
         refusal
     }
 
-    /// What a node says that is not ready, and which nodes that may be due to.
+    /// The reply of a node that is not ready, and the nodes that may cause it.
     fn explained(&self, said: &ServerError) -> Failure {
         match replies::refusal(said) {
             Failure::Refused { code, message, .. }
@@ -209,12 +210,12 @@ impl ClusterState {
         }
     }
 
-    /// That the whole cluster is down, as its nodes say.
+    /// Whether the nodes report that the whole cluster is down.
     pub(super) fn down(&self) -> Failure {
         Failure::refused("CLUSTERDOWN", format!("The cluster is down: {}", self.why_down()))
     }
 
-    /// Why a node may say that the cluster is down.
+    /// Why a node may report that the cluster is down.
     fn why_down(&self) -> String {
         let snapshot = self.snapshot.lock();
         let away = snapshot.as_ref().map(TopologySnapshot::away).unwrap_or_default().into_iter();
@@ -223,7 +224,7 @@ impl ClusterState {
         why_down(&lost)
     }
 
-    /// What can hurt locks, as far as it was looked at.
+    /// The hazards that health checks found.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let channels = self.other_channels();
         let snapshot = self.snapshot.lock();
@@ -246,8 +247,8 @@ impl ClusterState {
         all.map(node).collect()
     }
 
-    /// Warns of nodes that stay away, and tells when they are back or have no slots any more.
-    /// Returns when to look again, if there is one that may be back at once.
+    /// Warns of nodes that stay unreachable, and logs when they are back or have no slots any more.
+    /// Returns when to check again, if a node may be back at once.
     pub(super) fn look_for_the_away(&self) -> Option<Duration> {
         let away = self.snapshot.lock().as_ref().map(of_the_away).unwrap_or_default();
         let mut absences = self.absences.lock();
@@ -259,18 +260,18 @@ impl ClusterState {
         again
     }
 
-    /// Warns of slots that no node has, and tells when all have one.
+    /// Warns of slots that no node has, and logs when all have one.
     fn look_for_a_gap(&self) {
         let gap = self.snapshot.lock().as_ref().and_then(gap_in);
         self.common.warnings.tell(Source::Slots, gap.into_iter().collect());
     }
 
-    /// Notes why nobody could say who is where.
+    /// Notes why no node returned the topology.
     pub(super) fn note(&self, obstacle: String) {
         *self.obstacle.lock() = Some(obstacle);
     }
 
-    /// Believes `map`, unless it is older than what is known. Returns whether it is another one.
+    /// Adopts `map`, unless it is older than the current one. Returns whether it differs.
     pub(super) fn adopt(&self, map: SlotMap) -> bool {
         let confirms = |snapshot: &mut TopologySnapshot| snapshot.confirms(&map, Instant::now());
         if self.snapshot.lock().as_mut().is_some_and(confirms) {
@@ -298,10 +299,10 @@ impl ClusterState {
         true
     }
 
-    /// Lets those nodes go that have no slot and are not asked any more.
+    /// Drops nodes that have no slot and are no longer asked.
     fn see_guests_off(&self) {
         let gone = self.snapshot.lock().as_mut().map(|it| it.see_guests_off(Instant::now()));
-        // Whoever asks one still has it.
+        // A running request keeps its node.
         gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
 
@@ -322,7 +323,7 @@ impl ClusterState {
         }
     }
 
-    /// Notes that `slot` is at `at`: its owner until now says so.
+    /// Notes that `slot` is at `at`, as its previous owner replied.
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
         let is_known = self.snapshot.lock().as_ref().is_some_and(|snapshot| snapshot.knows(at));
         let dialer = match is_known {
@@ -332,7 +333,7 @@ impl ClusterState {
         let mut snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_mut() else { return };
         if is_known && !snapshot.knows(at) {
-            // It was left just now. Whoever asks next is sent there again.
+            // It was dropped just now. The next request gets the same redirect.
             return;
         }
         let make = || dialer.map(|dialer| self.node(dialer, true));
@@ -351,7 +352,7 @@ impl ClusterState {
         let Some(snapshot) = snapshot.as_mut() else {
             return Err(Failure::unreachable("no topology"));
         };
-        // Another one may have made it meanwhile.
+        // Another task may have made it meanwhile.
         if let Some(node) = known(snapshot) {
             return Ok(node);
         }
@@ -360,7 +361,8 @@ impl ClusterState {
         Ok(node)
     }
 
-    /// How the node at `at` is reached. No lock may be held: it asks the user.
+    /// Translates the address of the node at `at`. No lock may be held, because the translation is
+    /// a function of the user.
     fn dialer(&self, at: &HostPort) -> Result<Arc<Dialer>, String> {
         let channels = self.channels().unwrap_or_default();
         let dialer =
@@ -374,7 +376,7 @@ impl ClusterState {
         Arc::new(Node::among(&self.common, dialer, among, replaces))
     }
 
-    /// Leaves a node that is no master any more.
+    /// Drops a node that is no longer a primary.
     fn retire(&self, at: &HostPort, node: &Node) {
         tracing::debug!(target: "leasehold", server = address_shown(at),
             "cluster node left: it is no longer a primary");
@@ -392,7 +394,7 @@ impl ClusterState {
         self.forget(node);
     }
 
-    /// Nobody looks any more at what can hurt locks there.
+    /// Its hazards are no longer checked.
     fn forget(&self, node: &Node) {
         self.common.warnings.forget(&node.commands.dialer().place());
     }
@@ -403,7 +405,7 @@ impl ClusterState {
         past + self.of_all(|node| node.commands.losses())
     }
 
-    /// How often any connection was made again.
+    /// How often any connection was restored.
     pub(super) fn reconnects(&self) -> u64 {
         let past = self.past.lock().reconnects;
         past + self.of_all(Node::reconnects)
@@ -418,7 +420,7 @@ impl ClusterState {
             .sum()
     }
 
-    /// Sees to it that the connections of all nodes are kept up. Each acquisition asks.
+    /// Restarts ended supervisors of all nodes. Each acquisition calls it.
     pub(super) fn keep_up(&self) {
         self.snapshot
             .lock()
@@ -427,7 +429,7 @@ impl ClusterState {
             .for_each(|(_, node)| node.keep_up());
     }
 
-    /// Whether a question reaches any of the nodes.
+    /// Whether a request reaches any of the nodes.
     pub(super) fn is_up(&self) -> bool {
         self.snapshot
             .lock()
@@ -464,7 +466,7 @@ impl ClusterState {
         }
     }
 
-    /// Where `object` is listened to.
+    /// The node at which `object` is subscribed.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         let placed = self.placed.lock();
         let node = placed.get(object).and_then(Option::as_ref);
@@ -492,13 +494,13 @@ impl ClusterState {
         self.masters().iter().for_each(|(_, node)| node.subscriptions.ask_anew());
     }
 
-    // What was said where nobody listens.
+    // Messages that were published without a subscriber.
 
     pub(super) fn said_in_vain(&self, key: &[u8]) {
         self.unheard.lock().insert(key.to_vec());
     }
 
-    /// Whether something was said of `key` in vain, which is then forgotten.
+    /// Takes the note that a message about `key` reached no subscriber.
     pub(super) fn is_to_be_said_again(&self, key: &[u8]) -> bool {
         self.unheard.lock().remove(key)
     }
@@ -510,7 +512,7 @@ fn gap_in(snapshot: &TopologySnapshot) -> Option<Finding> {
     Some(Finding::at("the cluster", Hazard::SlotsWithoutNode { slots }))
 }
 
-/// The masters that no question reaches.
+/// The primaries that no request reaches.
 fn of_the_away(snapshot: &TopologySnapshot) -> Vec<Finding> {
     let found = |Away { server, slots, why }| Finding::at(&server, Hazard::NodeAway { slots, why });
     snapshot.away().into_iter().map(found).collect()

@@ -19,7 +19,7 @@ use crate::{
     store::HEALTH_CHECK,
 };
 
-/// What the connections of one client have in common.
+/// The settings that the connections of one client share.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Common {
     pub(super) client_id: String,
@@ -91,15 +91,14 @@ impl Node {
         Self { commands, subscriptions, replica_ack }
     }
 
-    /// Sees to it that the connections are kept up, on the runtime of the caller if that of
-    /// those before is gone.
+    /// Starts the supervisors of the connections on the runtime of the caller, unless they run.
     pub(super) fn keep_up(&self) {
-        // Without a runtime the next caller sees to it.
+        // Without a runtime the next caller starts them.
         drop(self.commands.keep_up());
         self.subscriptions.keep_up();
     }
 
-    /// Ends all connections, healthy or not: it is not what it was.
+    /// Ends all connections, healthy or not: the server was replaced.
     pub(super) fn cut(&self) {
         self.commands.cut();
         self.subscriptions.cut();
@@ -110,9 +109,9 @@ impl Node {
         self.commands.reconnects() + self.subscriptions.reconnects() + self.replica_ack.reconnects()
     }
 
-    /// Asks the server what it says of itself, and warns of what can hurt locks.
+    /// Checks the health of the server, and warns of hazards.
     pub(super) async fn look(&self, common: &Common) -> Result<About, Failure> {
-        // A client that has just begun is connecting. A connection that was lost is not waited for.
+        // A new client may still be connecting. The check does not wait for a lost connection.
         self.commands.tried().await;
         if !self.commands.is_up() {
             return Err(self.commands.away());
@@ -133,7 +132,7 @@ impl Node {
         }
     }
 
-    /// What comes of a `look` at this server in time, and how the server is.
+    /// The result of the health check `look` within its time, and the health of the server.
     pub(super) async fn check(
         &self,
         server: String,
@@ -153,7 +152,7 @@ impl Node {
         (health, looked)
     }
 
-    /// What can hurt locks there, as far as it was looked at.
+    /// The hazards that health checks found there.
     pub(super) fn findings(&self, common: &Common) -> Vec<Finding> {
         let dialer = self.commands.dialer();
         let of_server = common.warnings.findings(&self.commands.about(), dialer.may_change());

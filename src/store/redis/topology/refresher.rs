@@ -1,8 +1,8 @@
-//! Finds out who is where in a cluster: at the beginning, when something is not where it was
-//! looked for, and seldom on its own.
+//! Keeps the topology of a cluster up to date: at the start, after a redirect or a failure, and at
+//! long intervals.
 //!
-//! One task, one look at a time. Of several replies, the one with the newest change is believed:
-//! a node that was cut off, or has not been informed yet, knows less.
+//! One task runs one refresh at a time. Of several replies, the one with the highest epoch counts:
+//! a node that was cut off, or is not informed yet, knows less.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ use crate::{
     error::Error,
 };
 
-/// How often it looks when nothing is suspected.
+/// The interval of refreshes without a suspicion.
 const SELDOM: Duration = Duration::from_secs(5);
 
 /// The shortest and the longest pause otherwise, and the part of the time without news that it is:
@@ -50,7 +50,7 @@ const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 /// The same for nodes to which there is no connection.
 const VISITED: (usize, Duration) = (3, Duration::from_secs(1));
 
-/// How long others are waited for after the first answer.
+/// How long it waits for more replies after the first one.
 const OTHERS: Duration = Duration::from_millis(50);
 
 /// Looks for the nodes.
@@ -58,13 +58,13 @@ const OTHERS: Duration = Duration::from_millis(50);
 pub(super) struct TopologyRefresher {
     cluster_state: Arc<ClusterState>,
     seeds: Vec<HostPort>,
-    /// How many wait for a node that is away.
+    /// How many requests wait for an unreachable node.
     requests: AtomicUsize,
     running: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
 }
 
-/// What one node says, or why it does not.
+/// The slot map that one node returned, or its failure.
 type Said = Result<(SlotMap, Option<Channels>), Error>;
 
 impl TopologyRefresher {
@@ -78,8 +78,8 @@ impl TopologyRefresher {
         })
     }
 
-    /// Asks all seeds, until one says who is where. What is returned waits for the others, and
-    /// tells of those that do not say it.
+    /// Asks all seeds until one returns the topology. The returned future waits for the other seeds
+    /// and logs those that fail.
     pub(super) async fn first_look(&self) -> Result<impl Future<Output = ()> + '_, Error> {
         let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
         let mut errors = Vec::new();
@@ -100,8 +100,7 @@ impl TopologyRefresher {
         }
     }
 
-    /// Sees to it that somebody looks, on the runtime of the caller if that of the one before
-    /// is gone.
+    /// Starts the refresher on the runtime of the caller, unless one runs.
     ///
     /// # Errors
     ///
@@ -120,21 +119,21 @@ impl TopologyRefresher {
         Ok(())
     }
 
-    /// Looks no more.
+    /// Stops refreshing.
     pub(super) fn end(&self) {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
 
-    /// Has it look quickly, as long as what is returned lives.
+    /// Makes it refresh at short intervals, as long as the returned guard lives.
     pub(super) fn request_refresh(&self) -> RefreshRequest<'_> {
         self.requests.fetch_add(1, Ordering::AcqRel);
         self.suspect();
         RefreshRequest(self)
     }
 
-    /// Has it look soon.
+    /// Makes it refresh soon.
     pub(super) fn suspect(&self) {
         self.cluster_state.common.hub.suspicion.notify_one();
     }
@@ -161,7 +160,7 @@ impl TopologyRefresher {
         }
     }
 
-    /// Looks once. Returns whether there was news.
+    /// Refreshes once. Returns whether the topology changed.
     async fn look(&self) -> bool {
         let mut maps = self.ask_the_living().await;
         if maps.is_empty() {
@@ -170,7 +169,7 @@ impl TopologyRefresher {
         self.believe(maps)
     }
 
-    /// Believes the newest reply. Returns whether it changes the topology.
+    /// Adopts the newest reply. Returns whether it changes the topology.
     fn believe(&self, mut said: Vec<(SlotMap, Option<Channels>)>) -> bool {
         said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
@@ -178,7 +177,7 @@ impl TopologyRefresher {
         said.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
     }
 
-    /// What those say to whom there is a connection.
+    /// Asks the connected nodes.
     async fn ask_the_living(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
@@ -193,8 +192,8 @@ impl TopologyRefresher {
         gather(nodes.into_iter().map(ask), ASKED).await.0
     }
 
-    /// What some say who are visited for that. One of the seeds is among the first: if all
-    /// addresses have changed, only a seed still leads to the cluster.
+    /// Asks some nodes by new connections. A seed is among the first: if all addresses have
+    /// changed, only a seed still leads to the cluster.
     async fn visit_some(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let all = visited_in_turn(&self.cluster_state.members(), &self.seeds);
         let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
@@ -213,7 +212,7 @@ impl TopologyRefresher {
     }
 }
 
-/// Waits for all of `visits`, and tells of those in vain.
+/// Waits for all of `visits`, and logs failed ones.
 async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
     while let Some(said) = visits.next().await {
         if let Err(error) = said {
@@ -222,12 +221,12 @@ async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
     }
 }
 
-/// One of the seeds does not say who is where, and another one does.
+/// Logs a seed that returned no topology, while another one did.
 fn tell_of_seed(error: &Error) {
     tracing::warn!(target: "leasehold", %error, "node of the URL returned no topology");
 }
 
-/// What is in the way at each of the seeds.
+/// The failures of all seeds.
 fn of_all(mut errors: Vec<Error>) -> Error {
     if errors.len() == 1 {
         return errors.swap_remove(0);
@@ -285,19 +284,20 @@ fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<Host
     all
 }
 
-/// How long it rests after so long without news.
+/// The pause after this time without a change.
 fn pause(without_news: Duration) -> Duration {
     (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }
 
-/// What a node is asked. The last one it answers if it knows channels that lie in slots:
-/// Redisson asks the same.
+/// The commands for a node. It knows sharded channels if it accepts the last one: Redisson asks the
+/// same.
 fn questions() -> [Cmd; 3] {
     let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
     [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
 }
 
-/// Reads what the node at `at` was asked. `alone`: it has said that it is no node of a cluster.
+/// Parses the replies of the node at `at`. `alone`: its HELLO showed that it is not a node of a
+/// cluster.
 fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
     let in_the_way = |failure: &Failure| in_the_way(at, failure, alone);
     let [slots, nodes, channels] = replies else {
@@ -311,7 +311,7 @@ fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
     Ok((map, Some(channels)))
 }
 
-/// What `failure` means to who wants to know of the node at `at` who is where.
+/// The error of a request for the topology to the node at `at` that ended with `failure`.
 fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
     // A denied request does not show that there is no cluster.
@@ -325,7 +325,7 @@ fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     Error::Connect { server: address_shown(at), reason, permanent: lasting, source: None }
 }
 
-/// While it lives the refresher looks quickly.
+/// While it lives, the refresher uses short intervals.
 pub(super) struct RefreshRequest<'a>(&'a TopologyRefresher);
 
 impl Drop for RefreshRequest<'_> {
@@ -334,7 +334,7 @@ impl Drop for RefreshRequest<'_> {
     }
 }
 
-/// Whoever looks now. When its runtime is gone another one may.
+/// The task that refreshes. When its runtime is gone, another task may replace it.
 struct Looking(Arc<TopologyRefresher>);
 
 impl Drop for Looking {

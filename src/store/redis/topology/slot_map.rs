@@ -1,4 +1,4 @@
-//! Pure: which node of a cluster has which slot, as one of them says.
+//! Pure: which node of a cluster has which slot, by the reply of one node.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::super::{
 };
 use crate::domain::Failure;
 
-/// So many ranges of slots are named at most.
+/// How many ranges of slots are shown at most.
 const SHOWN: usize = 3;
 
 /// Which master has which slot.
@@ -23,12 +23,12 @@ pub(super) struct SlotMap {
     /// For each slot one more than the index of its master; 0 if it has none.
     owners: Vec<u16>,
     masters: Vec<HostPort>,
-    /// All who were named, replicas among them.
+    /// All known addresses, replicas included.
     members: BTreeSet<HostPort>,
 }
 
 impl SlotMap {
-    /// Reads the answers of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
+    /// Parses the replies of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
     pub(super) fn read(slots: &Value, nodes: &Value, said_by: &HostPort) -> Result<Self, Failure> {
         let ranges = match slots {
             Value::Array(ranges) => ranges,
@@ -77,8 +77,7 @@ impl SlotMap {
         u16::try_from(at + 1).unwrap_or_default()
     }
 
-    /// Notes that `slot` is at `master`, as a node says that has not got it. Returns where
-    /// that one stands among the masters.
+    /// Notes that `slot` is at `master`, as a redirect showed. Returns the index of that primary.
     pub(super) fn note(&mut self, slot: u16, master: HostPort) -> usize {
         self.members.insert(master.clone());
         let owner = self.index_of(master);
@@ -164,27 +163,27 @@ fn epoch(nodes: &Value) -> u64 {
     epochs.max().unwrap_or_default()
 }
 
-/// Where a node sends us that has not executed what we asked.
+/// The redirect of a node that has not executed a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Redirect {
-    /// The slot is there, from now on.
+    /// The slot has moved there.
     Moved(u16, Option<HostPort>),
-    /// Ask there this once: the slot is on its way.
+    /// Send this one request there: the slot is migrating.
     Ask(Option<HostPort>),
-    /// The keys are partly here and partly there while the slot is on its way.
+    /// Both nodes have some of the keys, because the slot is migrating.
     Split,
-    /// It is not ready for this now.
+    /// It is not ready for the request now.
     Later,
 }
 
 impl Redirect {
-    /// What the answer of the node at `said_by` asks of us, if it was not executed.
+    /// The redirect in the reply of the node at `said_by`, if it did not execute the request.
     pub(super) fn of(answer: &Value, said_by: &HostPort) -> Option<Self> {
         let Value::ServerError(error) = answer else { return None };
         Self::said(error.code(), error.details().unwrap_or_default(), said_by)
     }
 
-    /// The same of a refusal that has become a failure.
+    /// The same for a rejection that has become a failure.
     pub(super) fn in_failure(failure: &Failure, said_by: &HostPort) -> Option<Self> {
         let Failure::Refused { code, message, .. } = failure else { return None };
         Self::said(code, message, said_by)
@@ -212,7 +211,7 @@ fn target(words: &str, said_by: &HostPort) -> Option<(u16, Option<HostPort>)> {
     Some((slot, at(&host, port, said_by)))
 }
 
-/// What a node says that has no cluster, and what that means.
+/// The reply of a server without cluster mode, and its meaning.
 pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
     let Failure::Refused { message, .. } = failure else { return None };
     message.contains("cluster support disabled").then_some(NO_CLUSTER)
@@ -221,7 +220,7 @@ pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
 pub(super) const NO_CLUSTER: &str = "this server is not a node of a cluster; use redis:// or \
                                      rediss://, or set cluster-enabled yes";
 
-/// A slot or several, for a person.
+/// Slots as text for a person.
 pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     match first == last {
         true => format!("slot {first}"),
@@ -229,7 +228,7 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     }
 }
 
-/// A master that no question reaches.
+/// A primary that no request reaches.
 pub(super) struct Away {
     pub(super) server: String,
     pub(super) slots: String,

@@ -1,4 +1,4 @@
-//! A map of the cluster, and the nodes on it.
+//! A slot map of the cluster, and the connections to its nodes.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,26 +10,26 @@ use super::{
     slot_map::{Away, SlotMap, address_shown},
 };
 
-/// For so long nobody is believed who says that the cluster has not come as far as we know.
+/// How long a reply with a lower epoch than the known one is ignored.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// For so long a node's word that a slot has moved counts more than nodes that may not have been
-/// informed yet.
+/// How long the redirect of a node counts more than the replies of nodes that may not be informed
+/// yet.
 const TOLD_SOON: Duration = Duration::from_secs(1);
 
-/// For so long a node is kept that has no slot, after it was last asked about one on its way.
+/// How long a node without a slot is kept after the last request for a migrating slot.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
 
 /// A node, or why it cannot be dialled.
 type Found = Result<Arc<Node>, String>;
 
-/// Nodes by where they are.
+/// Nodes by their address.
 type Nodes = HashMap<HostPort, Arc<Node>>;
 
 /// Nodes that have no slot yet, and when they were last asked.
 type Guests = HashMap<HostPort, (Arc<Node>, Instant)>;
 
-/// A map, and the nodes on it.
+/// A slot map, and the connections to its nodes.
 #[derive(Debug)]
 pub(super) struct TopologySnapshot {
     map: SlotMap,
@@ -37,7 +37,7 @@ pub(super) struct TopologySnapshot {
     nodes: Vec<Found>,
     guests: Guests,
     believed_at: Instant,
-    /// When a node has last said that one of its slots has moved.
+    /// When a redirect last showed a moved slot.
     moved_at: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl TopologySnapshot {
         (Self { map, nodes, guests, believed_at: now, moved_at: None }, known)
     }
 
-    /// All its nodes by where they are, and the guests among them.
+    /// All its nodes by their address, guests included.
     fn into_nodes(self) -> (Nodes, Guests) {
         let Self { map, nodes, guests, .. } = self;
         let masters = map.masters().iter().cloned().zip(nodes);
@@ -75,7 +75,7 @@ impl TopologySnapshot {
         &self.map
     }
 
-    /// Whether who says `map` knows less than we do.
+    /// Whether `map` is older than this one.
     pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
         let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
         match map.epoch.cmp(&self.map.epoch) {
@@ -97,7 +97,7 @@ impl TopologySnapshot {
         is_known
     }
 
-    /// Gives away the guests that were not asked for long.
+    /// Removes the guests that were not asked for long.
     pub(super) fn see_guests_off(&mut self, now: Instant) -> Vec<Arc<Node>> {
         let gone = self.guests.extract_if(|_, (_, used)| now >= *used + GUESTS_STAY);
         gone.map(|(_, (node, _))| node).collect()
@@ -108,19 +108,19 @@ impl TopologySnapshot {
         self.nodes.get(self.map.owner(slot)?)
     }
 
-    /// Every master that can be dialled, and where it is.
+    /// Every primary that can be dialled, and its address.
     pub(super) fn masters(&self) -> impl Iterator<Item = (&HostPort, &Arc<Node>)> {
         let all = self.map.masters().iter().zip(&self.nodes);
         all.filter_map(|(at, node)| Some((at, node.as_ref().ok()?)))
     }
 
-    /// Every master that cannot be dialled, and why.
+    /// Every primary that cannot be dialled, and why.
     pub(super) fn undialled(&self) -> impl Iterator<Item = (&HostPort, &String)> {
         let all = self.map.masters().iter().zip(&self.nodes);
         all.filter_map(|(at, node)| Some((at, node.as_ref().err()?)))
     }
 
-    /// The masters that no question reaches.
+    /// The primaries that no request reaches.
     pub(super) fn away(&self) -> Vec<Away> {
         let all = self.map.masters().iter().zip(&self.nodes).enumerate();
         let why = |node: &Found| match node {
@@ -135,13 +135,13 @@ impl TopologySnapshot {
         away.filter(|away| !away.slots.is_empty()).collect()
     }
 
-    /// Where those are that no question reaches.
+    /// The addresses of the primaries that no request reaches.
     pub(super) fn unreached(&self) -> Vec<HostPort> {
         let all = self.map.masters().iter().zip(&self.nodes);
         all.filter(|(_, node)| !is_up(node)).map(|(at, _)| at.clone()).collect()
     }
 
-    /// The master at `at`, if no question reaches it, and `dialer` leads elsewhere than it.
+    /// The primary at `at`, if no request reaches it, and `dialer` leads to another address.
     pub(super) fn astray(&mut self, at: &HostPort, dialer: &Dialer) -> Option<&mut Found> {
         let index = self.map.masters().iter().position(|it| it == at)?;
         let master = self.nodes.get_mut(index)?;
@@ -171,8 +171,8 @@ impl TopologySnapshot {
         self.guests.insert(at.clone(), (Arc::clone(guest), now));
     }
 
-    /// Notes that `slot` is at `at`. Whoever is there is a master from now on: one that was a
-    /// guest until now, or that is made.
+    /// Notes that `slot` is at `at`. The node there is a primary from now on: it was a guest until
+    /// now, or is made.
     pub(super) fn moved(
         &mut self,
         slot: u16,

@@ -49,7 +49,7 @@ impl InRedis for Latch {
 /// A change of a latch, and what its reply is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the count if there is none: 1 if it did, else 0.
+    /// Sets the count if it is unset: 1 if it did, else 0.
     SetIfAbsent(u32),
     /// Counts down by one, and deletes the latch with the last one: the count afterwards.
     CountDown,

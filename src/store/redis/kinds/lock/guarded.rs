@@ -1,4 +1,4 @@
-//! What is done only while a lock is held: sent behind a look at it, in one script.
+//! Guarded writes: one script checks the lock and then runs the write.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) static WRITE: LazyLock<Script> = script!("write");
 
-/// What stands behind a script of somebody else's.
+/// The end of a script that the user wrote.
 const EVAL: &str = include_str!("eval.lua");
 
 /// A script of this text, behind a look at the lock. Its lines keep their numbers.
@@ -92,7 +92,7 @@ fn tell(command: &mut Cmd, edit: &Edit) {
     };
 }
 
-/// What was done. `None` if the lock was not held.
+/// The result of the write. `None` if the lock was not held.
 fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     let mut parts = match reply {
         Value::Int(0) => return Ok(None),
@@ -120,7 +120,7 @@ fn half_done(words: &Value) -> Failure {
     }
 }
 
-/// What a script returned. An error in it is a failure of the script.
+/// The result of a script. An error in it is a failure of the script.
 fn value(value: Value) -> Result<domain::Value, Failure> {
     use domain::Value as Returned;
     Ok(match value {

@@ -194,7 +194,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
         return Ok(GivenBack::NotHeld { holder: successor(store, &claim.object).await });
     }
     let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, name))?;
-    // Where nobody listens, nothing is looked up.
+    // Without a subscriber, the script reads no queue.
     let others =
         ears > 0 && ears > i64::from(store.topology.is_subscribed_to_releases(&claim.object));
     Ok(GivenBack::Freed(match others {
@@ -203,9 +203,9 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     }))
 }
 
-/// Who has a lock that is not ours any more, if the server tells.
+/// The holder of a lock that this client lost, if the server returns it.
 async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
-    // That it is not ours is answered: asking all over again would only hide it.
+    // The reply shows that the lock is lost; a retry would only hide it.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {
         tracing::debug!(target: "leasehold", lock = %object.name, %failure,
             "hold found ended at its release: its successor is unknown");
@@ -219,7 +219,7 @@ pub(super) async fn count_of(store: &RedisStore, name: &Name, field: &str) -> Re
     store.ask(request.read(replies::count)).await
 }
 
-/// Whether an answer to one who waits says that the server refused it a place.
+/// Whether the reply to a waiter shows that the server refused a queue entry.
 fn place_was_refused(reply: &Value) -> bool {
     matches!(reply, Value::Array(parts) if parts.len() == 4)
 }

@@ -80,8 +80,8 @@ pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<Counts> {
     store.ask(on(name, &COUNT, Permits::channel(name)).read(counts)).await
 }
 
-/// For how long somebody has this permit: with a `lease` for that long from now on, at least.
-/// `None` if nobody has it.
+/// How long this permit is still held: with a `lease` for that long from now on, at least. `None`
+/// if it is free.
 pub(crate) async fn lease(
     store: &RedisStore,
     name: &Name,
@@ -100,11 +100,11 @@ pub(crate) async fn lease(
 pub(crate) enum Change {
     /// Sets how many there are, held ones among them: how many are free then.
     Set(u32),
-    /// Sets how many there are if nobody has: 1 if it did, else 0.
+    /// Sets the number of permits if it is unset: 1 if it did, else 0.
     SetIfAbsent(u32),
     /// Adds permits, or takes them away: how many are free then.
     Add(i64),
-    /// Releases this permit, whoever holds it: 1 if somebody did, else 0.
+    /// Releases this permit of any holder: 1 if it was held, else 0.
     Release(PermitId),
 }
 

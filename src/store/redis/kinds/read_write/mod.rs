@@ -36,7 +36,7 @@ static RECOUNT_WRITER: LazyLock<Script> = script!("recount");
 static INSPECT: LazyLock<Script> = script!("../holder", "prelude", "inspect");
 static FORCE: LazyLock<Script> = script!("../holder", "prelude", "force");
 
-/// What the field of a writer ends with.
+/// The ending of a writer's field.
 const WRITER: &str = ":write";
 
 /// The reading side.
@@ -71,7 +71,7 @@ impl InRedis for Readers {
         store.ask(read(claim, None, Some(writer))).await
     }
 
-    /// Those who share it are one reader to the store.
+    /// Readers that share it are one reader in the store.
     async fn recount(
         store: &RedisStore,
         claim: &Claim,
@@ -292,7 +292,7 @@ async fn holder_in(store: &RedisStore, mode: &str, object: &Object) -> Reply<Opt
     Ok(store.ask(request.read(replies::holder)).await?.map(as_owner))
 }
 
-/// Takes out all who are on this side, and says so by this `message`.
+/// Removes all holders of this side, and publishes this `message`.
 async fn force_out_of(
     store: &RedisStore,
     mode: &str,
@@ -310,7 +310,7 @@ fn writer(owner: &Owner) -> String {
     format!("{}{WRITER}", owner.as_str())
 }
 
-/// A grant, who is in the way or waits to write, or nobody.
+/// Parses a grant, a holder, or a waiting writer.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
@@ -323,7 +323,7 @@ fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     }
 }
 
-/// A holder by its owner: a writer's field says more.
+/// A holder by its owner, without the ending of a writer's field.
 fn as_owner(holder: Holder) -> Holder {
     let owner = holder.owner.as_str().strip_suffix(WRITER).map(Owner::lossy);
     Holder { owner: owner.unwrap_or_else(|| holder.owner.clone()), ..holder }

@@ -112,7 +112,7 @@ pub(crate) async fn available(store: &RedisStore, name: &Name) -> Reply<i64> {
 /// A change of the number of permits, and what its reply is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets it if there is none: 1 if it did, else 0.
+    /// Sets the number of permits if it is unset: 1 if it did, else 0.
     SetIfAbsent(u32),
     /// Adds permits, or takes them away: how many are free then.
     Add(i64),
@@ -150,7 +150,7 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// The keys beside the counter: who has permits, who has withdrawn, who waits longest.
+/// The keys beside the counter: holders of permits, withdrawn requests, the longest waiter.
 fn beside(name: &Name) -> [String; 3] {
     [keys::holders(name), keys::withdrawn(name), keys::patient(name)]
 }
