@@ -1,4 +1,4 @@
-//! What every room of the engine uses.
+//! The state that every module of the engine uses.
 
 use std::sync::{
     Arc,
@@ -16,15 +16,15 @@ use crate::{
     store::RedisStore,
 };
 
-/// The store of one client and the time, what it counts, and what it owes.
+/// The store of one client, its clock, its counters and its pending releases.
 pub(crate) struct Core {
     pub(super) store: Arc<RedisStore>,
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
     pub(super) pending: PendingReleases,
-    /// What it has given back lately.
+    /// The recent releases.
     pub(super) recent: RecentReleases,
-    /// Shared by one of each name that is waited for: it is asked about again and again.
+    /// Shared by one waiter of each name that is requested repeatedly.
     pub(super) waited_for: Arc<()>,
     /// How often another server has taken the place of one before.
     pub(super) moves: AtomicU64,
@@ -41,8 +41,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Notes that somebody begins to ask. Whoever does not find the client closed after that is
-    /// seen by who has closed it: hence the fences.
+    /// Notes that a caller begins to ask. The closing task sees each caller that does not find the
+    /// client closed after this: hence the fences.
     pub(super) fn begins_to_ask(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What the store tells goes to whom it concerns.
+//! Passes the events of the store to the parts that they concern.
 
 use super::Engine;
 use crate::store::{Event, Subscriber};
@@ -6,8 +6,8 @@ use crate::store::{Event, Subscriber};
 impl Subscriber for Engine {
     fn receive(&self, event: Event) {
         match &event {
-            // Somebody forced a release of a lock that we hold; or this is the echo of our
-            // previous hold, as it is soon after we entered.
+            // Another client forced a release of this hold, or, soon after the grant, this is the
+            // echo of the previous hold.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }

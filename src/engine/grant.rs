@@ -1,4 +1,4 @@
-//! What the store granted, and what a caller wants of it.
+//! The grant of the store, and how a caller keeps it.
 //!
 //! A grant outlives the hold that is made of it: it may go to the next hold of this
 //! client, and is given back by the last one.
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::{clock::Stamp, timing::LONGEST_PATIENCE};
 use crate::domain::{Claim, Token};
 
-/// What the store granted, and when we knew.
+/// The grant of the store, and when the reply came.
 #[derive(Clone)]
 pub(crate) struct Grant {
-    /// What tells it from the client's other grants.
+    /// The number that distinguishes it from other grants of the client.
     pub(crate) id: u64,
     pub(crate) claim: Claim,
     /// When the question was asked that was granted, or renewed: the lease counts from then.
@@ -52,7 +52,7 @@ impl ReplicationStatus {
     }
 }
 
-/// What is left of the time that a grant may stay in this process.
+/// The local budget that is left to a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalBudget {
     /// For how many more holds.

@@ -143,7 +143,7 @@ impl Watch {
         self.hold.note_more();
     }
 
-    /// Somebody reads beside this hold, which writes.
+    /// Notes a reader beside this hold of a writer.
     pub(crate) fn note_beside(&self) {
         self.hold.note_beside();
     }
@@ -203,7 +203,7 @@ impl Watch {
         }
     }
 
-    /// Has the store do `work` if it still knows the hold as ours. Asks once: who is not answered
+    /// Runs `work` in the store if the hold is still there. Asks once: without a reply the caller
     /// does not know whether it was done, or will be while the hold lasts.
     pub(crate) async fn guarded(&self, work: &Work) -> Result<Value, Error> {
         let Self { hold, engine } = self;
@@ -219,7 +219,7 @@ impl Watch {
         hold.writes(engine.core.clock.now()).map_err(lost)?;
         let done = engine.core.store.guarded(&hold.grant.claim, work);
         let done = within(engine.limits.question, done).await;
-        // What may still be done must not be done under the next hold of this owner.
+        // A write that may still run must not run under the next hold of this owner.
         if !done.as_ref().is_err_and(Failure::may_have_happened) {
             hold.write_answered();
         }
@@ -234,9 +234,9 @@ impl Watch {
         self.hold.remaining(self.engine.core.clock.now())
     }
 
-    /// Waits until the hold is over. Each look at it reads the clock first: after
-    /// a pause of the process the clock knows before any timer does. The timer is ours:
-    /// the watchdog may be on a runtime that is blocked.
+    /// Waits until the hold is over. Each look at it reads the clock first: after a pause of the
+    /// process the clock knows before any timer does. It uses a separate timer, because the runtime
+    /// of the watchdog may be blocked.
     pub(crate) async fn over(self) -> LostReason {
         loop {
             let look = poll_fn(|_| self.remaining().err().map_or(Poll::Pending, Poll::Ready));
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// What writes, and where to look whether it did.
+    /// A writer, and where to check whether it wrote.
     fn write(value: &str) -> [Write; 1] {
         [Write::set("data", value)]
     }

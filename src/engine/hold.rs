@@ -39,7 +39,7 @@ pub(crate) struct Hold {
     /// However often it is renewed.
     pub(super) must_end_at: Option<Stamp>,
     state: Mutex<State>,
-    /// Whether somebody reads beside it, which may keep it in the store when its own lease is over.
+    /// Whether a reader holds beside it, which may keep it in the store when its own lease is over.
     beside: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,
@@ -54,7 +54,7 @@ struct State {
     doubted: bool,
     /// How often it became more than its grant: by one more share, or by a reader beside.
     more: u32,
-    /// How many writes may be on their way: each passes under any hold of the same owner.
+    /// How many writes may be in flight: each passes under any hold of the same owner.
     writes: u32,
     /// How many replicas are known to have it.
     replication: ReplicationStatus,
@@ -62,7 +62,7 @@ struct State {
     over: Option<LostReason>,
     /// Whether the store knows no more of it, as far as that is known.
     has_left: bool,
-    /// Told when it is over, and when it has left, if anybody wants to know.
+    /// Notified when it is over, and when it has left, if a task waits for that.
     watchers: Option<Arc<Notify>>,
 }
 
@@ -139,7 +139,7 @@ impl Hold {
         self.lease(&self.state.lock()).renew_at()
     }
 
-    /// What its grant is like.
+    /// The lease profile of its grant.
     pub(super) fn profile(&self) -> LeaseProfile {
         let ttl = self.renewed.then_some(self.grant.claim.ttl);
         let units = self.grant.claim.units();
@@ -149,8 +149,8 @@ impl Hold {
     /// How it is to be given back at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
-        // A broadcast says that the lock is free even if it finds nothing: what is in doubt is
-        // given back by a release that looks first.
+        // The plain release publishes even if it finds no hold. So a hold in doubt is released by a
+        // script that looks first.
         let looks = self.grant.contended || self.grant.unsure || lost;
         match looks || self.held_for(now) >= LONG_HOLD {
             true => ReleaseMode::HandOver,
@@ -224,7 +224,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Notes that one of its writes is not on its way any more.
+    /// Notes that one of its writes is no longer in flight.
     pub(super) fn write_answered(&self) {
         self.state.lock().writes -= 1;
     }
@@ -241,7 +241,7 @@ impl Hold {
         state.replication = ReplicationStatus::counted(most, moves);
     }
 
-    /// Notes that nobody knows whether the store renewed it.
+    /// Notes that it is unknown whether the store renewed it.
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
@@ -250,13 +250,13 @@ impl Hold {
         }
     }
 
-    /// Whether nobody knows if the store renewed it when last asked.
+    /// Whether it is unknown if the store executed the last renewal.
     pub(super) fn is_in_doubt(&self) -> bool {
         let state = self.state.lock();
         state.doubted && state.over.is_none()
     }
 
-    /// Ends it, unless it is over already: then this says why.
+    /// Ends it, unless it is over already: then returns why.
     pub(crate) fn end(&self, reason: LostReason) -> Result<(), LostReason> {
         let state = self.state.lock();
         if let Some(before) = state.over {
@@ -290,14 +290,14 @@ impl Hold {
         may
     }
 
-    /// What it leaves to the next hold, if that may still be believed at `now`.
+    /// The grant for the next hold, if it is still valid at `now`.
     pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
         let state = self.state.lock();
         let (leased_at, asked_at, replication) =
             (state.leased_at, state.asked_at, state.replication);
         let budget =
             LocalBudget { turns: self.grant.budget.turns.saturating_sub(1), ..self.grant.budget };
-        // Somebody waited here, so others may wait elsewhere.
+        // A task waited in this process, so clients elsewhere may wait, too.
         let token = self.grant.token.and_then(|token| token.checked_add(1));
         let before = self.grant.clone();
         let next =
@@ -325,14 +325,14 @@ impl Hold {
         self.state.lock().more += 1;
     }
 
-    /// The same, and what reads beside it may keep it in the store when its own lease is over.
+    /// The same, and a reader beside it may keep it in the store when its own lease is over.
     pub(super) fn note_beside(&self) {
         self.beside.store(true, Ordering::Release);
         self.note_more();
     }
 
-    /// Whether it keeps its name until the store has answered its release. What reads beside a
-    /// writer may be shared after that: until then a guarded write may reach the store.
+    /// Whether it keeps its name until the store has answered its release. A read hold beside a
+    /// writer may be shared only after that reply: until then a guarded write may reach the store.
     pub(super) fn leaves_when_answered(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_beside()
     }
@@ -364,7 +364,7 @@ impl Hold {
     }
 
     /// Whether it ought to leave the store soon, as one who comes at `now` and may not share it
-    /// sees it: it is on its way back, or as many have shared it as may, or for as long.
+    /// sees it: it is being released, or it was shared as often or as long as permitted.
     pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
         let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
@@ -407,7 +407,7 @@ impl Hold {
             owner = %self.grant.claim.owner, %reason, "hold lost");
     }
 
-    /// Waits until somebody ends it.
+    /// Waits until it is over.
     pub(super) async fn ended(&self) {
         self.notified_of(|state| state.over.is_some()).await;
     }
@@ -488,7 +488,7 @@ mod tests {
         (memory, engine, read)
     }
 
-    /// Whoever acquires has two thirds of a lease before it, if nothing is renewed.
+    /// An acquirer has two thirds of a lease left, if no renewal succeeds.
     #[tokio::test(start_paused = true)]
     async fn hold_due_for_renewal_is_not_shared() {
         let (memory, _engine, read) = readers();

@@ -1,5 +1,5 @@
-//! How long the engine waits for a store on behalf of a caller. What a caller waits
-//! for by patience, as in `acquire_within`, is bounded by that alone.
+//! How long the engine waits for a store on behalf of a caller. A call with a timeout, such as
+//! `acquire_within`, is bounded by that alone.
 
 use std::{future::Future, time::Duration};
 
@@ -53,7 +53,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Nobody has answered within `limit`.
+/// The store has not replied within `limit`.
 pub(crate) fn nothing_came(limit: Duration) -> Failure {
     Failure::unanswered(format!("timed out after {limit:?}"))
 }

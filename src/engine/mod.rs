@@ -17,14 +17,15 @@
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together; the
 //! uppermost rooms, from `release` on, are methods of the [`Engine`] that it makes.
 //!
-//! One background task, started in [`Engine::revive`]: the watchdog's loop beside the settler's.
-//! It does not hold the engine; it ends when that is dropped and everything owed is settled.
+//! One background task, started in [`Engine::revive`], runs the loop of the watchdog and that of
+//! pending releases. It does not hold the engine. It ends when the engine is dropped and no release
+//! is pending.
 //!
 //! # Locks
 //!
-//! In this order: `contention`'s `listening`; its `entries`, or the watchdog's plan, never
-//! both; a hold's state, an inbox, the pending releases, the recent releases. No store is called under any of them but
-//! `listening`; a store may hold a lock of its own while it tells us something.
+//! In this order: `contention`'s `listening`; its `entries`, or the watchdog's plan, never both; a
+//! hold's state, an inbox, the pending releases, the recent releases. No store is called under any
+//! of them but `listening`; a store may hold its own lock while it sends an event.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;

@@ -1,5 +1,4 @@
-//! What this client owes its store: releases that nobody waits for, of dropped guards and
-//! of cancelled acquisitions.
+//! The pending releases of this client: of dropped guards and of cancelled acquisitions.
 //!
 //! A task that releases by itself queues the release if it is dropped before the end.
 //! One mutex guards the list. It is a leaf: the holder of another lock may take it.
@@ -16,14 +15,14 @@ use crate::{
     engine::hold::Hold,
 };
 
-/// What we owe the store, until a moment when it will have helped itself.
+/// A pending release, and the moment at which the store ends the hold itself.
 #[derive(Clone, Debug)]
 pub(crate) enum PendingRelease {
     /// Give the lock back.
     Release(Withdrawal),
     /// Release once more what was released at another server.
     Repeat { claim: Claim, until: Instant },
-    /// Tell it how many shares the hold has.
+    /// Send the number of shares of the hold.
     Recount { hold: Arc<Hold> },
 }
 
@@ -34,23 +33,24 @@ pub(crate) struct Withdrawal {
     /// The number of the grant, if it was entered: it may still be kept alive.
     pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
-    /// When the store has helped itself: the lease is over. If a question is still on its way
-    /// that is not before it can have been executed.
+    /// When the lease in the store is over. A request in flight may start a lease later, so the
+    /// moment allows for its execution.
     pub(crate) until: Instant,
-    /// How often it was looked for already, if a question is still on its way: it may find
-    /// nothing and be needed all the same.
+    /// How often the grant was looked for already, if a request is still in flight: a release may
+    /// find nothing and still be needed later.
     pub(crate) looks: Option<usize>,
     /// The hold that leaves with it, if who comes waits for that.
     pub(crate) hold: Option<Arc<Hold>>,
-    /// Whether a grant may still come after what it finds: that may be a reservation, or the
-    /// grant of a later question than one that is still on its way.
+    /// Whether a grant may still come after what it finds: that may be a reservation, or the grant
+    /// of a later request than the one in flight.
     pub(crate) more: bool,
 }
 
 impl PendingRelease {
-    /// What is owed for `hold` at `now`: its last share is gone, or its grant is of use to nobody.
+    /// The pending release of `hold` at `now`: its last share is gone, or no task can use its
+    /// grant.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
-        // What is forgotten is asked for no more: the store sees to that.
+        // A forgotten hold is not released: its lease ends it.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
             claim: hold.grant.claim.clone(),
@@ -71,7 +71,7 @@ impl PendingRelease {
         }
     }
 
-    /// What it is the only one of, however often it comes to be owed.
+    /// The key of which at most one pending release exists.
     fn only(&self) -> Option<Only> {
         match self {
             Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),
@@ -82,20 +82,20 @@ impl PendingRelease {
         }
     }
 
-    /// Whether it is precaution only, which nobody need wait for.
+    /// Whether it is only a precaution, which no shutdown waits for.
     fn is_precaution(&self) -> bool {
         matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
     }
 }
 
-/// Of each of these one pending release at most is being settled.
+/// At most one pending release exists for each of these.
 #[derive(Debug, Eq, Hash, PartialEq)]
 enum Only {
     Repeat(Object, Owner),
     Recount(u64),
 }
 
-/// What this client owes its store.
+/// The pending releases of this client.
 #[derive(Default)]
 pub(crate) struct PendingReleases {
     list: Mutex<List>,
@@ -109,7 +109,7 @@ pub(crate) struct PendingReleases {
 #[derive(Default)]
 struct List {
     queued: BTreeMap<u64, PendingRelease>,
-    /// What one pending release is being settled for, and whether it has come to be owed again meanwhile.
+    /// The keys that exist, and whether each was queued again meanwhile.
     only: HashMap<Only, bool>,
     last: u64,
 }
@@ -128,8 +128,8 @@ impl List {
         self.queued.insert(self.last, pending);
     }
 
-    /// Takes out the one with this number. What has come to be owed again is queued again: who
-    /// settled it may have looked a moment too early, or asked where commands go no more.
+    /// Removes the one with this number. If it was queued again meanwhile, it stays queued: the
+    /// finished run may have come a moment too early, or may have reached a replaced server.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
         let again = pending.only().and_then(|only| self.only.remove(&only));
@@ -140,13 +140,13 @@ impl List {
 }
 
 impl PendingReleases {
-    /// Has `pending` settled in the background.
+    /// Queues `pending` for the background.
     pub(crate) fn queue(&self, pending: PendingRelease) {
         self.list.lock().add(pending);
         self.changed.notify_one();
     }
 
-    /// Has each of `claims` given back once more, until then.
+    /// Queues each of `claims` for one more release, until then.
     pub(crate) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims
@@ -156,7 +156,7 @@ impl PendingReleases {
         self.changed.notify_one();
     }
 
-    /// How many pending releases are not settled.
+    /// How many pending releases are not completed.
     pub(crate) fn queued(&self) -> usize {
         self.list.lock().queued.values().filter(|pending| !pending.is_precaution()).count()
     }
@@ -167,7 +167,7 @@ impl PendingReleases {
         self.list.lock().queued.len()
     }
 
-    /// Waits until nothing is owed.
+    /// Waits until there are no pending releases.
     pub(crate) async fn all_settled(&self) {
         loop {
             let settled = self.settled.notified();
@@ -190,7 +190,7 @@ impl PendingReleases {
         Some((*number, pending.clone()))
     }
 
-    /// Notes that this one is settled but for `more`.
+    /// Notes that this one is completed, except for `more`.
     pub(super) fn is_settled(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();
         list.remove(number);

@@ -1,8 +1,8 @@
-//! What was given back lately, to be given back once more where another server takes the place
-//! of the one that was asked: it may not have received it.
+//! Recent releases. The client repeats them at a server that takes the place of another one,
+//! because it may not have received them.
 //!
 //! Once its release went to the store an owner is never held again: what goes to the next one here
-//! does not go to the store. So a repeated release takes nothing from anybody.
+//! does not go to the store. So a repeated release ends no other hold.
 //!
 //! Bounded by number when they are kept, and by time when they are given back: that of the releases, so
 //! that nothing is forgotten while the store is away. One mutex guards it, and is a leaf.
@@ -14,10 +14,11 @@ use tokio::time::Instant;
 use super::timing::RELEASES_KEPT;
 use crate::domain::{Claim, Mutex, ReleaseMode};
 
-/// So many releases are remembered: the newest. A new primary has that many to execute more.
+/// How many releases are remembered at most, the newest first. A new primary executes that many
+/// again.
 const MOST: usize = 4096;
 
-/// What this client has given back lately, the oldest first.
+/// The recent releases of this client, the oldest first.
 #[derive(Default)]
 pub(crate) struct RecentReleases(Mutex<VecDeque<Given>>);
 
@@ -29,8 +30,8 @@ struct Given {
 
 impl RecentReleases {
     /// Notes that the store has answered the release of `claim`, asked for last at `asked_at`.
-    /// Returns whether it is remembered. A number is not: what its release says is for who asks
-    /// later. Nor what is forgotten, which is still somebody's.
+    /// Returns whether it is remembered. A change of a number is not, because it is for later
+    /// requests. A forgotten hold is not, because it still has a holder.
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_number() {

@@ -1,4 +1,4 @@
-//! Where background tasks start, and what is done when somebody is dropped.
+//! Starts background tasks, and runs cleanup when a future is dropped.
 
 use std::{
     future::{Future, poll_fn},

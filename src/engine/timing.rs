@@ -28,7 +28,7 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// Before this the store does not tell it that the lock has gone to another one.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
-/// The longest wait while no message can reach us.
+/// The longest wait without a subscription.
 pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
 /// After a late reply, a waiter waits for so many times as long before it asks again: else those who wait for
@@ -38,7 +38,8 @@ pub(crate) const LATE_ANSWERS: u32 = 8;
 pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
 pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 
-/// A waiter without a queue that has waited for so long is left what it wants, for a while.
+/// After this wait, other clients leave free permits to a waiter without a queue entry, for a
+/// while.
 pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
 /// How many notifications in a row a waiter follows in vain; then no
@@ -46,18 +47,18 @@ pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 pub(crate) const VAIN_QUESTIONS: u32 = 16;
 pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
 
-/// For so long after its last waiter a name is remembered and listened to.
+/// How long a name stays known and subscribed after its last waiter.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// For so long a lock counts as contended after a release that found it so.
+/// How long a lock counts as contended after a release that found waiters.
 pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
 
 /// A release after so long looks for a queue: what the last one found is known no more.
 pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
 
-/// Nobody notices a busy-polling client. So after a long hold its client leaves the lock alone for
-/// a fiftieth of that time, if no other waiter is known; after one in so many of the shorter
-/// holds, for all of them. Timers know no less than the shortest rest.
+/// Other clients cannot see a busy-polling client. So after a long hold its client leaves the lock
+/// alone for a fiftieth of that time, if no other waiter is known; after one in so many of the
+/// shorter holds, for all of them. Timers know no less than the shortest rest.
 pub(crate) const RESTS_ONE_IN: u32 = 16;
 pub(crate) const SHORTEST_REST: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
@@ -129,7 +130,7 @@ pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 /// How late timers are, and by how much a remaining lease is rounded down.
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
-/// More patience than any clock can count to is as good as this.
+/// The timeout that replaces one beyond the range of the clock.
 pub(crate) const LONGEST_PATIENCE: Duration = CENTURY;
 
 /// The most that [`spread`](crate::domain::spread) makes of `time`.
@@ -148,5 +149,5 @@ const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
 // A waiter too young to be warned still makes its first look.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
-// A grant in transit rests for less than anybody else would notice.
+// A grant in transit rests only briefly.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

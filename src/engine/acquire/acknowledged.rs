@@ -1,4 +1,4 @@
-//! After a grant, if its caller wants it kept by replicas: do so many have it?
+//! After a grant for `replicated`: waits until enough replicas have it.
 //!
 //! The hold is there meanwhile: the watchdog renews it, a shutdown takes it back, and dropping this
 //! future gives it back like any guard. What a hold of this client leaves to the next one here
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Passes `held` if so many replicas have it, else gives it back. Not after `until`, where the
-    /// caller's patience ends. In a box, so that a caller without replicas stays small.
+    /// Passes `held` if so many replicas have it, else gives it back. Not after `until`, the end of
+    /// the caller's timeout. In a box, so that a caller without replicas stays small.
     pub(super) fn acknowledged<'a>(
         self: &'a Arc<Self>,
         replicas: Replicas,
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// How many replicas have `hold`, as far as the store says in time.
+    /// How many replicas have `hold`, as far as the store replies in time.
     async fn count_replicas(
         &self,
         replicas: Replicas,
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// Says what could not be had where the store cannot be reached.
+/// The error if the store is unreachable.
 fn unasked(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
         *reason =

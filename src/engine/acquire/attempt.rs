@@ -1,12 +1,12 @@
 //! The waiting loop, for every primitive: read this first.
 //!
 //! Have the request slot of this process. Ask, bound to withdraw on drop. Granted and still in
-//! time: hold. Else listen, and once we hear *ask again*, because a release between the
-//! first question and the subscription wakes nobody; from then on with a place in the
-//! queue. Then wait for a notification, or for the holder's remaining lease, whichever is first, but
-//! by messages never longer than a few seconds. Repeat.
+//! time: hold. Else subscribe, and ask again once subscribed, because a release between the first
+//! request and the subscription wakes no task. From then on the request includes a queue entry.
+//! Then wait for a notification, or for the holder's remaining lease, whichever is first, but by
+//! messages never longer than a few seconds. Repeat.
 //!
-//! A notification only says when to ask. Only a reply is believed.
+//! A notification only sets the time of the next request. Only a reply is trusted.
 //!
 //! What is not held, as a latch, is asked for in the same way, by `until_open`. Nothing comes of
 //! it but the answer, which all have who stood in line when it was asked for; and nothing has to
@@ -38,12 +38,12 @@ use crate::{
     store::{LATEST, SubscriptionLevel},
 };
 
-/// One acquisition on its way.
+/// One running acquisition.
 pub(super) struct Attempt<'a> {
     engine: &'a Arc<Engine>,
     request: &'a AcquireRequest,
     claim: Claim,
-    /// The right to ask, for those who wait for it.
+    /// The request slot, if the task waits for one.
     slot: Option<RequestSlot>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
@@ -60,35 +60,35 @@ pub(super) struct Attempt<'a> {
     /// The source of the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
-    /// Held by those who are to ask again, to be counted.
+    /// Held while it asks repeatedly, to be counted.
     waited_for: Option<Arc<()>>,
     last_reply: &'a LastReply,
 }
 
-/// What came of one question.
+/// The result of one request.
 pub(super) enum Asked {
     Busy(Taken),
     Granted(Granted),
     Failed(Failure),
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 enum Got {
     Granted(Granted),
-    /// What one here has left to it.
+    /// A hand-off grant.
     TakenOver(Held),
-    /// Nothing: its turn was taken from it.
+    /// Nothing: it lost the request slot.
     PassedBy(LinePosition),
 }
 
 /// How an attempt ends that does not fail.
 pub(super) enum End<T> {
     In(T),
-    /// Nobody polled it, and the next one has its turn: it is to come to the line again.
+    /// It was not polled, and the next task has the request slot: it must join the line again.
     PassedBy(LinePosition),
 }
 
-/// What the store granted: for this lease, with the first of its tokens, as we saw at `now`.
+/// The grant of the store: for this lease, with the first of its tokens, received at `now`.
 #[derive(Clone, Copy)]
 pub(super) struct Granted {
     lease: Lease,
@@ -129,9 +129,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks until it is granted, or the store says a no that will stay. Without a request slot it
-    /// does not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast
-    /// path.
+    /// Asks until it is granted, or the store rejects it for good. Without a request slot it does
+    /// not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<End<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
@@ -214,7 +213,7 @@ impl<'a> Attempt<'a> {
             return Err(Error::ShutDown);
         }
         engine.reachable(self.claim.name())?;
-        // What is asked may have to be withdrawn.
+        // The request may have to be withdrawn.
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
@@ -269,7 +268,7 @@ impl<'a> Attempt<'a> {
         place
     }
 
-    /// What `verdict` means for who asked for `lease`.
+    /// The meaning of `verdict` for a request with `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let too_late = || format!("granted after its lease of {:?} had ended", self.claim.ttl);
@@ -375,7 +374,7 @@ impl<'a> Attempt<'a> {
             sleep(rest).await;
         }
         if inbox.level() == SubscriptionLevel::Nothing {
-            // Whoever listened for us may have gone with its runtime.
+            // The task that subscribed may have ended with its runtime.
             self.engine.core.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));

@@ -41,12 +41,12 @@ use crate::{
     error::Error,
 };
 
-/// What a caller wants, and how to wait for it and keep it.
+/// The request of a caller: the object, how to wait for it, and how to keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct AcquireRequest {
     pub(crate) object: Object,
     pub(crate) share: Share,
-    /// The writer beside whom to read, if only so.
+    /// The writer that must hold for this read, if there is one.
     pub(crate) beside: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
@@ -56,7 +56,7 @@ pub(crate) struct AcquireRequest {
 }
 
 impl AcquireRequest {
-    /// What a grant must be like to be of use to it.
+    /// The lease profile that a grant must have to be of use.
     fn profile(&self) -> LeaseProfile {
         let ttl = self.terms.renewed.then_some(self.ttl);
         LeaseProfile { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
@@ -70,14 +70,14 @@ impl AcquireRequest {
     }
 }
 
-/// What the store answered: what is in the way, and when it was asked.
+/// The last reply of the store: why it did not grant, and when it was asked.
 type Said = Result<(Taken, Instant), Failure>;
 
 /// The last answer, or when the first request without one was sent. It outlives the attempt, to be
-/// named when patience ends.
+/// named in the timeout error.
 type LastReply = Mutex<Option<Result<Said, Instant>>>;
 
-/// A request that has no answer for so long is unanswered when patience ends.
+/// A request without a reply for this long counts as unanswered at the timeout.
 const SILENCE: Duration = Duration::from_millis(100);
 
 /// A task that takes one share after the other never waits, so it yields now and then.
@@ -91,7 +91,7 @@ async fn lets_others_run(request: &AcquireRequest) {
 }
 
 impl Engine {
-    /// Waits until `request` is ours.
+    /// Acquires `request`, waiting without a bound.
     pub(crate) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Held, Error> {
         let held = self.acquire_noting(request, &LastReply::default(), None).await?;
         match request.replicas {
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Takes one more share in what `watch` knows, if as many replicas have that as `request` says.
+    /// Takes one more share in the hold of `watch`, if enough replicas for `request` have it.
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         self: &Arc<Self>,
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Waits until `request` is ours, but no longer than `patience`.
+    /// Acquires `request`, waiting no longer than `patience`.
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -158,7 +158,7 @@ impl Engine {
         passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply)))
     }
 
-    /// Asks once whether `request` can be ours now, and waits for nothing after `until`.
+    /// Asks once for `request`, and waits for nothing after `until`.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -359,15 +359,15 @@ impl Engine {
         self.grants.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Why patience ended in vain.
+    /// The error of a timeout.
     fn gave_up(&self, object: &Object, waited: Duration, last_reply: &LastReply) -> Error {
         let now = self.core.clock.now();
         let last_reply = last_reply.lock().take();
         let silent = |asked_at: &Instant| now.saturating_duration_since(*asked_at) >= SILENCE;
         let asked = matches!(&last_reply, Some(Err(asked_at)) if silent(asked_at));
         let said = last_reply.and_then(Result::ok);
-        // A waiter that has not asked knows the answer to the waiter before it, unless something has
-        // come in the way since. What is held here is known without the store.
+        // A waiter that has not asked knows the answer to the waiter before it, unless something
+        // has changed since. A hold of this client is known without the store.
         let here = || self.contention.grant(object).is_some();
         let knows = || here() || !asked && self.core.store.in_the_way(&object.name).is_none();
         let seen = || {

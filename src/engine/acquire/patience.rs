@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A patience that ends.
+/// A bounded timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within {
     pub(super) since: Instant,
@@ -12,14 +12,14 @@ pub(crate) struct Within {
 }
 
 impl Within {
-    /// From now on for so long.
+    /// Starts now.
     pub(crate) fn from_now(patience: Duration) -> Self {
         let since = Instant::now();
         Self { since, until: since + patience }
     }
 }
 
-/// How long somebody waits who holds already what it acquires.
+/// How long a caller waits that already holds the object.
 #[cfg(feature = "blocking")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
@@ -27,13 +27,13 @@ pub(crate) enum Patience {
     Endless,
     /// As long as a question may take.
     Once,
-    /// For so long.
+    /// For this time.
     Within(Within),
 }
 
 #[cfg(feature = "blocking")]
 impl Patience {
-    /// When it ends, if that was said.
+    /// When it ends, if it is bounded.
     pub(crate) fn until(self) -> Option<Instant> {
         match self {
             Self::Endless | Self::Once => None,

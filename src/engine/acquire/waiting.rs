@@ -13,16 +13,16 @@ use crate::{
     store::SubscriptionLevel,
 };
 
-/// What one acquisition has waited through so far. Pure: the caller passes the time.
+/// The waiting time and the requests of one acquisition so far. Pure: the caller passes the time.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// When it came to the line of its process, or the store first said no.
+    /// When it joined the line of its process, or the store first rejected it.
     since: Option<Instant>,
-    /// Whether the store has said no.
+    /// Whether the store has rejected it.
     refused: bool,
     /// When it looks first, once it was to have a place in the queue.
     first_look: Option<Instant>,
-    /// Whether it has said that it waits for long.
+    /// Whether it has sent that it waits for long.
     patient: bool,
     /// How many notifications in a row led to a request in vain.
     vain: u32,
@@ -34,7 +34,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// What one has waited through who came to the line then, if it had to wait there.
+    /// The state of an acquisition that joined the line then, if it had to wait there.
     pub(super) fn since_when(since: Option<Instant>) -> Self {
         Self { since, ..Self::default() }
     }
@@ -44,7 +44,7 @@ impl Waiting {
         self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether the store has said no.
+    /// Whether the store has rejected it.
     pub(super) fn was_refused(&self) -> bool {
         self.refused
     }
@@ -61,17 +61,17 @@ impl Waiting {
         self.vain = if notified { self.vain.saturating_add(1) } else { 0 };
     }
 
-    /// The last answer took so long.
+    /// Notes how long the last reply took.
     pub(super) fn answered_after(&mut self, took: Duration) {
         self.took = took;
     }
 
-    /// So many names are asked about again and again, this one among them.
+    /// Notes how many names are asked for repeatedly, this one included.
     pub(super) fn is_one_of(&mut self, names: u32) {
         self.names = names;
     }
 
-    /// `longest`, or longer where so many ask that answers are late.
+    /// `longest`, or longer if many waiters make replies late.
     pub(super) fn unhurried(&self, longest: Duration) -> Duration {
         let late = (self.took * LATE_ANSWERS).min(LATE_REST * self.names);
         longest.max(late.min(LONGEST_LATE_WAIT))
@@ -93,7 +93,7 @@ impl Waiting {
         Place::Kept
     }
 
-    /// What to say at `now` where nobody queues: for how long it has waited, if that is long.
+    /// The waiting time to send at `now` for an object without a queue, if it is long.
     pub(super) fn waited(&mut self, now: Instant) -> Option<Place> {
         let waited = now.saturating_duration_since(self.since?);
         self.patient |= waited >= PATIENT_AFTER;

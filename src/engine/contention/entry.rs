@@ -1,4 +1,4 @@
-//! What is known of one name while somebody here has it or wants it.
+//! The state of one name while a task of this client has it or wants it.
 //!
 //! Pure state, behind the mutex of [`NameRegistry`](super::NameRegistry). Where most
 //! changes need no time it is given the clock: three readings cost 0.3 µs.
@@ -39,20 +39,20 @@ pub(super) enum SlotOwner {
     Nobody,
     /// One who asks the store, by its ticket.
     Asker(u64),
-    /// The hold of the grant with this number: nobody here need ask meanwhile.
+    /// The hold of the grant with this number: no task need ask meanwhile.
     Hold(u64),
-    /// One who was called and has not come yet.
+    /// A waiter that was woken and has not come yet.
     Woken(Box<PendingWakeup>),
 }
 
-/// One who was called to have the request slot.
+/// A waiter that was woken to get the request slot.
 pub(super) struct PendingWakeup {
     pub(super) ticket: u64,
-    /// A grant of this shape is of use to it.
+    /// A grant of this profile is of use to it.
     pub(super) profile: LeaseProfile,
-    /// What the hold before left to it, if it did.
+    /// The hand-off grant from the previous hold, if there is one.
     pub(super) handoff: Option<HandoffGrant>,
-    /// When it was called.
+    /// When it was woken.
     pub(super) at: Instant,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Offered {
 pub(super) struct WaitState {
     pub(super) waiting: BTreeMap<u64, Waiter>,
     pub(super) inbox: Arc<Inbox>,
-    /// Whether releases are to be listened to.
+    /// Whether the releases are subscribed.
     pub(super) listens: bool,
     /// A grant of this profile is of use to the owner of the slot, which reads the inbox.
     pub(super) asker: Option<LeaseProfile>,
@@ -83,22 +83,22 @@ pub(super) struct WaitState {
     pub(super) contended_at: Option<Instant>,
     /// Until when the lock is left to those who do not queue, or was.
     pub(super) yield_ends: Option<Instant>,
-    /// Since when nobody here wants it.
+    /// Since when no task of this client wants it.
     pub(super) quiet_since: Option<Instant>,
-    /// When it is to be looked at.
+    /// When the watchdog checks it.
     pub(super) due: Option<Instant>,
 }
 
-/// What one who waits for the request slot is called for.
+/// Why a waiter for the request slot is woken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wakeup {
     /// It has the request slot.
     Slot,
-    /// What one before it was answered is its answer, too.
+    /// The reply to an earlier waiter is its reply, too.
     Answered,
 }
 
-/// One who waits for the request slot.
+/// A waiter for the request slot.
 pub(super) struct Waiter {
     pub(super) calls: oneshot::Sender<Wakeup>,
     pub(super) profile: LeaseProfile,
@@ -109,14 +109,14 @@ impl Entry {
         self.wait_state.get_or_insert_default()
     }
 
-    /// Whether nobody here asks or waits.
+    /// Whether no task asks or waits.
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for =
             self.wait_state.as_ref().is_some_and(|wait_state| !wait_state.waiting.is_empty());
         !waited_for && matches!(self.slot, SlotOwner::Nobody | SlotOwner::Hold(_))
     }
 
-    /// Whether nobody here has it or wants it.
+    /// Whether no task has it or wants it.
     pub(super) fn is_idle(&self) -> bool {
         let held = self.held.strong_count() > 0;
         !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
@@ -131,7 +131,7 @@ impl Entry {
         }
     }
 
-    /// Whether there is nothing to know of it.
+    /// Whether it has no state.
     pub(super) fn is_of_no_use(&self) -> bool {
         let nobodys = matches!(self.slot, SlotOwner::Nobody);
         nobodys && self.wait_state.is_none() && self.held.strong_count() == 0
@@ -164,7 +164,7 @@ impl Entry {
         matches!(&self.slot, SlotOwner::Woken(called) if called.ticket == ticket)
     }
 
-    /// What who is next in line wants.
+    /// The request of the next waiter in line.
     pub(super) fn next_wants(&self) -> Option<LeaseProfile> {
         let (_, next) = self.wait_state.as_ref()?.waiting.first_key_value()?;
         Some(next.profile)
@@ -197,7 +197,7 @@ impl Entry {
         Some(self.wait_state.as_mut()?.offered.take()?.handoff)
     }
 
-    /// The store says that the grant with this number is not ours any more.
+    /// The store reported that this client lost the grant with this number.
     pub(super) fn disown(&mut self, id: u64) {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));
@@ -215,7 +215,7 @@ impl Entry {
     }
 
     /// Gives the request slot to the next in line that is still there, and `handoff` with it if
-    /// that is of use. A hand-off grant that nobody takes is given back to the store.
+    /// that is of use. A hand-off grant that no task takes is released in the store.
     pub(super) fn call_next(
         &mut self,
         mut handoff: Option<HandoffGrant>,
@@ -234,7 +234,7 @@ impl Entry {
         }
     }
 
-    /// Answers all who came with this ticket, or before.
+    /// Passes the reply to all waiters with this ticket or an earlier one.
     pub(super) fn answer_until(&mut self, ticket: u64) {
         let Some(wait_state) = &mut self.wait_state else { return };
         let after = wait_state.waiting.split_off(&(ticket + 1));
@@ -272,7 +272,7 @@ impl Entry {
         if let Some(again) = wait_state.is_to_wait_for_asker(now) {
             return Some(again);
         }
-        // It is to see that its turn is gone, and to hear nothing that is for the next.
+        // It must see that it lost the slot, and must get no notification for the next waiter.
         let next = Arc::new(wait_state.inbox.another());
         std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
@@ -280,7 +280,7 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Whether nobody has wanted it for a while.
+    /// Whether no task has wanted it for a while.
     pub(super) fn is_past(&self, now: Instant) -> bool {
         let since = self.wait_state.as_ref().and_then(|wait_state| wait_state.quiet_since);
         self.is_quiet() && since.is_some_and(|since| now >= since + LINGER)

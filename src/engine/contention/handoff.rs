@@ -1,4 +1,4 @@
-//! A grant on its way from one hold of this client to the next.
+//! A grant between one hold of this client and the next.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl HandoffGrant {
         self.from.as_ref().map(|from| from.grant.id)
     }
 
-    /// The store says that this grant is not ours any more.
+    /// The store reported that this client lost the grant.
     pub(super) fn disown(&mut self, id: u64) {
         self.from.take_if(|from| from.grant.id == id);
     }

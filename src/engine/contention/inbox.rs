@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 struct Notices {
     level: SubscriptionLevel,
-    /// Whether who has the request slot may have a place in the queue of the lock.
+    /// Whether the owner of the request slot may have a queue entry.
     queued: bool,
     /// When it has to ask, by a notification.
     ask_at: Option<Instant>,
@@ -43,7 +43,7 @@ impl Inbox {
         Self { notices: Mutex::new(notices), changed: Notify::new() }
     }
 
-    /// Whether a notification says that it is time to ask.
+    /// Whether a notification makes it time to ask.
     pub(super) fn is_told(&self) -> bool {
         self.notices.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }

@@ -1,13 +1,14 @@
 //! The waiters and holders of each name in this process, and its request slot.
 //!
-//! A thousand tasks that want one lock cost the store one waiter. They take turns in the
-//! order in which they came; who is granted the lock keeps the request slot as long as the hold
+//! A thousand tasks that want one lock cost the store one waiter. They take turns in the order in
+//! which they came; a task that is granted the lock keeps the request slot as long as the hold
 //! lasts. When it ends, the grant may go to the next one along with the request slot, so that the
 //! store need not be asked at all: a [`HandoffGrant`].
 //!
-//! Where holds do not exclude each other the request slot goes on with each grant. Where nothing is held
-//! at all, all who stood in line when it was asked for have the answer: each has a ticket, and
-//! tickets grow, so that nobody has an answer that is older than its wish.
+//! Where holds do not exclude each other the request slot goes on with each grant. At a latch,
+//! where there is no hold, one reply serves all tasks that stood in line at its request. Each task
+//! has a ticket, and tickets grow, so no task gets a reply to a request that is older than its
+//! ticket.
 //!
 //! An owner of the request slot that is not polled loses it to the next in line after a while.
 //! It keeps its ticket, and what it may have been granted, and when it is polled again it is the
@@ -23,8 +24,8 @@
 //! | `listening` | the order in which the store is asked to listen, or no longer | `entries`, whatever the store locks, and what hearing it locks: the watchdog's plan |
 //! | `entries` | all that is known of each name | a hold's state, an inbox, the pending releases |
 //!
-//! The store is never called under `entries`: it may tell us something at once. `entries`
-//! and the watchdog's plan are never held together.
+//! The store is never called under `entries`, because it may send an event at once. `entries` and
+//! the watchdog's plan are never held together.
 
 mod entry;
 mod handoff;
@@ -57,7 +58,7 @@ use crate::{
     store::{Event, SubscriptionLevel},
 };
 
-/// How many names stay known though nobody here wants them.
+/// How many names stay known although no task wants them.
 const MOST_LINGERING: usize = 1_024;
 
 /// How many names are looked at before they are due, if so many are known: most of them may be
@@ -74,8 +75,8 @@ pub(crate) struct NameRegistry {
 #[derive(Default)]
 struct Entries {
     of: Map<Object, Entry>,
-    /// Those where somebody was called, who may not come, and those that nobody wants: by
-    /// when to look at them.
+    /// Names whose woken waiter may not come, and names that no task wants: by when to look at
+    /// them.
     agenda: BTreeSet<(Instant, Object)>,
     /// The last one that was given back after a long hold, and until when it is left alone.
     /// One for all names: who always comes back finds its own here, and many long holds
@@ -104,7 +105,7 @@ impl NameRegistry {
         }
     }
 
-    /// Has everybody who waits see to it that somebody looks after them: nobody does now.
+    /// Wakes all waiters so that one of them restarts the background task, which has ended.
     pub(crate) fn rouse(&self) {
         let mut entries = self.entries.lock();
         let all_waits = entries.of.values_mut().filter_map(|entry| entry.wait_state.as_mut());
@@ -179,7 +180,7 @@ impl NameRegistry {
             entry.held.upgrade()
         };
         let Some(holder) = holder else { return };
-        // An answer that was on its way while we were granted says nothing.
+        // A reply that was in flight during the grant shows nothing.
         let past = |hold: &Arc<Hold>| {
             let excluded = object.traits().is_exclusive() && hold.grant.claim.owner != holder.owner;
             excluded && hold.was_known_at(asked_at)
@@ -302,7 +303,7 @@ impl NameRegistry {
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or_else(|| seen.map(by_now))
     }
 
-    /// What this client has of the other side of `object`, and so keeps itself out by.
+    /// The hold of this client on the other side of `object`, which blocks the client itself.
     pub(crate) fn in_own_way(&self, object: &Object, now: Instant) -> Option<Holder> {
         let other_side = object.other_side()?;
         let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
@@ -346,7 +347,7 @@ impl NameRegistry {
         entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
     }
 
-    /// What the store tells. None of it is believed: it makes somebody ask.
+    /// Handles an event of the store. No event is trusted: it only makes a task ask.
     pub(crate) fn receive(&self, event: Event) {
         let entries = self.entries.lock();
         match event {
@@ -387,10 +388,10 @@ impl NameRegistry {
         }
     }
 
-    // The watchdog looks after what nobody else does.
+    // The watchdog handles names that no task polls.
 
-    /// Takes turns from those who do not come, and ends what nobody has wanted for a while.
-    /// Returns when to look again.
+    /// Takes request slots from tasks that are not polled, and removes names that no task has
+    /// wanted for a while. Returns when to look again.
     pub(crate) fn look(&self) -> Option<Instant> {
         let mut entries = self.entries.lock();
         entries.agenda.first()?;
@@ -415,7 +416,8 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// One more share in the hold that is here, unless somebody here wants what excludes it.
+    /// Takes one more share in the hold of this client, unless a task of it wants what excludes
+    /// that.
     fn share(&self, object: &Object, profile: LeaseProfile, now: Instant) -> Option<Arc<Hold>> {
         let hold = self.held(object)?;
         let may = self.is_unopposed(object) && hold.profile() == profile;
@@ -427,7 +429,7 @@ impl Entries {
         self.of.get(object)?.held.upgrade()
     }
 
-    /// Whether nobody here has the other side of `object`, or wants it.
+    /// Whether no task of this client has or wants the other side of `object`.
     fn is_unopposed(&self, object: &Object) -> bool {
         let other_side = object.other_side().and_then(|side| self.of.get(&side));
         other_side.is_none_or(Entry::is_idle)
@@ -439,7 +441,7 @@ impl Entries {
         Some(&wait_state.inbox)
     }
 
-    /// The same, if somebody asks for it.
+    /// The same, if a task asks for it.
     fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
         let asked = matches!(self.of.get(object)?.slot, SlotOwner::Asker(_));
         self.inbox(object).filter(|_| asked)

@@ -1,4 +1,4 @@
-//! The line of those who wait for a name here, and the right to ask for it.
+//! The line of tasks that wait for a name, and the right to ask for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,9 +22,9 @@ use crate::{
 pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
-    /// Where we stood in line.
+    /// Its position in line.
     pub(crate) position: LinePosition,
-    /// What the hold before left to us, if it did.
+    /// The hand-off grant from the previous hold, if there is one.
     pub(crate) handoff: Option<HandoffGrant>,
     /// The inbox that wakes this task, if the name is subscribed to already. A turn
     /// that has not asked cannot have missed a message.
@@ -38,10 +38,10 @@ pub(crate) struct RequestSlot {
 }
 
 impl NameRegistry {
-    /// Waits until it is our turn to ask for `object`; `None` when the client is shut down, or
-    /// nobody can look after those who wait. A grant of this `profile` is of use to us. A
-    /// polling waiter does not listen to releases: there may be no messages. When the background
-    /// ends, it is to `revive` it, and say whether it runs.
+    /// Waits for the request slot of `object`. `None` if the client is shut down, or no background
+    /// task can run. A grant of this `profile` is of use to this task. A polling waiter does not
+    /// subscribe to releases, because there may be no messages. If the background task has ended,
+    /// `revive` restarts it and returns whether it runs.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         object: &Object,
@@ -83,7 +83,7 @@ impl NameRegistry {
         }
     }
 
-    /// The turn if nobody has it or we were called, else a place in the line.
+    /// The request slot if it is free or this task was woken for it, else a position in line.
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
@@ -124,16 +124,16 @@ impl NameRegistry {
         let (calls, called) = oneshot::channel();
         wait_state.waiting.insert(ticket, Waiter { calls, profile });
         if entry.is_called_unseen() {
-            // The one who was called may never come, and now somebody waits for it.
+            // The woken waiter may never come, and now another task waits behind it.
             entries.look_after(object, &self.core);
         } else if matches!(entry.slot, SlotOwner::Asker(_)) {
-            // The one who asks may be polled by nobody.
+            // The asking task may never be polled again.
             entries.plan(object, self.core.clock.now() + ASKER_RESTS, &self.core);
         }
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
-    /// Gives the request slot to who asks now.
+    /// Gives the request slot to the task that asks now.
     fn begin(
         self: &Arc<Self>,
         object: &Object,
@@ -178,7 +178,7 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// Whoever has this ticket does not come: if it was called, the next one is.
+    /// The task with this ticket does not come: if it was woken, the next one is woken.
     fn pass_wakeup(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
         let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
         if entry.has_called(ticket)
@@ -214,7 +214,7 @@ impl RequestSlot {
         self.asked_after = self.contention.entries.lock().last_ticket;
     }
 
-    /// Gives the answer to our last question to all who stood in line when it was asked.
+    /// Passes the reply of the last request to all tasks that stood in line at that time.
     pub(crate) fn answer_those_before(&self) {
         let mut entries = self.contention.entries.lock();
         if let Some(entry) = entries.of.get_mut(&self.object) {
@@ -226,7 +226,7 @@ impl RequestSlot {
         self.position.ticket
     }
 
-    /// What a hold that is over has left to us while we asked or slept.
+    /// The hand-off grant that came while this task asked or slept.
     pub(crate) fn offered(&self) -> Option<HandoffGrant> {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object)?;
@@ -254,7 +254,7 @@ impl RequestSlot {
         true
     }
 
-    /// Leaves the request slot to the hold that came of it.
+    /// Gives the request slot to the hold of the grant.
     pub(super) fn spend(mut self) {
         self.spent = true;
     }
@@ -277,13 +277,13 @@ impl Drop for RequestSlot {
     }
 }
 
-/// What who comes to the line wants.
+/// The wish of a task that joins the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaiterSpec {
     pub(crate) profile: LeaseProfile,
     /// Whether it waits by messages.
     pub(crate) listens: bool,
-    /// Whether a share in a hold that is here will do.
+    /// Whether a share in an existing hold suffices.
     pub(crate) may_share: bool,
     /// Where it stood before, if its turn was taken from it.
     pub(crate) again: Option<LinePosition>,
@@ -309,7 +309,7 @@ pub(crate) enum Entrance {
     Slot(RequestSlot),
     /// A share in this hold is its own.
     Shared(Arc<Hold>),
-    /// It need not ask: what one before it was answered is its answer, too.
+    /// It need not ask: the reply to an earlier waiter is its reply, too.
     Answered,
 }
 
@@ -317,6 +317,6 @@ pub(crate) enum Entrance {
 struct Seat {
     ticket: u64,
     called: oneshot::Receiver<Wakeup>,
-    /// Whether nobody listened to the name before.
+    /// Whether the name was not subscribed before.
     listens_first: bool,
 }

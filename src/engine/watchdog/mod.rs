@@ -146,7 +146,7 @@ impl Watchdog {
         self.core.clock.timer(looks_at)
     }
 
-    /// Makes the waiters ask. What the store may keep beyond its time is released.
+    /// Makes the waiters ask. A hold that the store may keep beyond its lease is released.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
             // It leaves when that is answered.
@@ -156,7 +156,7 @@ impl Watchdog {
         }
     }
 
-    /// Tells who waits for a lock that its own client holds: it may wait for itself.
+    /// Logs a wait for a lock that the same client holds: it may wait for itself.
     fn look_behind(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
         if held >= OWN_HOLD_TOLD

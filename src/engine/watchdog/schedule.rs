@@ -43,7 +43,7 @@ enum Awaits {
     Another,
 }
 
-/// What a look at the schedule says is to be done.
+/// The work that is due by the schedule.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     /// The holds to renew now.
@@ -67,7 +67,7 @@ impl Schedule {
             }
             return;
         }
-        // If another hold had it the store has said no on its way to this one.
+        // If another hold had it, the store may have rejected a renewal during the hand-off.
         let due = if taken_over { hold.entered_at.into() } else { hold.renew_at() };
         let due = due.min(hold.ends());
         let (hold, stamp) = (Arc::clone(hold), due.into());
@@ -82,7 +82,7 @@ impl Schedule {
         }
     }
 
-    /// Has this hold asked about at `now`, or once more if that is on its way; but not more
+    /// Requests a renewal of this hold at `now`, or once more if one is in flight; but not more
     /// often than every [`ECHO`]: a client that may publish a message may publish many.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
@@ -94,13 +94,13 @@ impl Schedule {
         }
     }
 
-    /// Has every hold asked about at `now`, or once more if that is on its way.
+    /// Requests a renewal of every hold at `now`, or once more if one is in flight.
     pub(super) fn ask_about_all(&mut self, now: Instant) {
         let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
         all.into_iter().for_each(|id| self.ask_about(id, now));
     }
 
-    /// Forgets the questions that are on their way, and asks them again at `now`.
+    /// Forgets the requests in flight, and sends them again at `now`.
     pub(super) fn ask_anew(&mut self, now: Instant) {
         let mut again = Vec::new();
         for (id, watched) in &mut self.watched {
@@ -127,7 +127,7 @@ impl Schedule {
         watched.map(|watched| Arc::clone(&watched.hold)).collect()
     }
 
-    /// Ends what is past hope, and says what to renew at `now`.
+    /// Ends the holds that are over, and returns those to renew at `now`.
     pub(super) fn tick(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         if self.next().is_none_or(|first| first > now) {
@@ -174,9 +174,8 @@ impl Schedule {
         self.due.insert((watched.due, id));
     }
 
-    /// Takes the store's word on a hold that was to be renewed when it was `asked_at`. What
-    /// comes later than the answer to a later question says nothing about that one. Returns
-    /// the hold that has the grant by now, if the store has lost it.
+    /// Records the reply to a renewal of `asked_at`. A reply that comes after the reply to a later
+    /// request is ignored. Returns the hold that has the grant now, if the store has lost it.
     pub(super) fn answered(
         &mut self,
         hold: &Arc<Hold>,
@@ -449,7 +448,7 @@ mod tests {
     /// Found by seed 5072: the schedule was due again and again without an end.
     #[test]
     fn renewed_hold_is_rescheduled_while_a_check_runs() {
-        // given a renewal on its way, and a re-entry that renews meanwhile
+        // given a renewal in flight, and a re-entry that renews meanwhile
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
@@ -512,7 +511,7 @@ mod tests {
 
     #[test]
     fn ended_hold_stays_ended_after_late_replies() {
-        // given two holds whose renewal is on its way
+        // given two holds whose renewal is in flight
         let mut t = Setup::new();
         let (late, lost) = (t.add_at(0), t.add_at(0));
         assert_eq!(t.renewed_at(1_000), 2);
@@ -608,7 +607,7 @@ mod tests {
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
-        // once more if a question is on its way
+        // once more if a request is in flight
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!(t.renewed_at(40), 0);
         t.answer(&hold, Outcome::Renewed, 41);

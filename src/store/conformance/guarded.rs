@@ -1,5 +1,5 @@
-//! What every store must do for those who write under a lock. What is written is read back by
-//! writing: no store is asked for data otherwise.
+//! The contract of every store for guarded writes. What is written is read back by writing: no
+//! store is asked for data otherwise.
 
 use tokio::time::sleep;
 

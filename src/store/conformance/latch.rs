@@ -1,4 +1,4 @@
-//! What every store must do for latches.
+//! The contract of every store for latches.
 
 use super::*;
 use crate::{
@@ -75,7 +75,7 @@ async fn a_latch_that_is_deleted_is_open(t: &Bench) {
     assert!(t.is_open(&latch).await);
 }
 
-/// None was asked for by hand: nobody of ours does.
+/// A count of zero that another client set; Leasehold never sets it.
 async fn a_latch_of_none_is_open_and_can_be_set(t: &Bench) {
     let latch = t.latch("none");
     for _ in 0..2 {
@@ -95,7 +95,7 @@ async fn who_listens_is_told_when_it_opens(t: &Bench) {
     let level = Event::Subscribed(latch.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&latch.object);
     t.told(&level, 1).await;
-    // that it is closed is told as well: who hears it asks
+    // closing is published as well, and a notified waiter asks
     t.count_to(&latch, Change::SetIfAbsent(2)).await;
     t.told(&freed(&latch), 1).await;
     t.count_to(&latch, Change::CountDown).await;

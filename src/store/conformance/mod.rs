@@ -1,4 +1,4 @@
-//! What the store must do on each deployment, as plain functions that its tests call.
+//! The contract of a store on each deployment, as plain functions that its tests call.
 //!
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.
@@ -28,13 +28,13 @@ use crate::domain::{
     ReleaseMode, RemoteWaiters, Renewal, Share, Taken, Verdict, Work,
 };
 
-/// Two clients of one store, and what they were told.
+/// Two clients of one store, and the events that they received.
 pub(crate) struct Bench {
     one: Arc<RedisStore>,
     other: Arc<RedisStore>,
     told: Arc<Told>,
     identity: Identity,
-    /// What all names begin with.
+    /// The prefix of all names.
     prefix: &'static str,
 }
 
@@ -127,7 +127,7 @@ impl Bench {
         assert_eq!(has.as_ref(), Some(&next.owner));
     }
 
-    /// Gives a lock back, which nobody has then.
+    /// Releases a lock, which is free then.
     async fn hand_over_to_nobody(&self, claim: &Claim) {
         assert_eq!(self.hand_over(claim).await, None);
     }
@@ -150,13 +150,13 @@ impl Bench {
         assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::GRANTED);
     }
 
-    /// Waits until the other client has been told `event` so many times, and not more often.
+    /// Waits until the other client has received `event` this number of times, and no more.
     async fn told(&self, event: &Event, times: usize) {
         self.until_told(times, |told| told == event).await;
         assert_eq!(self.count(event), times, "told {event:?} too often");
     }
 
-    /// Waits until the other client has been told so many times of what is `meant`.
+    /// Waits until the other client has received this number of events that are `meant`.
     async fn until_told(&self, times: usize, meant: impl Fn(&Event) -> bool) {
         let limit = Instant::now() + Duration::from_secs(5);
         while self.told.0.lock().unwrap().iter().filter(|told| meant(told)).count() < times {
@@ -220,14 +220,14 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     };
     let (one, block, next) = (fenced(1), fenced(3), fenced(1));
     assert_eq!(drawn(&one).await, Some(1));
-    // Who may not have it draws nothing.
+    // A rejected request draws no token.
     t.queue(&next).await;
     assert_eq!(t.broadcast(&one).await, GivenBack::Freed(RemoteWaiters::Nobody));
     assert_eq!(drawn(&block).await, Some(2));
     // A lost reply is recovered by asking again: the first block is a gap.
     assert_eq!(drawn(&block).await, Some(5));
     t.one.release(&block, ReleaseMode::Broadcast).await.unwrap();
-    // Who wants none gets none, and none is lost.
+    // A request without tokens gets none, and none is lost.
     t.grant(&t.claim("fenced")).await;
     t.one.force_release(&block.object).await.unwrap();
     assert_eq!(drawn(&next).await, Some(8));
@@ -397,7 +397,7 @@ async fn a_release_knows_whether_others_listen(t: &Bench) {
 async fn who_stops_listening_is_told_nothing(t: &Bench) {
     let [claim] = t.held("unheard").await;
     t.other.unlisten(&claim.object);
-    // It may be told of what happens before the store knows.
+    // It may receive an event before the store has recorded it.
     let (limit, mut heard) = (Instant::now() + Duration::from_secs(10), 0);
     while t.broadcast(&claim).await != GivenBack::Freed(RemoteWaiters::Nobody) {
         assert!(Instant::now() < limit, "it listens on");

@@ -1,4 +1,4 @@
-//! What every store must do with permits that expire.
+//! The contract of every store for permits that expire.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
     Claim { object, owner, ttl, share: Share::Units(count) }
 }
 
-/// So many permits, and nothing else of that name.
+/// Sets this number of permits, and deletes everything else of that name.
 async fn set(t: &Bench, name: &str, count: u32) -> Object {
     let object = t.object(Kind::Permits, name);
     assert_eq!(change(t, &object, Change::SetIfAbsent(count)).await, 1);
@@ -105,7 +105,7 @@ async fn who_asks_again_has_the_same_permits(t: &Bench) {
     sleep(2 * SHORT).await;
     assert_eq!(counts(t, &object).await, (1, 2), "with a fresh lease");
 
-    // One of them was taken away: only that one is taken anew.
+    // One of them was revoked: only that one is acquired again.
     assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     t.grant(&claim).await;
     assert_eq!(counts(t, &object).await, (1, 2));
@@ -150,7 +150,7 @@ async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     let claim = wants(t, "p-late", 1, SHORT);
     t.grant(&claim).await;
     sleep(2 * SHORT).await;
-    // Nobody has asked since, so nobody has counted it as free.
+    // No client has asked since, so the store has not counted it as free.
     for ttl in [None, Some(LONG)] {
         assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOurs]);
     }
@@ -220,7 +220,7 @@ async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) 
         assert!(matches!(refused, Err(Failure::Refused { .. })), "{refused:?}");
     }
     assert_eq!(counts(t, &object).await, (14, 0));
-    // That it was set is answered so when it is asked again, though it is set by then.
+    // A repeated request gets the same reply, although the number is set by then.
     let (new, receipt) = (t.object(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
     for _ in 0..2 {
         let set =
@@ -264,7 +264,7 @@ async fn a_permit_is_known_by_its_id(t: &Bench) {
     assert_eq!(change(t, &object, Change::Release(id)).await, 0);
     assert_eq!(counts(t, &object).await, (1, 0));
 
-    // What has expired is nobody's, even if nobody has noticed.
+    // An expired permit has no holder, even before a client notices it.
     t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
     sleep(2 * SHORT).await;
     assert_eq!(permits::lease(&t.one, &object.name, id, Some(LONG)).await.unwrap(), None);
@@ -294,7 +294,7 @@ async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
     t.told(&freed(&claim), 4).await;
     change(t, &object, Change::Add(1)).await;
     t.told(&freed(&claim), 5).await;
-    // Nobody is told of less.
+    // A lower number notifies no client.
     change(t, &object, Change::Add(-2)).await;
     change(t, &object, Change::Set(0)).await;
     sleep(SHORT).await;

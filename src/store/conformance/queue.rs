@@ -1,4 +1,4 @@
-//! What every store must do for those who queue.
+//! The contract of every store for queued clients.
 
 use std::time::Duration;
 
@@ -33,12 +33,12 @@ async fn a_release_reserves_the_lock_for_the_first_in_its_queue(t: &Bench) {
     t.queue(&first).await;
     t.queue(&second).await;
 
-    // What is asked in the same breath is asked before a reservation is over.
+    // The next request comes before a reservation is over.
     let ((), busy) = join!(t.hand_over_to(&first, &held), t.one.acquire(&second, None));
     assert!(matches!(busy.unwrap(), Verdict::Busy(_)));
     t.told(&told_to_ask(&held, NOW), 1).await;
 
-    // who was told asks, and has it for its whole ttl
+    // the notified client asks, and holds for its whole ttl
     assert_eq!(t.other.acquire(&first, Some(Place::Listening)).await.unwrap(), Verdict::GRANTED);
     assert_eq!(t.one.held_by(&held.object, &first.owner).await.unwrap(), 1);
     let left = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
@@ -130,7 +130,7 @@ async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
     join!(t.hand_over_to(&first, &held), t.hand_over_to(&second, &first));
     t.told(&told_to_ask(&held, NOW), 2).await;
 
-    // and when nobody has it
+    // and when it is free
     let [held, first, second] = t.held("free-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;

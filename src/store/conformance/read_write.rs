@@ -100,7 +100,7 @@ async fn a_reader_has_a_lease_of_its_own(t: &Bench) {
     sleep(Duration::from_millis(80)).await;
     let renewal = renewal(&short);
     assert_eq!(t.one.renew(&[renewal]).await.unwrap(), [Outcome::NotOurs]);
-    // The one that died keeps nobody out when the last one goes.
+    // The dead reader blocks no client when the last one releases.
     assert_eq!(release(t, &long).await, FREED);
     assert!(is_granted(t, &next).await);
     release(t, &next).await;
@@ -208,7 +208,7 @@ async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
     assert!(is_granted(t, &stranger).await);
     assert!(!reads_beside(t, &reads, &writes).await, "others read, and might have written");
     release(t, &stranger).await;
-    // What it was granted it has, whoever asks again, and when.
+    // It keeps its grant when a client asks again.
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     release(t, &writes).await;
     assert!(reads_beside(t, &reads, &writes).await);
@@ -216,7 +216,7 @@ async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
     release(t, &reads).await;
 }
 
-/// The shorter lease of a writer that dies ends nothing for who reads beside it.
+/// The shorter lease of a dead writer does not end the reads beside it.
 async fn who_reads_beside_one_that_dies_reads_on(t: &Bench) {
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
@@ -240,7 +240,7 @@ async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
     assert!(!is_granted(t, &next).await, "one reads yet");
     assert_eq!(release(t, &reads).await, FREED);
 
-    // And the longer one of the writer keeps nobody out behind a reader that died.
+    // The longer lease of the writer blocks no client behind a dead reader.
     let writes = writer(t, "rw-own-lease");
     let reads = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-own-lease") };
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
@@ -264,7 +264,7 @@ async fn readers_yield_only_to_earlier_writers(t: &Bench) {
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
     sleep(Duration::from_millis(20)).await;
-    // That it asks again does not make it come later.
+    // A repeated request does not move it back in the order.
     t.queue_by(&writes, Place::Kept).await;
     let came_later = Claim { share: after(2), ..late.clone() };
     let Verdict::Busy(Taken { holder: Some(first), at_most: Some(left), .. }) =
@@ -293,7 +293,7 @@ async fn yielding_readers_let_waiting_writers_first(t: &Bench) {
     assert!(is_granted(t, &rude).await);
     release(t, &rude).await;
     release(t, &here).await;
-    // until it has it: then it is in the way itself, and in nobody's when it has gone
+    // until it holds: then it blocks others itself, and none after its release
     assert_eq!(t.one.acquire(&writes, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
     release(t, &writes).await;
     assert!(is_granted(t, &late).await);

@@ -1,4 +1,4 @@
-//! What every store must do for semaphores.
+//! The contract of every store for semaphores.
 
 use super::*;
 use crate::{
@@ -184,7 +184,7 @@ async fn who_waits_longest_is_left_what_it_wants(t: &Bench) {
     let more = Some(Place::Waited(Duration::from_secs(3)));
     assert_eq!(t.other.acquire(&longer, more).await.unwrap(), Verdict::GRANTED);
 
-    // what it does not want is anybody's, and when it has entered all is
+    // permits beyond its request are free for others, and all are after its grant
     t.changed(&few, Change::Add(5)).await;
     t.grant(&few).await;
     t.busy(&t.permits("patient", 1), None).await;
