@@ -20,7 +20,7 @@ use super::{
     },
     delay::Delay,
     net::Net,
-    slots::{SLOTS, slot_of},
+    slots::{Owners, slot_of},
 };
 
 /// A cluster. Clones are the same one.
@@ -101,7 +101,7 @@ impl Cluster {
 
     /// The place among the nodes of the primary that has a slot.
     pub fn owner(&self, slot: u16) -> usize {
-        self.truth().map.owner(slot).unwrap_or_default()
+        self.truth().map.owners.of(slot)
     }
 
     /// How long changes and messages take from node to node from now on.
@@ -116,7 +116,7 @@ impl Cluster {
     /// Returns its place among the nodes, or `None` if there is no replica that runs.
     pub fn fail_over(&self, slot: u16) -> Option<usize> {
         let mut truth = self.truth();
-        let old = truth.map.owner(slot)?;
+        let old = truth.map.owners.of(slot);
         let shard = truth.map.shard_of(old);
         let runs = |node: &usize| self.0.nodes[*node].core().faults.is_among_others();
         let new = shard.iter().copied().filter(|node| *node != old).find(runs)?;
@@ -125,7 +125,7 @@ impl Cluster {
         }
         let epoch = truth.map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
         truth.map.nodes[new].epoch = epoch + 1;
-        truth.map.owners.iter_mut().filter(|it| **it == Some(old)).for_each(|it| *it = Some(new));
+        truth.map.owners.give_all(old, new);
         drop(truth);
         replica::promote(&self.0.nodes[new].shared, false);
         self.spread(new);
@@ -154,12 +154,12 @@ impl Cluster {
     /// that were not moved are lost.
     pub fn finish_move(&self, slot: u16) {
         let mut truth = self.truth();
-        let Some(from) = truth.map.owner(slot) else { return };
+        let from = truth.map.owners.of(slot);
         let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
         let Some(to) = to else { return };
         let epoch = truth.map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
         truth.map.nodes[to].epoch = epoch + 1;
-        truth.map.owners[usize::from(slot)] = Some(to);
+        truth.map.owners.give(slot, to);
         drop(truth);
         self.spread(to);
     }
@@ -256,7 +256,5 @@ fn first_map(nodes: &[Twin], primaries: usize, random: &mut fastrand::Rng) -> Ma
         Member { id, address, master, epoch, has_failed: false }
     };
     let nodes: Vec<_> = nodes.iter().enumerate().map(member).collect();
-    let part = usize::from(SLOTS).div_ceil(primaries);
-    let owners = (0..usize::from(SLOTS)).map(|slot| Some(slot / part)).collect();
-    Map { version: 0, nodes, owners }
+    Map { version: 0, nodes, owners: Owners::equal(primaries) }
 }

@@ -76,6 +76,11 @@ impl Twin {
         self.core().connections()
     }
 
+    /// Its address in a [`Net`](crate::Net), by which others name it.
+    pub fn address(&self) -> String {
+        self.core().address.to_string()
+    }
+
     /// Whether it follows another server.
     pub fn is_replica(&self) -> bool {
         self.core().is_replica()

@@ -130,10 +130,13 @@ impl Sentinels {
         for (at, server) in self.0.servers.iter().enumerate().filter(|(at, _)| *at != new) {
             let (deployment, server, primary) = (self.clone(), server.clone(), promoted.clone());
             let demote = move || {
-                server.follow(&primary, lag);
-                server.cut(Cut::Whole, |_| true);
+                // News of a failover that another one has replaced comes too late.
+                if deployment.truth().primary == new {
+                    server.follow(&primary, lag);
+                    server.cut(Cut::Whole, |_| true);
+                }
             };
-            deployment.when_reached(&self.0.servers[at], demote);
+            self.when_reached(&self.0.servers[at], demote);
         }
         self.spread();
         Some(promoted)

@@ -1,4 +1,6 @@
-//! In which slot of a cluster a key lies.
+//! In which slot of a cluster a key lies, and which node has it.
+
+use std::collections::BTreeMap;
 
 /// How many slots a cluster has.
 pub(super) const SLOTS: u16 = 16_384;
@@ -22,9 +24,68 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
+/// Which node has each slot: ranges by their first slots, of which the first is 0. Each ends before
+/// the next one.
+#[derive(Clone, Debug)]
+pub(super) struct Owners(BTreeMap<u16, usize>);
+
+impl Owners {
+    /// Equal parts for so many nodes.
+    pub(super) fn equal(nodes: usize) -> Self {
+        let part = usize::from(SLOTS).div_ceil(nodes);
+        let firsts = (0..SLOTS).step_by(part);
+        Self(firsts.enumerate().map(|(node, first)| (first, node)).collect())
+    }
+
+    pub(super) fn of(&self, slot: u16) -> usize {
+        self.0.range(..=slot).next_back().map(|(_, node)| *node).unwrap_or_default()
+    }
+
+    /// Gives one slot to a node.
+    pub(super) fn give(&mut self, slot: u16, node: usize) {
+        let before = self.of(slot);
+        if slot + 1 < SLOTS {
+            self.0.entry(slot + 1).or_insert(before);
+        }
+        self.0.insert(slot, node);
+    }
+
+    /// Gives all slots of a node to another one.
+    pub(super) fn give_all(&mut self, from: usize, to: usize) {
+        self.0.values_mut().filter(|it| **it == from).for_each(|it| *it = to);
+    }
+
+    /// The first and the last slot of each range, and its node.
+    pub(super) fn ranges(&self) -> Vec<((u16, u16), usize)> {
+        let mut ranges: Vec<((u16, u16), usize)> = Vec::new();
+        let lasts = self.0.keys().skip(1).copied().chain([SLOTS]).map(|next| next - 1);
+        for ((first, node), last) in self.0.iter().zip(lasts) {
+            match ranges.last_mut() {
+                Some(((_, end), before)) if before == node => *end = last,
+                _ => ranges.push(((*first, last), *node)),
+            }
+        }
+        ranges
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_go_from_node_to_node_one_by_one_or_all() {
+        let mut owners = Owners::equal(3);
+        assert_eq!(owners.ranges(), [((0, 5_461), 0), ((5_462, 10_923), 1), ((10_924, 16_383), 2)]);
+        for (slot, node) in [(0, 1), (7, 1), (8, 2), (7, 2), (16_383, 0), (8, 0), (7, 0), (0, 0)] {
+            owners.give(slot, node);
+            assert_eq!(owners.of(slot), node);
+        }
+        let ranges = [((0, 5_461), 0), ((5_462, 10_923), 1), ((10_924, 16_382), 2)];
+        assert_eq!(owners.ranges(), [&ranges[..], &[((16_383, 16_383), 0)]].concat());
+        owners.give_all(0, 4);
+        assert_eq!([0, 5_461, 5_462, 16_383].map(|slot| owners.of(slot)), [4, 4, 1, 4]);
+    }
 
     #[test]
     fn keys_with_one_tag_share_a_slot() {

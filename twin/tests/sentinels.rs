@@ -78,3 +78,14 @@ async fn sentinels_answer_as_those_of_redis() {
     let odd = sentinel.command(&["GET", "k"]);
     assert_eq!(speaker.ask("GET k").await, format!("-{} ", odd.error()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn late_news_of_a_failover_demotes_no_later_primary() {
+    let watched = Sentinels::start(&Net::new(7), 3, 1, Delay::None);
+    watched.gossip(Delay::Fixed(ms(50)));
+    watched.fail_over().unwrap();
+    watched.gossip(Delay::None);
+    let last = watched.fail_over().unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(!last.is_replica() && watched.servers()[1].is_replica());
+}

@@ -52,12 +52,7 @@ fn keyslot(core: &mut Core, call: &Call<'_>) -> Answer {
 
 fn slots(core: &mut Core, _: &Call<'_>) -> Answer {
     let map = &standing(core)?.map;
-    let mut ranges = Vec::new();
-    for node in 0..map.nodes.len() {
-        ranges.extend(map.ranges_of(node).into_iter().map(|range| (range, node)));
-    }
-    ranges.sort_unstable();
-    Ok(Reply::List(ranges.into_iter().map(|it| range(map, it)).collect()))
+    Ok(Reply::List(map.owners.ranges().into_iter().map(|it| range(map, it)).collect()))
 }
 
 fn range(map: &Map, ((first, last), owner): ((u16, u16), usize)) -> Reply {
@@ -108,19 +103,22 @@ fn line(standing: &Standing, at: usize) -> Option<String> {
 
 fn info(core: &mut Core, _: &Call<'_>) -> Answer {
     let Standing { map, me, is_down, .. } = standing(core)?;
-    let assigned = map.owners.iter().flatten().count();
-    let has_failed = |node: &&usize| map.nodes.get(**node).is_some_and(|it| it.has_failed);
-    let failed = map.owners.iter().flatten().filter(has_failed).count();
-    let size = (0..map.nodes.len()).filter(|node| !map.ranges_of(*node).is_empty()).count();
-    let state = if *is_down || assigned < usize::from(SLOTS) { "fail" } else { "ok" };
+    let has_failed = |node: usize| map.nodes.get(node).is_some_and(|it| it.has_failed);
+    let ranges = map.owners.ranges().into_iter();
+    let failed: u16 = ranges
+        .filter(|(_, node)| has_failed(*node))
+        .map(|((first, last), _)| last - first + 1)
+        .sum();
+    let size = (0..map.nodes.len()).filter(|node| map.ranges_of(*node).next().is_some()).count();
+    let state = if *is_down { "fail" } else { "ok" };
     let newest = map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
     let own = map.nodes.get(*me).map_or(0, |node| node.epoch);
     Ok(Reply::Verbatim(format!(
-        "cluster_state:{state}\r\ncluster_slots_assigned:{assigned}\r\n\
+        "cluster_state:{state}\r\ncluster_slots_assigned:{SLOTS}\r\n\
          cluster_slots_ok:{}\r\ncluster_slots_pfail:0\r\ncluster_slots_fail:{failed}\r\n\
          cluster_known_nodes:{}\r\ncluster_size:{size}\r\ncluster_current_epoch:{newest}\r\n\
          cluster_my_epoch:{own}\r\n",
-        assigned - failed,
+        SLOTS - failed,
         map.nodes.len()
     )))
 }

@@ -24,7 +24,7 @@ fn load(core: &mut Core, call: &Call<'_>) -> Answer {
     let script = Script::of(call.word(2));
     script::compile(&script)?;
     let hash = script.hash.clone();
-    core.scripts.insert(hash.clone(), Arc::new(script));
+    core.scripts.insert(hash.clone(), script);
     Ok(Reply::bulk(hash))
 }
 
@@ -53,7 +53,6 @@ fn eval(core: &mut Core, call: &Call<'_>) -> Answer {
         Some(known) => Arc::clone(known),
         None => {
             script::compile(&script)?;
-            let script = Arc::new(script);
             core.scripts.insert(script.hash.clone(), Arc::clone(&script));
             script
         }

@@ -1,10 +1,7 @@
 //! The place of a server in a cluster: what it knows of the others, and where it sends
 //! clients that ask for the keys of another node.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
@@ -14,7 +11,7 @@ use crate::{
     data::Entry,
     delay::Delay,
     reply::Reply,
-    slots::{SLOTS, slot_of},
+    slots::{Owners, slot_of},
     traits::{SHARDED, WRITE},
 };
 
@@ -25,7 +22,7 @@ pub(crate) struct Map {
     pub(crate) version: u64,
     pub(crate) nodes: Vec<Member>,
     /// The node of each slot, by its place among all.
-    pub(crate) owners: Vec<Option<usize>>,
+    pub(crate) owners: Owners,
 }
 
 /// A node as others know it.
@@ -71,7 +68,6 @@ pub(crate) enum Redirect {
     Ask(u16, Address),
     Split,
     CrossSlot,
-    Unserved,
     Down,
 }
 
@@ -82,7 +78,6 @@ impl From<Redirect> for Reply {
             Redirect::Ask(slot, to) => return Self::error(format!("ASK {slot} {to}")),
             Redirect::Split => "TRYAGAIN Multiple keys request during rehashing of slot",
             Redirect::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
-            Redirect::Unserved => "CLUSTERDOWN Hash slot not served",
             Redirect::Down => "CLUSTERDOWN The cluster is down",
         })
     }
@@ -105,19 +100,9 @@ impl Map {
     }
 
     /// The first and the last slot of each range of a node.
-    pub(crate) fn ranges_of(&self, node: usize) -> Vec<(u16, u16)> {
-        let mut ranges: Vec<(u16, u16)> = Vec::new();
-        for slot in (0..SLOTS).filter(|slot| self.owner(*slot) == Some(node)) {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == slot => *last = slot,
-                _ => ranges.push((slot, slot)),
-            }
-        }
-        ranges
-    }
-
-    pub(crate) fn owner(&self, slot: u16) -> Option<usize> {
-        self.owners.get(usize::from(slot)).copied().flatten()
+    pub(crate) fn ranges_of(&self, node: usize) -> impl Iterator<Item = (u16, u16)> {
+        let ranges = self.owners.ranges().into_iter();
+        ranges.filter(move |(_, owner)| *owner == node).map(|(range, _)| range)
     }
 }
 
@@ -170,7 +155,7 @@ impl Core {
         let keys = spec.slotted(words);
         let Some(first) = keys.first() else { return Ok(()) };
         let (slot, sharded) = (slot_of(first), spec.is(SHARDED));
-        let owner = standing.map.owner(slot).ok_or(Redirect::Unserved)?;
+        let owner = standing.map.owners.of(slot);
         if keys.iter().any(|key| slot_of(key) != slot) {
             return Err(Redirect::CrossSlot);
         }
@@ -231,26 +216,21 @@ impl Core {
         }
         let (me, before) = (standing.me, std::mem::replace(&mut standing.map, Arc::clone(map)));
         let was_mine = before.nodes.get(me).and_then(|it| it.master).unwrap_or(me);
-        let is_mine = |slot: u16| map.owner(slot) == Some(me);
+        let is_mine = |slot: u16| map.owners.of(slot) == me;
         standing.migrating.retain(|slot, _| is_mine(*slot));
         standing.importing.retain(|slot, _| !is_mine(*slot));
-        let changed =
-            |slot: u16| before.owner(slot) == Some(was_mine) && map.owner(slot) != Some(was_mine);
-        let gone: BTreeSet<u16> =
-            (0..SLOTS).filter(|slot| changed(*slot) && !is_mine(*slot)).collect();
-        if gone.is_empty() {
-            return;
-        }
-        self.dismiss(&gone);
+        let stays = |slot: u16| [was_mine, me].contains(&map.owners.of(slot));
+        let is_gone = |slot: u16| before.owners.of(slot) == was_mine && !stays(slot);
+        self.dismiss(is_gone);
         if was_mine == me && map.nodes.get(me).is_some_and(|it| it.master.is_none()) {
-            self.drop_keys(&gone);
+            self.drop_keys(is_gone);
         }
     }
 
     /// Ends the subscriptions in these slots.
-    fn dismiss(&mut self, slots: &BTreeSet<u16>) {
+    fn dismiss(&mut self, is_gone: impl Fn(u16) -> bool) {
         let gone: Vec<_> = self.channels(Scope::Sharded).cloned().collect();
-        for channel in gone.into_iter().filter(|it| slots.contains(&slot_of(it))) {
+        for channel in gone.into_iter().filter(|it| is_gone(slot_of(it))) {
             let listeners: Vec<_> = self.listeners(Scope::Sharded, &channel).collect();
             for id in listeners {
                 let count = self.unsubscribe(id, Scope::Sharded, &channel);
@@ -261,10 +241,10 @@ impl Core {
         }
     }
 
-    fn drop_keys(&mut self, slots: &BTreeSet<u16>) {
+    fn drop_keys(&mut self, is_gone: impl Fn(u16) -> bool) {
         let now = self.now();
         let keys: Vec<_> = self.database(0).live(now).map(|(key, _)| key.clone()).collect();
-        for key in keys.iter().filter(|key| slots.contains(&slot_of(key))) {
+        for key in keys.iter().filter(|key| is_gone(slot_of(key))) {
             self.database(0).delete(key, now);
             self.note_keys(0, &[key]);
         }

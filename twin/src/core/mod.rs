@@ -13,6 +13,7 @@ pub(super) mod spec;
 pub(super) mod watch;
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
@@ -122,9 +123,20 @@ pub(super) struct Script {
     pub(super) text: Vec<u8>,
 }
 
+thread_local! {
+    /// Each connection of a client loads the same few scripts: they are hashed once.
+    static KNOWN: RefCell<BTreeMap<Vec<u8>, Arc<Script>>> = RefCell::default();
+}
+
 impl Script {
-    pub(super) fn of(text: &[u8]) -> Self {
-        Self { hash: Sha1::from(text).digest().to_string(), text: text.to_vec() }
+    pub(super) fn of(text: &[u8]) -> Arc<Self> {
+        let known = KNOWN.with_borrow(|known| known.get(text).cloned());
+        known.unwrap_or_else(|| {
+            let hash = Sha1::from(text).digest().to_string();
+            let script = Arc::new(Self { hash, text: text.to_vec() });
+            KNOWN.with_borrow_mut(|known| known.insert(text.to_vec(), Arc::clone(&script)));
+            script
+        })
     }
 }
 
