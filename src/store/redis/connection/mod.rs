@@ -21,6 +21,7 @@ mod info;
 mod link;
 mod login;
 mod primary_discovery;
+mod published;
 mod reach;
 mod report;
 mod resolver;

@@ -19,7 +19,7 @@ use std::{
 
 use redis::{ServerError, Value, cmd};
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     time::{Instant, sleep},
 };
 
@@ -27,6 +27,7 @@ use super::{
     about,
     connect_failure::{ConnectFailure, cannot_be_primary, is_read_only},
     ending::Ending,
+    published::Published,
     reach::Reach,
     sentinels::Sentinels,
     settings::Settings,
@@ -64,7 +65,7 @@ pub(super) struct PrimaryDiscovery {
     /// Notified when a reply shows that the server is no longer the primary.
     suspicions: Notify,
     /// The server that commands go to. All other connections must lead there, too.
-    leader: watch::Sender<Leader>,
+    leader: Published<Leader>,
     /// The other addresses whose server calls itself a primary.
     others: Mutex<Vec<String>>,
     /// Whether the last connection without commands reached another server than commands do.
@@ -112,7 +113,7 @@ impl PrimaryDiscovery {
     pub(super) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
         let replica_since = Mutex::default();
-        let (leader, others) = (watch::Sender::default(), Mutex::default());
+        let (leader, others) = (Published::default(), Mutex::default());
         let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
         Self {
             place,
@@ -189,7 +190,7 @@ impl PrimaryDiscovery {
     /// The addresses that commands do not go to, if it is one of several.
     pub(super) fn other_addresses(&self) -> Vec<&Address> {
         let Place::Among(addresses) = &self.place else { return Vec::new() };
-        let server = self.leader.borrow().server.clone();
+        let server = self.leader.read(|it| it.server.clone());
         addresses.iter().filter(|it| it.to_string() != server).collect()
     }
 
@@ -206,36 +207,28 @@ impl PrimaryDiscovery {
     /// Notes that commands go to the server `met`.
     pub(super) fn leads_to(&self, met: &About) {
         self.leads_elsewhere.store(false, Ordering::Relaxed);
-        let leader = Leader { server: met.server.clone(), run_id: met.run_id.clone() };
-        self.leader.send_if_modified(|known| {
-            let changed = *known != leader;
-            *known = leader;
-            changed
-        });
+        self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
     }
 
     /// Notes that commands go to no server for a moment, so that another connection may already
     /// reach the next one.
     pub(super) fn leads_nowhere(&self) {
-        self.leader.send_modify(|known| known.run_id = None);
+        let server = self.leader.read(|it| it.server.clone());
+        self.leader.set(Leader { server, run_id: None });
     }
 
     /// Waits until commands go to another server than this connection, which carries none and leads
     /// to `met`. A DNS name may change between the two connections.
     pub(super) async fn strays(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
-        let mut leader = self.leader.subscribe();
-        self.leads_elsewhere.store(leader.borrow().is_another(own), Ordering::Relaxed);
-        while leader.borrow_and_update().is_another(own) {
+        let strays = |leader: &Leader| leader.is_another(own);
+        let from_the_start = self.leader.read(strays);
+        self.leads_elsewhere.store(from_the_start, Ordering::Relaxed);
+        if from_the_start {
             // It was so from the start: the next connection may reach the right server.
             sleep(EACH).await;
-            if leader.borrow_and_update().is_another(own) {
-                return Ending::Astray;
-            }
         }
-        // The sender lives in `self`, so it cannot be gone.
-        drop(leader.wait_for(|it| it.is_another(own)).await);
-        Ending::Astray
+        self.leader.until(|it| strays(it).then_some(Ending::Astray)).await
     }
 
     /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.

@@ -22,7 +22,7 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Cmd, PushInfo, PushKind, Value, cmd};
 use tokio::{
-    sync::{Mutex as Seat, Notify, watch},
+    sync::{Mutex as Seat, Notify},
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -31,6 +31,7 @@ use super::{
     connect_failure::{ConnectFailure, NAME_SENTINELS},
     hazards::{self, SentinelQuorum},
     login::{Facts, greet},
+    published::Published,
     reach::{Reach, silence},
     sentinel_views::{ReportedPrimary, SentinelViews},
     shown::shown,
@@ -74,11 +75,11 @@ pub(super) struct Sentinels {
     limit: Duration,
     views: Mutex<SentinelViews>,
     /// The address of the primary, as decided by the views.
-    master: watch::Sender<Option<Address>>,
+    master: Published<Option<Address>>,
     /// Notified when a sentinel has replied or failed.
     answered: Notify,
-    /// How often a caller has looked for the primary.
-    looked_for: watch::Sender<u64>,
+    /// Notified when a caller looks for the primary.
+    looked_for: Notify,
     /// The sentinels that other sentinels list.
     others: Mutex<BTreeMap<String, Address>>,
     /// The announced address, by the address that the translation returned for it.
@@ -108,9 +109,9 @@ impl Sentinels {
             client_name,
             limit,
             views: Mutex::default(),
-            master: watch::Sender::default(),
+            master: Published::default(),
             answered: Notify::new(),
-            looked_for: watch::Sender::default(),
+            looked_for: Notify::new(),
             others: Mutex::default(),
             made_of: Mutex::default(),
             new: Mutex::default(),
@@ -126,10 +127,10 @@ impl Sentinels {
         let now = Instant::now();
         let since = now.checked_sub(JUST_NOW).unwrap_or(now);
         let mut until = None::<Instant>;
-        self.looked_for.send_modify(|times| *times += 1);
+        self.looked_for.notify_waiters();
         loop {
             let answered = self.answered.notified();
-            let known = self.master.borrow().clone();
+            let known = self.master.read(Option::clone);
             let (all, most) = self.have_answered(since);
             if all {
                 return known.ok_or_else(|| self.failure());
@@ -188,20 +189,13 @@ impl Sentinels {
 
     /// Waits until the primary has another address than `address`, and returns it.
     pub(super) async fn another_than(&self, address: &Address) -> Address {
-        let mut master = self.master.subscribe();
-        loop {
-            match &*master.borrow_and_update() {
-                Some(other) if other != address => return other.clone(),
-                _ => {}
-            }
-            // The sender lives in `self`, so it cannot be gone.
-            drop(master.changed().await);
-        }
+        self.master.until(|it| it.clone().filter(|other| other != address)).await
     }
 
     /// Waits until the address of the primary changes or becomes known.
     pub(super) async fn news(&self) {
-        drop(self.master.subscribe().changed().await);
+        let before = self.master.read(Option::clone);
+        self.master.until(|it| (*it != before).then_some(())).await;
     }
 
     /// Asks all sentinels, for ever.
@@ -242,11 +236,10 @@ impl Sentinels {
             if began.elapsed() > PAUSES.1 {
                 backoff = Backoff::default();
             }
-            let mut looked_for = self.looked_for.subscribe();
             tokio::select! {
                 biased;
                 () = sleep(backoff.next(PAUSES)) => {}
-                _ = looked_for.changed() => {}
+                () = self.looked_for.notified() => {}
             }
         }
     }
@@ -340,8 +333,9 @@ impl Sentinels {
             Ok(Err(failure)) => return failure,
             Ok(Ok(())) => {}
         }
-        let mut looked_for = self.looked_for.subscribe();
         loop {
+            // Also while the sentinel answers.
+            let looked_for = self.looked_for.notified();
             let asked_at = Instant::now();
             match timeout(self.limit, wire.call_all(&self.requests())).await {
                 Err(_) => return silence(self.limit, sentinel),
@@ -351,7 +345,7 @@ impl Sentinels {
             tokio::select! {
                 biased;
                 () = hints.notified() => {}
-                _ = looked_for.changed() => {}
+                () = looked_for => {}
                 () = sleep_until(asked_at + EACH) => {}
             }
         }
@@ -403,11 +397,7 @@ impl Sentinels {
         );
         let believed = views.master(self.watched.sentinels.len(), now);
         // Under the lock: another sentinel's later reply must not be overwritten.
-        self.master.send_if_modified(|known| {
-            let changed = *known != believed;
-            *known = believed;
-            changed
-        });
+        self.master.set(believed);
         drop(views);
         self.answered.notify_waiters();
         match recorded {

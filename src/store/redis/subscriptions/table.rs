@@ -318,15 +318,19 @@ impl Table {
     /// The connection is lost, with all subscriptions and requests.
     pub(super) fn end(&mut self) {
         let deaf = |(object, wish): (&Object, &mut WantedName)| {
-            let before = std::mem::take(&mut wish.level);
-            (before != SubscriptionLevel::Nothing)
-                .then(|| Event::Subscribed(object.clone(), SubscriptionLevel::Nothing))
+            (std::mem::take(&mut wish.level) != SubscriptionLevel::Nothing).then(|| object.clone())
         };
-        let lost: Vec<Event> = self.objects.iter_mut().filter_map(deaf).collect();
+        // In an order that does not depend on chance.
+        let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(deaf).collect();
         self.channels.clear();
         match self.among {
             Among::Alone => self.events.push_back(Event::SubscriptionsLost),
-            Among::Nodes(_) => self.events.extend(lost),
+            Among::Nodes(_) => {
+                let lost = lost
+                    .into_iter()
+                    .map(|object| Event::Subscribed(object, SubscriptionLevel::Nothing));
+                self.events.extend(lost);
+            }
         }
     }
 

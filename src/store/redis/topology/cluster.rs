@@ -92,13 +92,25 @@ struct Answered {
 struct Course {
     until: Instant,
     redirects: u32,
+    /// When it was asked last.
+    asked_at: Instant,
+    /// Where the reply has sent it for once.
     asks: Option<HostPort>,
     backoff: Backoff,
 }
 
 impl Course {
     fn until(until: Instant) -> Self {
-        Self { until, redirects: 0, asks: None, backoff: Backoff::default() }
+        let (asked_at, backoff) = (Instant::now(), Backoff::default());
+        Self { until, redirects: 0, asked_at, asks: None, backoff }
+    }
+
+    /// Begins to ask: where the last reply has sent it, unless that is later than a reply may be. A
+    /// task may stand still before it goes there, and by then the slot may have come back and leave
+    /// again: the node would grant what the owner has granted to another client.
+    fn sent_to(&mut self, limit: Duration) -> Option<HostPort> {
+        let asked_at = std::mem::replace(&mut self.asked_at, Instant::now());
+        self.asks.take().filter(|_| asked_at.elapsed() < limit)
     }
 }
 
@@ -226,7 +238,7 @@ impl Cluster {
         let until = Instant::now() + self.cluster_state.common.limit;
         let mut course = Course::until(until);
         loop {
-            let asks = course.asks.take();
+            let asks = course.sent_to(self.cluster_state.common.limit);
             let node = self.whom(asks.as_ref(), question.slot, until).await?;
             let asked = self.patiently(send(&node, question, asks.is_some())).await;
             let reply = match asked {
@@ -296,7 +308,7 @@ impl Cluster {
         let until = Instant::now() + replicas.within;
         let mut course = Course::until(until);
         loop {
-            let asks = course.asks.take();
+            let asks = course.sent_to(self.cluster_state.common.limit);
             let node = self.whom(asks.as_ref(), slot, until).await?;
             let left = replicas.within(until.saturating_duration_since(Instant::now()));
             let counting = node.replica_ack.ask(granted.clone(), asks.is_some(), left);

@@ -10,7 +10,7 @@
 //! before: the translation is a function of the user, and may do anything.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -34,7 +34,7 @@ use super::{
     snapshot::TopologySnapshot,
 };
 use crate::{
-    domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, NodeHealth, Object},
+    domain::{Failure, Finding, Hazard, Mutex, NodeHealth, Object},
     store::{Event, SubscriptionLevel},
 };
 
@@ -63,7 +63,7 @@ pub(super) struct ClusterState {
     /// Of nodes that were left.
     past: Mutex<Past>,
     /// The node at which each name is subscribed.
-    placed: Mutex<ByObject<Object, Option<Arc<Node>>>>,
+    placed: Mutex<BTreeMap<Object, Option<Arc<Node>>>>,
     /// The last replies of nodes that were not ready, and their time.
     refused: Mutex<HashMap<u16, (Failure, Instant)>>,
     /// Keys whose message was published without a subscriber, at the node to which their slot is

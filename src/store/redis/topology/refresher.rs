@@ -151,6 +151,7 @@ impl TopologyRefresher {
             }
             let rests = Instant::now();
             tokio::select! {
+                biased;
                 () = self.cluster_state.common.hub.suspicion.notified() => {}
                 () = sleep(again.unwrap_or_else(|| spread(SELDOM))) => {}
             }

@@ -1,6 +1,6 @@
 //! A slot map of the cluster, and the connections to its nodes.
 
-use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -24,10 +24,10 @@ const GUESTS_STAY: Duration = Duration::from_secs(15);
 type Found = Result<Arc<Node>, String>;
 
 /// Nodes by their address.
-type Nodes = HashMap<HostPort, Arc<Node>>;
+type Nodes = BTreeMap<HostPort, Arc<Node>>;
 
 /// Nodes that have no slot yet, and when they were last asked.
-type Guests = HashMap<HostPort, (Arc<Node>, Instant)>;
+type Guests = BTreeMap<HostPort, (Arc<Node>, Instant)>;
 
 /// A slot map, and the connections to its nodes.
 #[derive(Debug)]
@@ -99,8 +99,11 @@ impl TopologySnapshot {
 
     /// Removes the guests that were not asked for long.
     pub(super) fn see_guests_off(&mut self, now: Instant) -> Vec<Arc<Node>> {
-        let gone = self.guests.extract_if(|_, (_, used)| now >= *used + GUESTS_STAY);
-        gone.map(|(_, (node, _))| node).collect()
+        let all = std::mem::take(&mut self.guests).into_iter();
+        let (gone, stay): (Guests, Guests) =
+            all.partition(|(_, (_, used))| now >= *used + GUESTS_STAY);
+        self.guests = stay;
+        gone.into_values().map(|(node, _)| node).collect()
     }
 
     /// The node that has `slot`.
@@ -129,8 +132,8 @@ impl TopologySnapshot {
             Ok(node) => Some(node.commands.away().obstacle()),
         };
         let away = all.filter_map(|(index, (at, node))| {
-            let (server, slots) = (address_shown(at), self.map.slots_of(index));
-            Some(Away { server, slots, why: why(node)? })
+            let why = why(node)?;
+            Some(Away { server: address_shown(at), slots: self.map.slots_of(index), why })
         });
         away.filter(|away| !away.slots.is_empty()).collect()
     }
