@@ -11,7 +11,7 @@ MINUTES ?=
 DISOBEY ?=
 NUMBER ?= 100000
 NAMES ?= 10000
-WORLDS ?= run_served run_objects
+WORLDS ?= run_served run_objects run_sentinel run_cluster
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml chaos/Cargo.toml))
@@ -29,7 +29,7 @@ fix:        ## formats, and mends what the lints can mend
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients and a simulated server: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of one of WORLDS once more with its story
+simulate:   ## many clients and simulated servers: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of one of WORLDS once more with its story
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib -- $(addprefix engine::simulation::,$(WORLDS)) --exact --nocapture
 

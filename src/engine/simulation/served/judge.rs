@@ -5,7 +5,8 @@
 //! | one believer | two believe at once, while the server keeps its data |
 //! | belief is true | somebody believes, and the server says otherwise |
 //! | loss is told | a hold is over, and `lost()` does not say so soon after |
-//! | no false alarm | a release tells of a loss that was none |
+//! | loss is noticed | somebody believes in what a failover has lost, long after the failover |
+//! | no false alarm | a release tells of a loss that was none, or `lost()` does |
 //! | a free lock is entered | somebody waits for a free lock, long after the last trouble |
 //! | who waits is told | one who waits and may queue does not listen |
 //! | the dead are passed over | a lock is given to a client that is gone |
@@ -16,9 +17,14 @@
 //! | shut down is shut down | a client that was shut down believes, or enters |
 //! | a lease goes on in sleep | a hold is believed when its machine has slept beyond its end |
 //! | everything ends | a key of ours has no ttl, or is left when all is done |
+//! | nothing fails by itself | a question fails, and nothing is in the way |
+//! | replies come soon | an acquire that does not wait, or a release, takes long, and nothing is in the way |
 //!
 //! What the server forgets, or somebody else overwrites, its owner cannot know at once:
-//! for as long as a lease its belief is in doubt.
+//! for as long as a lease its belief is in doubt. A failover may forget what no replica has
+//! acknowledged: what all of them have stays certain.
+
+mod rules;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,10 +34,16 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{plot::Plot, records::Records, site::Site};
+use super::{
+    plot::{Kind, Plot},
+    records::Records,
+    site::Site,
+};
 use crate::{
+    LostReason,
     domain::{Name, Owner},
     engine::simulation::{gate::Gate, story::Story},
+    error::Error,
     primitives::LockContext,
 };
 
@@ -42,6 +54,23 @@ const ENTERED: Duration = Duration::from_secs(4);
 /// client that is not subscribed.
 const ENTERED_IN_CALM: Duration = Duration::from_millis(150);
 const ENTERED_BY_POLLING: Duration = Duration::from_secs(1);
+
+/// The same after a failover, or when a slot has moved, and nothing else was in the way.
+const ENTERED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
+
+/// Connections are there again so soon after a failover.
+const FOLLOWED: Duration = Duration::from_secs(1);
+
+/// A release that a failover lost is repeated so soon after it.
+const REPEATED: Duration = Duration::from_secs(1);
+
+/// An acquire that does not wait, and a release, are done so soon where nothing is in the way; and
+/// where a connection may be silent, which is noticed when a request is sent on it.
+const DONE: Duration = Duration::from_millis(300);
+const DONE_AFTER_SILENCE: Duration = Duration::from_secs(1);
+
+/// What a failover has lost is noticed so soon after it, where nothing else is in the way.
+const NOTICED: Duration = Duration::from_secs(1);
 
 /// Who waits for so long is listened for.
 const LISTENED: Duration = Duration::from_secs(1);
@@ -86,17 +115,33 @@ struct Seen {
     waiters: BTreeMap<u64, Waiter>,
     locks: BTreeMap<Name, Watched>,
     records: Records,
+    /// Owners whose holds were released, when, and the gates of their clients.
+    released: BTreeMap<String, (Instant, Gate)>,
     /// Clients that are gone.
     dead: BTreeSet<String>,
     /// Until when those who wait may not know what is so.
     quiet_until: Option<Instant>,
+    /// The same of what is in the way of every client, and of one alone.
+    disturbed_until: Option<Instant>,
+    cut_off_until: BTreeMap<String, Instant>,
     broken: Option<String>,
     entered: u64,
+}
+
+/// What somebody was granted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Whether all replicas have acknowledged it.
+    pub(super) acknowledged: bool,
+    /// Whether it goes on until it is given back.
+    pub(super) renews: bool,
 }
 
 /// One hold, from its grant on.
 struct Believer {
     name: Name,
+    since: Instant,
+    terms: Terms,
     owner: Owner,
     holding: LockContext,
     gate: Gate,
@@ -126,6 +171,12 @@ struct Watched {
     granted_to: Option<Owner>,
     /// Until when nobody can be sure who has it.
     doubtful_until: Instant,
+    /// Until when this is so even of what replicas have acknowledged.
+    forgotten_until: Instant,
+    /// Until when something is in the way at its server.
+    quiet_until: Instant,
+    /// Until when questions may fail.
+    failing_until: Instant,
     /// The longest that anybody had it.
     longest: Duration,
 }
@@ -138,6 +189,9 @@ impl Judge {
             since: now,
             granted_to: None,
             doubtful_until: now,
+            forgotten_until: now,
+            quiet_until: now,
+            failing_until: now,
             longest: Duration::ZERO,
         };
         let locks = names.iter().map(|name| (name.clone(), watched.clone())).collect();
@@ -152,17 +206,56 @@ impl Judge {
 
     /// Something is in the way for so long.
     pub(super) fn trouble(&self, lasts: Duration) {
-        let until = Instant::now() + lasts + CONNECTED;
+        let until = Instant::now() + lasts + self.connected();
         let mut seen = self.seen();
         seen.quiet_until = seen.quiet_until.max(Some(until));
+        seen.disturbed_until = seen.disturbed_until.max(Some(until));
+    }
+
+    /// Something is in the way of one client for so long.
+    pub(super) fn trouble_of_client(&self, client: &str, lasts: Duration) {
+        let until = Instant::now() + lasts + self.connected();
+        let mut seen = self.seen();
+        seen.quiet_until = seen.quiet_until.max(Some(until));
+        let known = seen.cut_off_until.entry(client.to_owned()).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    /// Something is in the way of those alone who want `name`.
+    pub(super) fn trouble_of(&self, name: &Name, lasts: Duration) {
+        let until = Instant::now() + lasts + self.connected();
+        if let Some(lock) = self.seen().locks.get_mut(name) {
+            lock.quiet_until = lock.quiet_until.max(until);
+            lock.failing_until = lock.failing_until.max(until);
+        }
+    }
+
+    /// `name` goes to another server for so long: that slows some down, and fails nobody.
+    pub(super) fn moves(&self, name: &Name, lasts: Duration) {
+        let until = Instant::now() + lasts + self.connected();
+        if let Some(lock) = self.seen().locks.get_mut(name) {
+            lock.quiet_until = lock.quiet_until.max(until);
+        }
+    }
+
+    fn connected(&self) -> Duration {
+        if self.plot.kind == Kind::Switched { FOLLOWED } else { CONNECTED }
     }
 
     /// The server forgets, for so long, who has `name`.
     pub(super) fn doubts(&self, name: &Name, lasts: Duration) {
-        self.trouble(lasts);
+        self.trouble_of(name, lasts);
         let until = Instant::now() + lasts + self.plot.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.doubtful_until = lock.doubtful_until.max(until);
+        }
+    }
+
+    /// As [`doubts`](Self::doubts), and what replicas have acknowledged is no surer.
+    pub(super) fn forgets(&self, name: &Name, lasts: Duration) {
+        self.doubts(name, lasts);
+        if let Some(lock) = self.seen().locks.get_mut(name) {
+            lock.forgotten_until = lock.doubtful_until;
         }
     }
 
@@ -200,9 +293,12 @@ impl Judge {
         name: &Name,
         holding: &LockContext,
         gate: &Gate,
+        terms: Terms,
     ) -> Believes {
         let believer = Believer {
             name: name.clone(),
+            since: Instant::now(),
+            terms,
             owner: holding.owner().clone(),
             holding: holding.clone(),
             gate: gate.clone(),
@@ -233,13 +329,50 @@ impl Judge {
     }
 
     /// Somebody who watched this hold was told that it is over.
-    pub(super) fn told(&self, number: u64) {
+    pub(super) fn told(&self, number: u64, reason: LostReason) {
         let mut seen = self.seen();
         let Some(believer) = seen.believers.get_mut(&number) else { return };
         believer.told = true;
-        if believer.holding.is_held() {
-            let owner = believer.owner.clone();
+        let (owner, is_held) = (believer.owner.clone(), believer.holding.is_held());
+        let gate = believer.gate.clone();
+        if is_held {
             self.break_rule(&mut seen, format!("{owner} was told of a loss and still believes"));
+        }
+        if reason == LostReason::Released {
+            seen.released.insert(owner.to_string(), (Instant::now(), gate));
+        }
+        if seen.is_untrue(number, reason, &self.plot) {
+            self.break_rule(&mut seen, format!("{owner} was told without a cause: {reason}"));
+        }
+    }
+
+    /// Somebody who wanted `name` is told why it has not got it.
+    pub(super) fn failed(&self, name: &Name, error: &Error) {
+        let (mut seen, now) = (self.seen(), Instant::now());
+        let failing = seen.locks.get(name).map(|lock| lock.failing_until);
+        let is_troubled = failing.max(seen.quiet_until).is_none_or(|until| now <= until);
+        let is_calm = self.plot.kind != Kind::Rough;
+        let is_expected = match error {
+            Error::Lost { .. } => true,
+            Error::NotReplicated { .. } => is_troubled || !is_calm,
+            _ => is_troubled,
+        };
+        if self.plot.is_deployed() && !is_expected {
+            self.break_rule(&mut seen, format!("nothing is in the way: {error}"));
+        }
+    }
+
+    /// A client behind `gate` has finished what it began at `since`, and which waits for nobody.
+    pub(super) fn done(&self, name: &Name, gate: &Gate, since: Instant) {
+        let mut seen = self.seen();
+        let is_quiet = seen.quiet_since(name) < since && gate.opens() <= since;
+        let most = if self.plot.kind == Kind::Rough { DONE_AFTER_SILENCE } else { DONE };
+        let took = since.elapsed();
+        if self.plot.is_deployed() && is_quiet && took > most {
+            self.break_rule(
+                &mut seen,
+                format!("nothing is in the way, and `{name}` took {took:?}"),
+            );
         }
     }
 
@@ -284,26 +417,24 @@ impl Judge {
     /// Looks whether everything is as it must be.
     pub(super) fn look(&self) {
         let (mut seen, now) = (self.seen(), Instant::now());
-        let master = self.site.master();
         for name in &self.names {
-            let holders = master.hash(name.as_str()).unwrap_or_default().into_keys().collect();
-            seen.note(name, holders, now);
+            seen.note(name, self.site.state(name).0, now);
         }
         let rule = seen.belief(now);
         let rule = rule.or_else(|| seen.telling(now));
+        let asks_at_once = self.plot.kind == Kind::Switched && self.site.shards() == 1;
+        let rule = rule.or_else(|| seen.late(now).filter(|_| asks_at_once));
         let entered = entered(&self.plot);
         let rule =
             rule.or_else(|| self.names.iter().find_map(|name| seen.idle(name, entered, now)));
         let rule =
             rule.or_else(|| self.names.iter().find_map(|name| seen.given_to_dead(name, now)));
         let rule = rule.or_else(|| self.deaf(&seen, now));
-        let lease = self.plot.lease();
-        let rule = rule.or_else(|| self.names.iter().find_map(|it| seen.ghost(it, lease, now)));
+        let rule =
+            rule.or_else(|| self.names.iter().find_map(|it| seen.ghost(it, &self.plot, now)));
         let rule = rule.or_else(|| seen.unfair(&self.plot, now));
-        let endless = || {
-            let mut keys = master.keys_without_ttl().into_iter();
-            keys.find(|key| !outlives(key)).map(|key| format!("{key} has no ttl"))
-        };
+        let mut keys = self.site.masters().into_iter().flat_map(|it| it.keys_without_ttl());
+        let endless = || keys.find(|key| !outlives(key)).map(|key| format!("{key} has no ttl"));
         let rule = rule.or_else(endless);
         if let Some(rule) = rule {
             self.break_rule(&mut seen, rule);
@@ -313,14 +444,23 @@ impl Judge {
 
     /// Who waits and may queue is listened for.
     fn deaf(&self, seen: &Seen, now: Instant) -> Option<String> {
-        if self.plot.troubles.rights || self.plot.troubles.refusals || seen.is_troubled(now) {
+        if self.plot.troubles.rights || self.plot.troubles.refusals {
             return None;
         }
-        let waits = |it: &&Waiter| it.class == Class::Queues && now > it.since + LISTENED;
+        // While replicas are waited for who waits has the lock.
+        let had = |it: &Waiter| match self.plot.is_deployed() {
+            true => seen.had_at(&it.name, &it.client, now),
+            false => it.since,
+        };
+        let waits = |it: &&Waiter| {
+            it.class == Class::Queues
+                && now > it.since.max(had(it)) + LISTENED
+                && !seen.is_troubled(&it.name, now)
+        };
         let mut waiters = seen.waiters.values().filter(waits);
-        let master = self.site.master();
         let channel = |it: &Waiter| format!("leasehold_lock__waiter:{{{}}}:{}", it.name, it.client);
-        let deaf = waiters.find(|it| master.subscribers(&channel(it)) == 0)?;
+        let listens = |it: &Waiter| self.site.of(&it.name).subscribers(&channel(it)) > 0;
+        let deaf = waiters.find(|it| !listens(it))?;
         Some(format!("{} waits for `{}` and does not listen", deaf.client, deaf.name))
     }
 
@@ -336,127 +476,6 @@ impl Judge {
     /// How many grants there were.
     pub(super) fn grants(&self) -> u64 {
         self.seen().entered
-    }
-}
-
-impl Seen {
-    /// A client behind `gate` acquired `name`, as `owner` if it is one of Leasehold.
-    fn passes_over(&mut self, name: &Name, gate: &Gate, owner: Option<&Owner>) {
-        let now = Instant::now();
-        let before = self.locks.get_mut(name).map(|lock| &mut lock.granted_to);
-        let before = before.and_then(|it| std::mem::replace(it, owner.cloned()));
-        let is_hand_off = owner.is_some() && before.as_ref() == owner;
-        for waiter in self.waiters.values_mut().filter(|waiter| waiter.name == *name) {
-            match waiter.gate.is(gate) {
-                true => (waiter.passed_over, waiter.first_since) = (0, now),
-                false => waiter.passed_over += u32::from(!is_hand_off),
-            }
-        }
-    }
-
-    fn note(&mut self, name: &Name, held_by: BTreeSet<String>, now: Instant) {
-        let Some(lock) = self.locks.get_mut(name) else { return };
-        if !lock.held_by.is_empty() {
-            lock.longest = lock.longest.max(now - lock.since);
-        }
-        if lock.held_by != held_by {
-            (lock.held_by, lock.since) = (held_by, now);
-        }
-    }
-
-    /// One believer at a time, and the server agrees.
-    fn belief(&self, now: Instant) -> Option<String> {
-        let mut believed: BTreeMap<&Name, &Owner> = BTreeMap::new();
-        for believer in self.believers.values().filter(|it| it.holding.is_held()) {
-            let Believer { name, owner, gate, .. } = believer;
-            if self.records.is_shut(gate) {
-                return Some(format!("{owner} believes after its shutdown"));
-            }
-            let lock = self.locks.get(name).filter(|lock| lock.doubtful_until < now);
-            let Some(lock) = lock else { continue };
-            if let Some(other) = believed.insert(name, owner) {
-                return Some(format!("{owner} and {other} both believe in `{name}`"));
-            }
-            if !lock.held_by.contains(owner.as_str()) {
-                let truth = &lock.held_by;
-                return Some(format!("{owner} believes in `{name}`, which {truth:?} has"));
-            }
-        }
-        None
-    }
-
-    /// Who waits for `lost()` is told when a hold is over.
-    fn telling(&mut self, now: Instant) -> Option<String> {
-        for it in self.believers.values_mut().filter(|it| !it.told && !it.holding.is_held()) {
-            let since = *it.over_at.get_or_insert(now);
-            if now > since.max(it.gate.opens()) + TOLD {
-                return Some(format!("{} lost its hold and was not told", it.owner));
-            }
-        }
-        None
-    }
-
-    /// A free lock does not stay so while somebody waits.
-    fn idle(&self, name: &Name, entered: Duration, now: Instant) -> Option<String> {
-        let lock = self.locks.get(name).filter(|lock| lock.held_by.is_empty())?;
-        let waits = |it: &&Waiter| it.name == *name;
-        let waiters = self.waiters.values().filter(waits);
-        let since = waiters.map(|it| it.since.max(it.gate.opens())).min()?;
-        let since = since.max(lock.since).max(lock.doubtful_until);
-        let too_long = Some(now) > self.quiet_until.max(Some(since)).map(|at| at + entered);
-        too_long.then(|| format!("somebody waits for `{name}`, which is free"))
-    }
-
-    /// Whether something was in the way lately.
-    fn is_troubled(&self, now: Instant) -> bool {
-        self.quiet_until.is_some_and(|until| now <= until)
-    }
-
-    /// A lock does not go to a client that is gone, when the server knows that.
-    fn given_to_dead(&self, name: &Name, now: Instant) -> Option<String> {
-        let lock = self.locks.get(name).filter(|it| it.since == now && !self.is_troubled(now))?;
-        let client = |owner: &String| owner.rsplit_once(':').map_or("", |it| it.0).to_owned();
-        let dead = lock.held_by.iter().find(|owner| self.dead.contains(&client(owner)))?;
-        Some(format!("`{name}` is given to {dead}, whose client is gone"))
-    }
-
-    /// A lock of ours does not stay held without a guard.
-    fn ghost(&self, name: &Name, lease: Duration, now: Instant) -> Option<String> {
-        let lock = self.locks.get(name)?;
-        let guarded = |owner: &str| {
-            let mut all = self.believers.values();
-            all.any(|it| it.owner.as_str() == owner && !it.guard_gone)
-        };
-        let ghost = lock.held_by.iter().find(|it| it.starts_with("client-") && !guarded(it))?;
-        let gone = self.believers.values().filter(|it| it.owner.as_str() == ghost);
-        let since = gone.filter_map(|it| it.over_at).max().unwrap_or(lock.since).max(lock.since);
-        let too_long = Some(now) > self.quiet_until.max(Some(since)).map(|at| at + lease + ENTERED);
-        too_long.then(|| format!("`{name}` stays with {ghost}, who has no guard"))
-    }
-
-    /// Nobody waits for longer than its class has to, where nothing disturbs the order.
-    fn unfair(&self, plot: &Plot, now: Instant) -> Option<String> {
-        if !plot.is_calm() {
-            return None;
-        }
-        let waiter = self.waiters.values().find(|it| self.is_passed_over(it, plot, now))?;
-        let Waiter { name, class, passed_over, first_since, .. } = waiter;
-        let waited = now - *first_since;
-        Some(format!(
-            "{class:?} waits for `{name}` for {waited:?}, passed over {passed_over} times"
-        ))
-    }
-
-    fn is_passed_over(&self, waiter: &Waiter, plot: &Plot, now: Instant) -> bool {
-        let waited = now - waiter.first_since;
-        let longest = self.locks.get(&waiter.name).map_or(Duration::ZERO, |lock| lock.longest);
-        let others = plot.redisson || plot.spinner || plot.polling || plot.outsiders > 0;
-        match waiter.class {
-            Class::Queues => waiter.passed_over > if others { 80 } else { plot.clients + 8 },
-            Class::Outside => waiter.passed_over > 40 + 10 * plot.clients,
-            // Those before it may hold for long.
-            Class::Polls | Class::Stranger => waited > window_comes(plot) + 4 * longest,
-        }
     }
 }
 
@@ -480,6 +499,7 @@ fn window_comes(plot: &Plot) -> Duration {
 /// How soon a free lock is entered.
 fn entered(plot: &Plot) -> Duration {
     match plot.is_calm() {
+        false if plot.kind == Kind::Switched => ENTERED_AFTER_SWITCH,
         false => ENTERED,
         true if plot.polling || plot.outsiders > 0 => ENTERED_BY_POLLING,
         true => ENTERED_IN_CALM,

@@ -17,11 +17,20 @@
 //! judge               the rules
 //! records             those about the past: tokens, turns within a client, shutdowns
 //! objects             the same with what is no plain lock, and the rules of that
-//! site                where the server is
+//! deployment          the same with sentinels or in a cluster
+//! failovers           what happens to servers that have others beside them, and when
+//! hardships           which of that may be in a story
+//! scenes              what happens to one of them
+//! allegiance          whose clients stay with a server that is replaced
+//! site                where the servers are
 //! plot                what kind of story it is
 //! ```
 
 mod accidents;
+mod allegiance;
+mod deployment;
+mod failovers;
+mod hardships;
 mod judge;
 mod objects;
 mod peer;
@@ -30,10 +39,15 @@ mod process;
 mod raw;
 mod records;
 mod rights;
+mod scenes;
 mod site;
 mod strangers;
 mod troubles;
 mod work;
 mod world;
 
-pub(super) use self::{objects::run as run_objects, world::run};
+pub(super) use self::{
+    deployment::{run_cluster, run_sentinel},
+    objects::run as run_objects,
+    world::run,
+};

@@ -49,8 +49,9 @@ impl Peer {
             user: Some(id.clone()),
             ..Settings::default()
         };
-        let connector = connector(site, &gate, &is_dead);
-        let store = RedisStore::connect_by(connector, &settings, &id).await.unwrap();
+        let settings =
+            Settings { connector: Some(connector(&id, site, &gate, &is_dead)), ..settings };
+        let store = RedisStore::connect(&site.url(), &settings, &id).await.unwrap();
         let process = Process::default();
         let spawner = gate.spawner(&process.engine);
         let clock = process.clock(number);
@@ -83,7 +84,7 @@ impl Peer {
     /// Cuts all its connections.
     pub(super) fn cut(&self, cut: Cut) {
         for server in self.site.all() {
-            server.cut(cut, |connection| connection.user == self.id);
+            server.cut(cut, |it| [&it.user, &it.host].contains(&&self.id));
         }
     }
 
@@ -101,13 +102,15 @@ impl Peer {
     }
 }
 
-/// Connects to whoever is in charge.
-fn connector(site: &Site, gate: &Gate, is_dead: &Arc<AtomicBool>) -> Connector {
-    let (site, gate, is_dead) = (site.clone(), gate.clone(), Arc::clone(is_dead));
-    Connector::by(move || {
-        let (master, gate, is_dead) = (site.master(), gate.clone(), Arc::clone(&is_dead));
+/// Connects the client called `id` to the servers of the site.
+fn connector(id: &str, site: &Site, gate: &Gate, is_dead: &Arc<AtomicBool>) -> Connector {
+    let (id, site, gate) = (id.to_owned(), site.clone(), gate.clone());
+    let is_dead = Arc::clone(is_dead);
+    Connector::by_address(move |address| {
+        let (id, site, gate) = (id.clone(), site.clone(), gate.clone());
+        let is_dead = Arc::clone(&is_dead);
         async move {
-            let stream = gate.pass(master.connect()).await?;
+            let stream = gate.pass(site.dial(&id, &address)).await?;
             match is_dead.load(Ordering::Relaxed) {
                 true => Err(io::ErrorKind::NotConnected.into()),
                 false => Ok(Behind { gate, stream, opens: None }),

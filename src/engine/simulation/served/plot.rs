@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Crowd,
     /// Nothing.
     Calm,
+    /// Another server takes over, or has a slot by now, and nothing else.
+    Switched,
     /// Anything.
     Rough,
 }
@@ -66,6 +68,8 @@ pub(super) struct Plot {
     pub(super) spinner: bool,
     /// Whether who gives back comes back at once.
     pub(super) restless: bool,
+    /// How many replicas each server has: some want all of them to acknowledge a grant.
+    pub(super) replicas: u32,
     pub(super) troubles: Troubles,
 }
 
@@ -124,6 +128,7 @@ impl Plot {
             redisson,
             spinner,
             restless: false,
+            replicas: 0,
             troubles: if rough { Troubles::draw(chance) } else { Troubles::default() },
         }
     }
@@ -149,7 +154,12 @@ impl Plot {
     }
 
     pub(super) fn is_calm(&self) -> bool {
-        self.kind != Kind::Rough
+        matches!(self.kind, Kind::Crowd | Kind::Calm)
+    }
+
+    /// Whether there are several servers, which take the place of each other.
+    pub(super) fn is_deployed(&self) -> bool {
+        self.replicas > 0
     }
 
     /// A lease may be up to two seconds longer than half of the ttl.

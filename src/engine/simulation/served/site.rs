@@ -1,33 +1,116 @@
-//! Where the server is: another one may take its place.
+//! Where the servers are: which of them is in charge of a name, and how clients reach it.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use leasehold_twin::{Delay, Twin};
+use leasehold_twin::{Cluster, Delay, Net, Sentinels, Twin};
+use tokio::io::DuplexStream;
 
-/// The address of the server that is in charge.
+use crate::domain::Name;
+
+/// The servers of a story.
 #[derive(Clone, Debug)]
-pub(super) struct Site(Arc<Mutex<Servers>>);
+pub(super) enum Site {
+    /// One server, whose address leads to another one later.
+    One(Arc<Mutex<Servers>>),
+    /// A primary with replicas, and the sentinels that watch it.
+    Watched(Net, Sentinels, Hung),
+    /// A cluster.
+    Nodes(Net, Cluster, Hung),
+}
+
+/// The addresses of servers that stand still.
+pub(super) type Hung = Arc<Mutex<BTreeSet<String>>>;
 
 #[derive(Debug)]
-struct Servers {
+pub(super) struct Servers {
     master: Twin,
     replica: Option<Twin>,
 }
 
+/// The primaries of a cluster.
+const PRIMARIES: usize = 3;
+
 impl Site {
     pub(super) fn new(master: Twin, replica: Option<Twin>) -> Self {
-        Self(Arc::new(Mutex::new(Servers { master, replica })))
+        Self::One(Arc::new(Mutex::new(Servers { master, replica })))
     }
 
-    /// Who is in charge.
+    pub(super) fn watched(seed: u64, replicas: usize, lag: Delay) -> Self {
+        let net = Net::new(seed);
+        let sentinels = Sentinels::start(&net, 3, replicas, lag);
+        Self::Watched(net, sentinels, Hung::default())
+    }
+
+    pub(super) fn nodes(seed: u64, replicas: usize, lag: Delay) -> Self {
+        let net = Net::new(seed);
+        let cluster = Cluster::start(&net, PRIMARIES, replicas, lag);
+        Self::Nodes(net, cluster, Hung::default())
+    }
+
+    /// The URL of a client.
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::One(_) => "redis://made-by-a-test".into(),
+            Self::Watched(_, sentinels, _) => {
+                let addresses = sentinels.addresses().join(",");
+                format!("redis-sentinel://{addresses}/{}", Sentinels::NAME)
+            }
+            Self::Nodes(_, cluster, _) => {
+                format!("redis-cluster://{}", cluster.addresses().join(","))
+            }
+        }
+    }
+
+    /// A connection of the client on `host`.
+    pub(super) async fn dial(&self, host: &str, address: &str) -> io::Result<DuplexStream> {
+        match self {
+            Self::One(_) => self.master().connect().await,
+            Self::Watched(net, ..) | Self::Nodes(net, ..) => net.host(host).dial(address).await,
+        }
+    }
+
+    /// The server that is in charge, of the first shard if there are several.
     pub(super) fn master(&self) -> Twin {
-        self.0.lock().unwrap().master.clone()
+        self.primary(0)
     }
 
-    /// All servers there are.
+    /// The server that is in charge of a name.
+    pub(super) fn of(&self, name: &Name) -> Twin {
+        self.primary(self.shard_of(name))
+    }
+
+    /// Who has a name, and for how long: -2 if nobody has. On its way to another shard a name may
+    /// be at either.
+    pub(super) fn state(&self, name: &Name) -> (BTreeSet<String>, i64) {
+        let there = |it: Twin| Some((it.hash(name.as_str())?, it.pttl(name.as_str())));
+        let known = there(self.of(name)).or_else(|| match self {
+            Self::Nodes(..) => self.masters().into_iter().find_map(there),
+            Self::One(_) | Self::Watched(..) => None,
+        });
+        known.map_or((BTreeSet::new(), -2), |(fields, lasts)| (fields.into_keys().collect(), lasts))
+    }
+
+    /// All servers that are in charge of something.
+    pub(super) fn masters(&self) -> Vec<Twin> {
+        (0..self.shards()).map(|shard| self.primary(shard)).collect()
+    }
+
+    /// All servers there are, sentinels among them.
     pub(super) fn all(&self) -> Vec<Twin> {
-        let servers = self.0.lock().unwrap();
-        [Some(servers.master.clone()), servers.replica.clone()].into_iter().flatten().collect()
+        match self {
+            Self::One(servers) => {
+                let servers = servers.lock().unwrap();
+                let both = [Some(servers.master.clone()), servers.replica.clone()];
+                both.into_iter().flatten().collect()
+            }
+            Self::Watched(_, watched, _) => [watched.servers(), watched.sentinels()].concat(),
+            Self::Nodes(_, cluster, _) => cluster.nodes().to_vec(),
+        }
     }
 
     /// Gives a user these rights, wherever it goes.
@@ -39,13 +122,113 @@ impl Site {
         self.all().iter().for_each(|server| server.delay(requests, replies));
     }
 
+    /// How many scripts ran.
+    pub(super) fn evals(&self) -> u64 {
+        self.all().iter().map(Twin::evals).sum()
+    }
+
     /// The replica takes over. Returns the one before, or `None` if there is no replica.
     pub(super) fn promote(&self) -> Option<Twin> {
-        let mut servers = self.0.lock().unwrap();
+        let Self::One(servers) = self else { return None };
+        let mut servers = servers.lock().unwrap();
         let replica = servers.replica.take()?;
         replica.promote();
         let before = std::mem::replace(&mut servers.master, replica);
         servers.replica = Some(before.clone());
         Some(before)
     }
+}
+
+/// Servers that copy each other are a shard.
+impl Site {
+    pub(super) fn shards(&self) -> usize {
+        match self {
+            Self::One(_) | Self::Watched(..) => 1,
+            Self::Nodes(..) => PRIMARIES,
+        }
+    }
+
+    pub(super) fn shard_of(&self, name: &Name) -> usize {
+        match self {
+            Self::One(_) | Self::Watched(..) => 0,
+            Self::Nodes(_, cluster, _) => {
+                cluster.owner(Cluster::slot_of(name.as_str())) % PRIMARIES
+            }
+        }
+    }
+
+    /// The primary of a shard.
+    pub(super) fn primary(&self, shard: usize) -> Twin {
+        match self {
+            Self::One(servers) => servers.lock().unwrap().master.clone(),
+            Self::Watched(_, watched, _) => watched.primary(),
+            Self::Nodes(_, cluster, _) => cluster.nodes()[cluster.owner(some_slot(shard))].clone(),
+        }
+    }
+
+    /// The servers of a shard, which have addresses.
+    pub(super) fn servers(&self, shard: usize) -> Vec<Twin> {
+        match self {
+            Self::One(_) => Vec::new(),
+            Self::Watched(_, watched, _) => watched.servers().to_vec(),
+            Self::Nodes(_, cluster, _) => {
+                cluster.nodes().iter().skip(shard).step_by(PRIMARIES).cloned().collect()
+            }
+        }
+    }
+
+    /// The servers of a shard that are not in charge.
+    pub(super) fn replicas(&self, shard: usize) -> Vec<Twin> {
+        let primary = self.primary(shard).address();
+        self.servers(shard).into_iter().filter(|it| it.address() != primary).collect()
+    }
+
+    /// Another server of the shard takes over, if one runs.
+    pub(super) fn fail_over(&self, shard: usize) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Watched(_, watched, _) => watched.fail_over().is_some(),
+            Self::Nodes(_, cluster, _) => cluster.fail_over(some_slot(shard)).is_some(),
+        }
+    }
+
+    /// How long news is on its way to the other servers.
+    pub(super) fn gossip(&self, delay: Duration) {
+        let delay = if delay.is_zero() { Delay::None } else { Delay::UpTo(delay) };
+        match self {
+            Self::One(_) => {}
+            Self::Watched(_, watched, _) => watched.gossip(delay),
+            Self::Nodes(_, cluster, _) => cluster.gossip(delay),
+        }
+    }
+
+    pub(super) fn stop(&self, server: &Twin) {
+        self.hung().into_iter().for_each(|it| it.lock().unwrap().extend([server.address()]));
+        server.stop();
+    }
+
+    pub(super) fn resume(&self, server: &Twin) {
+        self.hung()
+            .into_iter()
+            .for_each(|it| it.lock().unwrap().retain(|it| *it != server.address()));
+        server.resume();
+    }
+
+    /// Whether a server stands still, and notices nothing.
+    pub(super) fn is_hung(&self, server: &Twin) -> bool {
+        self.hung().is_some_and(|hung| hung.lock().unwrap().contains(&server.address()))
+    }
+
+    fn hung(&self) -> Option<&Hung> {
+        match self {
+            Self::One(_) => None,
+            Self::Watched(.., hung) | Self::Nodes(.., hung) => Some(hung),
+        }
+    }
+}
+
+/// A slot of a shard in which no name of a story lies, so that it never moves.
+fn some_slot(shard: usize) -> u16 {
+    const PART: usize = 16_384_usize.div_ceil(PRIMARIES);
+    u16::try_from(shard * PART + 7).unwrap()
 }

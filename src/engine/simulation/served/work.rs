@@ -6,7 +6,7 @@ use futures_util::poll;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    judge::{Believes, Class, DATA, Judge, Waits},
+    judge::{Believes, Class, DATA, Judge, Terms, Waits},
     peer::Peer,
     plot::{Kind, LONGEST_POLL, Plot, REPLICAS},
 };
@@ -63,22 +63,29 @@ impl Worker {
     async fn round(&mut self) {
         let name = name(self.chance.u32(..self.plot.names));
         let client = Client::of(Arc::clone(&self.peer.engine));
-        let lock = self.traits(client.lock(&name).unwrap().ttl(self.plot.ttl));
-        let Some(guard) = self.enter(&lock).await else { return };
-        assert!(!lock.wants_replicas(TOO_MANY), "fewer replicas have it than it wants");
+        let (lock, terms) = self.traits(client.lock(&name).unwrap().ttl(self.plot.ttl));
+        let Some(guard) = self.enter(&lock, terms.acknowledged).await else { return };
+        let may_want = self.plot.is_deployed() || !lock.wants_replicas(TOO_MANY);
+        assert!(may_want, "fewer replicas have it than it wants");
         let since = Instant::now();
         self.say(|| format!("enters {name} as {}", guard.owner()));
-        let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate);
+        let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate, terms);
         self.watch(&guard, &believes);
         self.hold(&guard).await;
         self.leave(guard, believes, since).await;
     }
 
     /// How it waits, and how long it holds at most.
-    fn traits(&mut self, lock: Lock) -> Lock {
-        let ttl = self.plot.ttl;
-        let lock = match self.one_in(4) {
-            true => lock.lease(ttl / 2 + self.up_to(2_000)),
+    fn traits(&mut self, lock: Lock) -> (Lock, Terms) {
+        let (ttl, replicas) = (self.plot.ttl, self.plot.replicas);
+        let renews = !self.one_in(4);
+        let lock = match renews {
+            true => lock,
+            false => lock.lease(ttl / 2 + self.up_to(2_000)),
+        };
+        let acknowledged = replicas > 0 && self.one_in(2);
+        let lock = match acknowledged {
+            true => lock.replicated(Replicas::at_least(replicas)),
             false => lock,
         };
         let lock = match self.one_in(8) {
@@ -98,13 +105,14 @@ impl Worker {
             true => self.peer.id != "client-0",
             false => self.plot.polling && self.one_in(4),
         };
-        match polls {
+        let lock = match polls {
             true => lock.wait_strategy(WaitStrategy::Polling {
                 initial: Duration::from_millis(1),
                 max: LONGEST_POLL,
             }),
             false => lock,
-        }
+        };
+        (lock, Terms { acknowledged, renews })
     }
 
     /// One of three asks for more than there are.
@@ -123,10 +131,11 @@ impl Worker {
         }
     }
 
-    async fn enter(&mut self, lock: &Lock) -> Option<LockGuard> {
+    async fn enter(&mut self, lock: &Lock, acknowledged: bool) -> Option<LockGuard> {
         let patience = Duration::from_millis(1) + self.up_to(4_000);
         let way = if self.one_in(2) { self.chance.u32(..4) } else { 4 };
         let waiting = (way != 3).then(|| self.waits(lock));
+        let since = Instant::now();
         let entered = match way {
             0 => lock.try_acquire().await,
             1 => lock.acquire_within(patience).await.map(Some),
@@ -135,8 +144,15 @@ impl Worker {
             _ => lock.acquire().await.map(Some),
         };
         drop(waiting);
+        if way == 0 && !acknowledged {
+            self.judge.done(lock.name(), &self.peer.gate, since);
+        }
         entered.unwrap_or_else(|error| {
             self.say(|| format!("does not enter: {error}"));
+            // Who has little time may be told that nothing has come by then.
+            if matches!(way, 0 | 4) {
+                self.judge.failed(lock.name(), &error);
+            }
             let shut = matches!(error, Error::ShutDown) && !self.peer.process.is_shut();
             assert!(!shut && !matches!(error, Error::NoRuntime), "{error}");
             assert!(!error.to_string().contains("NOSCRIPT"), "{error}");
@@ -178,7 +194,7 @@ impl Worker {
         tokio::spawn(async move {
             let reason = gate.pass(lost).await;
             story.say(|| format!("{owner} is over: {reason}"));
-            judge.told(number);
+            judge.told(number, reason);
         });
     }
 
@@ -210,7 +226,10 @@ impl Worker {
         let released = if hurries {
             cancelled(self.up_to(50), guard.release()).await
         } else {
-            guard.release().await.map(Some)
+            let asked = Instant::now();
+            let released = guard.release().await;
+            self.judge.done(&name, &self.peer.gate, asked);
+            released.map(Some)
         };
         self.say(|| format!("releases {owner}: {released:?}"));
         if let Ok(Some(Release::NotHeld { reason: LostReason::NotOwned, .. })) = released {

@@ -51,7 +51,7 @@ pub(in crate::engine::simulation) fn run(seed: u64, story: &Arc<Story>) -> Resul
 }
 
 /// Tells what `server` is asked.
-fn tell(server: &Twin, story: &Arc<Story>) {
+pub(super) fn tell(server: &Twin, story: &Arc<Story>) {
     let story = Arc::clone(story);
     server.watch(move |it| {
         if !it.in_script {
@@ -95,7 +95,7 @@ impl World {
 
     async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
         let begun = Instant::now();
-        let before = self.site.master().evals();
+        let before = self.site.evals();
         let (mut workers, mut strangers) = (JoinSet::new(), JoinSet::new());
         self.hire(&mut chance, &mut workers);
         self.invite(&mut chance, &mut strangers);
@@ -117,7 +117,7 @@ impl World {
                 return Err("the story does not end".into());
             }
         }
-        self.cheap(self.site.master().evals() - before)?;
+        self.cheap(self.site.evals() - before)?;
         troubles.end().await;
         strangers.shutdown().await;
         self.settle().await
@@ -218,7 +218,7 @@ impl World {
         sleep(self.plot.lease() + QUEUE_RESTS + 4 * PATIENCE).await;
         self.held_up()?;
         self.nothing_is_left()?;
-        let scripts = self.site.master().evals();
+        let scripts = self.site.evals();
         let grants = self.judge.grants();
         self.story.say(|| format!("the end, after {grants} grants by {scripts} scripts"));
         Ok(())

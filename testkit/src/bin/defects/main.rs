@@ -12,6 +12,7 @@
 
 mod bodies;
 mod copy;
+mod links;
 mod list;
 mod planting;
 mod program;
@@ -28,6 +29,7 @@ use std::thread;
 use std::time::Instant;
 
 use copy::Bed;
+use links::LINKS;
 use list::{DEFECTS, ELSEWHERE};
 use planting::Planted;
 use program::Program;
@@ -91,7 +93,7 @@ fn main() -> ExitCode {
 fn all() -> Vec<Case> {
     let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let served = SERVED.iter().map(|defect| (Finder::Simulation("run_served"), defect));
-    let elsewhere = ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect));
+    let elsewhere = LINKS.iter().chain(ELSEWHERE).map(|(finder, defect)| (*finder, defect));
     let all = simulated.chain(served).chain(elsewhere).zip(1..);
     all.map(|((finder, defect), number)| Case { number, finder, defect }).collect()
 }
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn defects_are_chosen_by_their_words() {
         let all = all();
-        assert_eq!(all.len(), DEFECTS.len() + SERVED.len() + ELSEWHERE.len());
+        assert_eq!(all.len(), DEFECTS.len() + SERVED.len() + LINKS.len() + ELSEWHERE.len());
         assert_eq!(chosen(&all, None).len(), all.len());
         assert_eq!(chosen(&all, Some(DEFECTS[2].says))[0].number, 3);
         assert!(chosen(&all, Some("no defect says this")).is_empty());

@@ -1,0 +1,113 @@
+//! Whose clients stay with a server that another one has replaced.
+//!
+//! | rule | broken when |
+//! |---|---|
+//! | a replaced server is left | a connection of a client to it outlives the replacement by some seconds |
+//! | silence is noticed | a client keeps a connection on which it listens, and nothing comes any more |
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use leasehold_twin::Connection;
+use tokio::time::Instant;
+
+use super::{
+    peer::Peer,
+    plot::{Kind, Plot},
+    site::Site,
+};
+
+/// A connection by its server and its number there.
+type Key = (String, u64);
+
+/// A connection on which nothing comes any more is given up so soon.
+const SILENCE: Duration = Duration::from_secs(7);
+
+/// Connections that are not to be kept, and since when.
+pub(super) struct Allegiance {
+    stays: Duration,
+    strays: BTreeMap<Key, Instant>,
+    silent: BTreeMap<Key, Instant>,
+    /// Clients that cannot know better, and until when.
+    excused: BTreeMap<String, Instant>,
+}
+
+impl Allegiance {
+    pub(super) fn of(site: &Site, plot: &Plot) -> Self {
+        let stays = match (site, plot.kind) {
+            // A node to which a slot was on its way is kept for a while, and the map is looked at
+            // seldom where nothing is asked.
+            (Site::Nodes(..), _) => Duration::from_secs(24),
+            (_, Kind::Switched) => Duration::from_secs(1),
+            _ => Duration::from_secs(4),
+        };
+        let (strays, silent, excused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { stays, strays, silent, excused }
+    }
+
+    /// A client hears of nothing for so long.
+    pub(super) fn excuse(&mut self, client: &str, lasts: Duration) {
+        let until = Instant::now() + lasts;
+        let known = self.excused.entry(client.to_owned()).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    /// Nothing comes any more on the connections that a client has now.
+    pub(super) fn silences(&mut self, site: &Site, client: &str) {
+        let now = Instant::now();
+        for server in site.all() {
+            let of_client = server.connections().into_iter().filter(|it| is_of(it, client));
+            let listening = of_client.filter(|it| !it.channels.is_empty());
+            self.silent.extend(listening.map(|it| ((server.address(), it.id), now)));
+        }
+    }
+
+    /// Looks whether a client keeps a connection that it must not.
+    pub(super) fn look(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
+        self.look_at_silent(site, peers)?;
+        self.look_at_strays(site, peers)
+    }
+
+    fn look_at_silent(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
+        if self.silent.is_empty() {
+            return Ok(());
+        }
+        let (before, now) = (std::mem::take(&mut self.silent), Instant::now());
+        for server in site.all() {
+            let address = server.address();
+            for connection in server.connections() {
+                let key = (address.clone(), connection.id);
+                let peer = peers.iter().find(|it| is_of(&connection, &it.id) && !it.is_dead());
+                let (Some(since), Some(peer)) = (before.get(&key), peer) else { continue };
+                if now > peer.gate.opens().max(*since) + SILENCE {
+                    return Err(format!("{} keeps a silent connection to {address}", peer.id));
+                }
+                self.silent.insert(key, *since);
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_strays(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
+        let (mut before, now) = (std::mem::take(&mut self.strays), Instant::now());
+        let replicas = (0..site.shards()).flat_map(|shard| site.replicas(shard));
+        for server in replicas.filter(|it| !site.is_hung(it)) {
+            let address = server.address();
+            for connection in server.connections() {
+                let peer = peers.iter().find(|it| it.id == connection.user && !it.is_dead());
+                let Some(peer) = peer else { continue };
+                let key = (address.clone(), connection.id);
+                let since = before.remove(&key).unwrap_or(now);
+                let excused = self.excused.get(&peer.id).copied().unwrap_or(since);
+                if now > since.max(excused).max(peer.gate.opens()) + self.stays {
+                    return Err(format!("{} stays with {address}, which is replaced", peer.id));
+                }
+                self.strays.insert(key, since);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_of(connection: &Connection, client: &str) -> bool {
+    connection.user == client || connection.host == client
+}

@@ -1,0 +1,642 @@
+//! The defects of what lies between the client and its servers: connections, discovery,
+//! subscriptions, and what replicas acknowledge.
+
+use crate::{Defect, Edit, Finder};
+
+/// What a deployment must not survive, by the world that finds it.
+pub(crate) const LINKS: &[(Finder, Defect)] = &[
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "replies go to the requests in the wrong order",
+            edits: &[Edit {
+                file: "src/store/redis/connection/wire.rs",
+                from: "let asked = self.asked.pop_front().ok_or(Ending::Surplus)?;",
+                to: "let asked = self.asked.pop_back().ok_or(Ending::Surplus)?;",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the last of several replies is waited for twice",
+            edits: &[Edit {
+                file: "src/store/redis/connection/wire.rs",
+                from: "&& *missing > 1\n",
+                to: "&& *missing > 0\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "several replies come in the wrong order",
+            edits: &[Edit {
+                file: "src/store/redis/connection/wire.rs",
+                from: "                come.push(value);\n                Answered::Many(sender, come)",
+                to: "                come.insert(0, value);\n                Answered::Many(sender, come)",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a connection on which no request is answered is kept",
+            edits: &[Edit {
+                file: "src/store/redis/connection/wire.rs",
+                from: "if let Some(ending) = watch.look(now) {",
+                to: "if let Some(ending) = watch.look(now).filter(|_| false) {",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a connection is not made again after the first attempt has failed",
+            edits: &[Edit {
+                file: "src/store/redis/connection/supervisor.rs",
+                from: "                    self.still_lost();\n",
+                to: "                    self.still_lost();\n                    pending::<()>().await;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "nobody is notified that a connection was lost",
+            edits: &[Edit {
+                file: "src/store/redis/connection/supervisor.rs",
+                from: "            self.watcher.down();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "nobody is notified that a connection was restored",
+            edits: &[Edit {
+                file: "src/store/redis/connection/supervisor.rs",
+                from: "        self.watcher.up();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "requests that wait for a connection are not woken",
+            edits: &[Edit {
+                file: "src/store/redis/connection/supervisor.rs",
+                from: "        *self.state.live.lock() = Some(Arc::clone(&wire));\n        self.state.changed.notify_waiters();\n",
+                to: "        *self.state.live.lock() = Some(Arc::clone(&wire));\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a node that was left keeps its connections",
+            edits: &[Edit {
+                file: "src/store/redis/connection/link.rs",
+                from: "            supervisor.abort();\n",
+                to: "            drop(supervisor);\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a connection to a primary that sentinels have replaced is kept",
+            edits: &[Edit {
+                file: "src/store/redis/connection/primary_discovery.rs",
+                from: "(Some(sentinels), [address]) => sentinels.another_than(address).await,",
+                to: "(Some(_), [_]) => pending().await,",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the connection for messages stays with a replaced primary",
+            edits: &[Edit {
+                file: "src/store/redis/connection/supervisor.rs",
+                from: "[gives_up.boxed(), is_gone.boxed(), strays.boxed()]",
+                to: "[gives_up.boxed(), if self.watcher.leads() { is_gone.boxed() } else { pending().boxed() }, pending().boxed()]",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a sentinel that missed a failover is believed",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinel_views.rs",
+                from: "it.epoch >= before.epoch ||",
+                to: "it.epoch <= before.epoch || it.epoch >= before.epoch ||",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "one sentinel is a majority",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinel_views.rs",
+                from: "2 * votes(it) > sentinels)",
+                to: "votes(it) > 0)",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the epoch of a failover is not read",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "fact(master, \"config-epoch\")",
+                to: "fact(master, \"no-epoch\")",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the oldest failover that a sentinel knows is believed",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinel_views.rs",
+                from: "fresh.iter().copied().max_by_key(rank)",
+                to: "fresh.iter().copied().min_by_key(rank)",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the first primary is believed for ever",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinel_views.rs",
+                from: "before.filter(|it| !is_outdated(it)).or(newest)",
+                to: "before.filter(|it| !is_outdated(it) || it.epoch < u64::MAX).or(newest)",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "another primary is not published",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "        self.master.set(believed);\n",
+                to: "        if self.master.read(Option::is_none) {\n            self.master.set(believed);\n        }\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a connection does not learn of another primary",
+            edits: &[Edit {
+                file: "src/store/redis/connection/published.rs",
+                from: "            self.changed.notify_waiters();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a sentinel that was lost is not asked again",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "            if began.elapsed() > PAUSES.1 {\n",
+                to: "            std::future::pending::<()>().await;\n            if began.elapsed() > PAUSES.1 {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "sentinels are asked once",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "                () = hints.notified() => {}\n                () = looked_for => {}\n                () = sleep_until(asked_at + EACH) => {}\n",
+                to: "                () = sleep_until(asked_at + EACH * 600) => drop(looked_for),\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a sentinel that does not reply is waited for without end",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "            match timeout(self.limit, wire.call_all(&self.requests())).await {\n",
+                to: "            match timeout(self.limit * 600, wire.call_all(&self.requests())).await {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a sentinel that does not accept a connection is waited for without end",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "        let Ok(opened) = timeout(self.limit, opened).await else {\n",
+                to: "        let Ok(opened) = timeout(self.limit * 600, opened).await else {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "sentinels are not asked when the primary is looked for",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "        self.looked_for.notify_waiters();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the master of another name is believed",
+            edits: &[Edit {
+                file: "src/store/redis/connection/sentinels.rs",
+                from: "        [about(\"GET-MASTER-ADDR-BY-NAME\"), about(\"MASTER\"), about(\"SENTINELS\"), id]",
+                to: "        [about(\"GET-MASTER-ADDR-BY-NAME\"), cmd(\"PING\"), about(\"SENTINELS\"), id]",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a map with a higher epoch is not followed",
+            edits: &[Edit {
+                file: "src/store/redis/topology/snapshot.rs",
+                from: "Ordering::Greater => false,",
+                to: "Ordering::Greater => true,",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "the map is not read when a node seems to be gone",
+            edits: &[Edit {
+                file: "src/store/redis/topology/refresher.rs",
+                from: "        self.cluster_state.common.hub.suspicion.notify_one();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a node that does not know a script is not sent it",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "        Some(by_text) => send_as(node, &by_text, asking).await,\n        None => Ok(reply),",
+                to: "        Some(by_text) if asking => send_as(node, &by_text, asking).await,\n        _ => Ok(reply),",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a slot has the master before its own",
+            edits: &[Edit {
+                file: "src/store/redis/topology/slot_map.rs",
+                from: "        usize::from(owner).checked_sub(1)\n",
+                to: "        usize::from(owner).checked_sub(2)\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "the nodes of a map are left with the map",
+            edits: &[Edit {
+                file: "src/store/redis/topology/snapshot.rs",
+                from: "match known.remove(at) {",
+                to: "match known.remove(at).filter(|_| false) {",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "the last replica of a range is taken for its master",
+            edits: &[Edit {
+                file: "src/store/redis/topology/slot_map.rs",
+                from: "            if at == 0 {\n",
+                to: "            if at + 1 == nodes.len() {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "MOVED is not noted",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "                    self.cluster_state.moved(slot, &at);\n",
+                to: "                    drop(at);\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "ASK is taken for MOVED",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "            Redirect::Ask(Some(at)) => course.asks = Some(at),\n",
+                to: "            Redirect::Ask(Some(at)) => self.cluster_state.moved(slot, &at),\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a node is asked for a migrating slot without ASKING",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "    if !asking {\n        return",
+                to: "    if !asking || asking {\n        return",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "the node that imports a slot is not asked",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "            Some(at) => self.cluster_state.node_at(at),\n",
+                to: "            Some(at) if at.port == 0 => self.cluster_state.node_at(at),\n            Some(_) => self.owner(slot, until).await,\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a redirect is not followed",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "        if course.redirects <= MOST_REDIRECTS {\n",
+                to: "        if course.redirects < 1 {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "an ASK is followed although it is old",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "filter(|_| asked_at.elapsed() < limit)",
+                to: "filter(|_| asked_at.elapsed() < limit * 600)",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "subscriptions of a connection that was lost count as made",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "        self.channels.clear();\n        match",
+                to: "        match",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "no channel is subscribed to on the next connection",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "        objects.iter().for_each(|object| self.want(object));\n    }\n\n    /// The connection is lost",
+                to: "        drop(objects);\n    }\n\n    /// The connection is lost",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a later waiter is not subscribed for",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/mod.rs",
+                from: "                () = self.changed.notified() => {}\n                () = sleep_until(rests_until), if rests_until > now => {}\n",
+                to: "                () = sleep_until(rests_until), if rests_until > now => {}\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a silent connection for messages is kept",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/mod.rs",
+                from: "                    self.see_whether_it_lives(wire).await;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "channels are left without unsubscribing",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "                (None, State::On) => {\n                    channel.state = State::Leaving;\n                    unsubscribe.entry(self.among.together(&name)).or_default().push(name);\n                }",
+                to: "                (None, State::On) => {}",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a waiter is not subscribed at the node that has its slot now",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster_state.rs",
+                from: "            if let Some(owner) = &owner {\n                owner.subscriptions.listen(object);\n",
+                to: "            if let Some(owner) = &owner {\n                owner.subscriptions.ask_anew();\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a waiter stays subscribed at the node that had its slot",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster_state.rs",
+                from: "            if is_same(at.as_ref(), owner.as_ref()) {\n                continue;",
+                to: "            if at.is_some() || is_same(at.as_ref(), owner.as_ref()) {\n                continue;",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "waiters are not subscribed again when there is another map",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster_state.rs",
+                from: "self.retire(at, node));\n        self.settle();",
+                to: "self.retire(at, node));",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a subscription is given up when the slot has moved",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/mod.rs",
+                from: "\"MOVED\" => Refusal::Elsewhere,",
+                to: "\"MOVED\" => Refusal::Forbidden,",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a subscription that a node ended counts as made",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/mod.rs",
+                from: "PushKind::Unsubscribe | PushKind::SUnsubscribe => table.confirmed(channel, false),",
+                to: "PushKind::Unsubscribe => table.confirmed(channel, false),\n            PushKind::SUnsubscribe => {}",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a waiter is not woken by its turn",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "self.events.extend(names.map(|object| Event::Ask { object, after }));",
+                to: "drop((names, after));",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "a waiter that leaves stays subscribed",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster_state.rs",
+                from: "            node.subscriptions.unlisten(object);\n",
+                to: "            drop(node);\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "the grant is not written again before replicas are counted",
+            edits: &[Edit {
+                file: "src/store/redis/granted.rs",
+                from: "        Self { touch, look }\n",
+                to: "        Self { touch: look.clone(), look }\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "another field than the granted one is written again",
+            edits: &[Edit {
+                file: "src/store/redis/granted.rs",
+                from: ".arg(keys).arg(what);",
+                to: ".arg(keys).arg(\"\");",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "too few replicas are enough",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "            Ok(Ok(got)) if got < wanted => Error",
+                to: "            Ok(Ok(got)) if got > wanted => Error",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "replicas are not asked",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "        if hold.replicas(moves) >= replicas.least {",
+                to: "        if hold.replicas(moves) < replicas.least {",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "replicas that cannot be asked count as enough",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "            Ok(Err(failure)) => unasked(self.error(&name, failure)),\n",
+                to: "            Ok(Err(_)) => return Ok(held),\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_sentinel"),
+        Defect {
+            says: "a hold that ended while replicas were counted is entered",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "                    Err(reason) => Error::Lost { name, reason },\n",
+                to: "                    Err(_) => return Ok(held),\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "replicas of a migrating slot are counted without ASKING",
+            edits: &[
+                Edit {
+                    file: "src/store/redis/replica_ack/round.rs",
+                    from: "self.on_its_way.then(|| cmd(\"ASKING\")).into_iter()",
+                    to: "None.into_iter()",
+                },
+                Edit {
+                    file: "src/store/redis/replica_ack/round.rs",
+                    from: "        let before = usize::from(self.on_its_way);",
+                    to: "        let before = 0;",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "replicas of a slot that has moved are not counted where it is now",
+            edits: &[Edit {
+                file: "src/store/redis/topology/cluster.rs",
+                from: "            let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)) else {",
+                to: "            let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)).filter(|_| false) else {",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_cluster"),
+        Defect {
+            says: "MOVED is noted for another node",
+            edits: &[Edit {
+                file: "src/store/redis/topology/slot_map.rs",
+                from: "            *it = owner;\n",
+                to: "            *it = 1;\n",
+            }],
+        },
+    ),
+];
