@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Notes that the store has answered the release of `claim`, of which it was asked last at
-    /// `asked_at`, after so many `moves`: that server may have been replaced since.
+    /// `asked_at`, after this number of `moves`: that server may have been replaced since.
     pub(super) fn has_given_back(
         &self,
         claim: &Claim,
@@ -67,8 +67,8 @@ impl Core {
         }
     }
 
-    /// Another server has taken the place of one: has given back once more what it may not have
-    /// received. What is noted meanwhile finds the new number, or is found here.
+    /// Another server has replaced one: repeats releases that it may not have received. A release
+    /// that is noted meanwhile sees the new number, or is repeated here.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));

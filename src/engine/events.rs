@@ -51,8 +51,8 @@ mod tests {
         assert!(rests.now_or_never().is_some());
     }
 
-    /// What was given back and answered was believed to be free, while the server that had taken
-    /// the other one's place held it for a ttl.
+    /// A released lock counted as free, while the server that had replaced the other one held it
+    /// for a ttl.
     #[tokio::test(start_paused = true)]
     async fn release_missed_by_a_new_server_is_repeated() {
         for dropped in [true, false] {

@@ -46,7 +46,8 @@ impl ReplicationStatus {
         Self { replicas, moves }
     }
 
-    /// How many there are known to be after so many `moves`: one that is a primary now is no replica.
+    /// The known number after this number of `moves`: after a failover it is 0, because a replica
+    /// may be the primary now.
     pub(crate) fn after(self, moves: u64) -> u32 {
         if self.moves == moves { self.replicas } else { 0 }
     }
@@ -86,15 +87,15 @@ impl Default for LocalHandoff {
 }
 
 impl LocalHandoff {
-    /// What a grant has of them at `now`, when it is new.
+    /// The local budget of a grant that is new at `now`.
     pub(crate) fn from(self, now: Instant) -> LocalBudget {
         LocalBudget { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
     }
 }
 
-/// What a grant is like, or must be like to be of use to a waiter: the ttl that its lease
-/// is renewed to. A fixed one has none, and stays with the task that asked for it: see
-/// `Hold::pass_on`. Permits of a semaphore have no lease either, and are passed on.
+/// The profile of a grant, or that a waiter needs: the ttl that its lease is renewed to. A fixed
+/// one has none, and stays with the task that asked for it: see `Hold::pass_on`. Permits of a
+/// semaphore have no lease either, and are passed on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct LeaseProfile {
     pub(crate) ttl: Option<Duration>,

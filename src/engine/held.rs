@@ -55,8 +55,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // A task that comes meanwhile need not ask: tasks that only enter and leave have eight times
-            // as many pairs.
+            // A task that comes meanwhile need not ask: tasks that only enter and leave have eight
+            // times as many pairs.
             pause().await;
             (now, believed) = look();
         }

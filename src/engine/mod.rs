@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! acquire                   THE waiting loop
-//! events · held             what the store tells; shares in a hold
-//! release                   giving back
-//! watchdog                    grants kept alive
-//! contention                who wants a name, who has it here, whose turn it is
-//! core                      what every room uses: the store, the clock, counters, pending releases, a notifier
-//! pending releases                     what is owed to the store
+//! events · held             what events change; shares in a hold
+//! release                   hand-offs and releases
+//! watchdog                  grants kept alive
+//! contention                the waiters, the holders and the request slot of each name
+//! core                      shared state: store, clock, counters, pending releases, notifier
+//! pending                   the pending releases
 //! hold                      a grant while it lasts
-//! grant · retry · limits    what is granted; asking again; bounds for callers
-//! recent                    what was given back lately
+//! grant · retry · limits    what is granted; retries; bounds for callers
+//! recent                    the recent releases
 //! clock · timing · counters · tasks
 //! ```
 //!
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together; the
-//! uppermost rooms, from `release` on, are methods of the [`Engine`] that it makes.
+//! uppermost modules, from `release` on, are methods of the [`Engine`] that it makes.
 //!
 //! One background task, started in [`Engine::revive`], runs the loop of the watchdog and that of
 //! pending releases. It does not hold the engine. It ends when the engine is dropped and no release

@@ -1,11 +1,12 @@
 //! Recent releases. The client repeats them at a server that takes the place of another one,
 //! because it may not have received them.
 //!
-//! Once its release went to the store an owner is never held again: what goes to the next one here
-//! does not go to the store. So a repeated release ends no other hold.
+//! An owner is never used again once its release went to the store; a hand-off sends none. So a
+//! repeated release ends no other hold.
 //!
-//! Bounded by number when they are kept, and by time when they are given back: that of the releases, so
-//! that nothing is forgotten while the store is away. One mutex guards it, and is a leaf.
+//! Their number is bounded while they are kept, and their age when they are repeated. The age
+//! counts to the last release, so that none is forgotten while the store is unreachable. One mutex
+//! guards it, and is a leaf.
 
 use std::collections::VecDeque;
 

@@ -31,9 +31,10 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 /// The longest wait without a subscription.
 pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
-/// After a late reply, a waiter waits for so many times as long before it asks again: else those who wait for
-/// very many names keep a client, or a server, from what keeps the holds. But all together still
-/// ask once in this time, so that few are as prompt as ever; and each asks as often as this.
+/// After a late reply, a waiter waits for so many times as long before it asks again: else those
+/// who wait for very many names keep a client, or a server, from what keeps the holds. But all
+/// together still ask once in this time, so that few are as prompt as ever; and each asks as often
+/// as this.
 pub(crate) const LATE_ANSWERS: u32 = 8;
 pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
 pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
@@ -63,9 +64,9 @@ pub(crate) const RESTS_ONE_IN: u32 = 16;
 pub(crate) const SHORTEST_REST: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 
-/// A task that comes so soon after a hold could be shared last, and finds it still there, asks for one of
-/// its own after so long: one by one those who share it leave, and one who wants what it excludes
-/// may enter. With no gap between two holds Redisson's writers never do.
+/// A task that comes so soon after a hold could be shared last, and finds it still there, asks for
+/// one of its own after so long: one by one those who share it leave, and one who wants what it
+/// excludes may enter. With no gap between two holds Redisson's writers never do.
 pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 

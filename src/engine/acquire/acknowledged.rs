@@ -1,10 +1,9 @@
 //! After a grant for `replicated`: waits until enough replicas have it.
 //!
-//! The hold is there meanwhile: the watchdog renews it, a shutdown takes it back, and dropping this
-//! future gives it back like any guard. What a hold of this client leaves to the next one here
-//! was acknowledged with its grant, and so were the tokens of all of them: nothing is written
-//! when it changes hands. When another server takes the place of one, it is asked again.
-//! Renewals are not waited for: what is lost with one is time.
+//! The hold exists meanwhile: the watchdog renews it, a shutdown revokes it, and dropping this
+//! future releases it like any guard. A hand-off writes nothing, because the grant and the tokens
+//! of all its holds were acknowledged together. After a failover the new server is asked again. It
+//! does not wait for renewals: a lost renewal only shortens the lease.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -17,7 +16,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Passes `held` if so many replicas have it, else gives it back. Not after `until`, the end of
+    /// Returns `held` if enough replicas have it, else releases it. Not after `until`, the end of
     /// the caller's timeout. In a box, so that a caller without replicas stays small.
     pub(super) fn acknowledged<'a>(
         self: &'a Arc<Self>,
@@ -104,7 +103,7 @@ fn unasked(mut error: Error) -> Error {
     error
 }
 
-/// Gives `held` back. If that is not answered the background goes on with it.
+/// Releases `held`. Without a reply the background continues.
 async fn take_back(held: Held, until: Option<Instant>) {
     let release = held.release();
     match until {

@@ -8,12 +8,11 @@
 //!
 //! A notification only sets the time of the next request. Only a reply is trusted.
 //!
-//! What is not held, as a latch, is asked for in the same way, by `until_open`. Nothing comes of
-//! it but the answer, which all have who stood in line when it was asked for; and nothing has to
-//! be withdrawn.
+//! A latch, which has no hold, is asked for in the same way, by `until_open`. Its reply serves all
+//! tasks that stood in line at the request, and nothing has to be withdrawn.
 //!
-//! Every await is a place where the caller may leave: a question that may still be granted
-//! then becomes a pending release, as does the place, and the request slot goes to the next in line.
+//! The caller may cancel at every await. A request that may still be granted then becomes a pending
+//! release, as does the queue entry, and the request slot goes to the next in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -241,8 +241,8 @@ impl Engine {
         }
     }
 
-    /// A share in the hold that is here, for one who does not wait for a request slot: or in the one after
-    /// it, if that one is about to leave.
+    /// A share in the hold that is here, for one who does not wait for a request slot: or in the
+    /// one after it, if that one is about to leave.
     async fn shared_by_now(&self, request: &AcquireRequest) -> Result<Option<Arc<Hold>>, Error> {
         if !request.may_share() {
             return Ok(None);

@@ -122,8 +122,8 @@ impl Entry {
         !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
     }
 
-    /// Calls everybody in the line: there may be a share for each. A task without one stands where it
-    /// stood.
+    /// Calls everybody in the line: there may be a share for each. A task without one stands where
+    /// it stood.
     pub(super) fn call_all(&mut self) {
         let Some(wait_state) = &mut self.wait_state else { return };
         for (_, waiter) in std::mem::take(&mut wait_state.waiting) {
@@ -152,7 +152,7 @@ impl Entry {
         matches!(self.slot, SlotOwner::Asker(asker) if asker == ticket)
     }
 
-    /// Whether somebody was called, and it is not yet planned to look whether that one comes.
+    /// Whether a waiter was woken, and no check is planned yet whether it comes.
     pub(super) fn is_called_unseen(&self) -> bool {
         let SlotOwner::Woken(called) = &self.slot else { return false };
         let due = self.wait_state.as_ref().and_then(|wait_state| wait_state.due);
@@ -265,7 +265,8 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Takes the request slot from one who asks no more, if another one waits. Returns when to look again.
+    /// Takes the request slot from one who asks no more, if another one waits. Returns when to look
+    /// again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
         let wait_state =
             self.wait_state.as_mut().filter(|wait_state| !wait_state.waiting.is_empty())?;
@@ -286,8 +287,8 @@ impl Entry {
         self.is_quiet() && since.is_some_and(|since| now >= since + LINGER)
     }
 
-    /// Notes what a release found. Those who do not queue ask first for a quarter of the
-    /// time at most: they may be there and want nothing. After a gap for others the first in
+    /// Notes the waiters that a release found. Clients without a queue entry ask first for a
+    /// quarter of the time at most, because they may want nothing. After a yield window the head of
     /// the queue asks: a returning waiter waits twice as long, so that it does not race with it.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();

@@ -62,7 +62,8 @@ use crate::{
 const MOST_LINGERING: usize = 1_024;
 
 /// How many names are looked at before they are due, if so many are known: most of them may be
-/// waited for, and then this is in vain. All ten thousand took 20 ms, each time that one was passed on.
+/// waited for, and then this is in vain. All ten thousand took 20 ms, each time that one was passed
+/// on.
 const MOST_EARLY: usize = 32;
 
 /// The contention of one client.
@@ -190,8 +191,8 @@ impl NameRegistry {
         }
     }
 
-    /// The store says that the grant of `asked` is not ours any more: neither `asked` nor
-    /// the hold that has it by now may trust it.
+    /// The store reported that this client lost the grant of `asked`: neither `asked` nor the hold
+    /// that has the grant now may trust it.
     pub(crate) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
@@ -271,8 +272,8 @@ impl NameRegistry {
         true
     }
 
-    /// The grant of `object` that this client alone has, also while it is on its way from one hold
-    /// to the next.
+    /// The grant of `object` that this client alone has, also during a hand-off from one hold to
+    /// the next.
     pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
         if !object.traits().is_exclusive() {
             return None;
@@ -330,8 +331,7 @@ impl NameRegistry {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
-    /// Whether somebody here waits for what a hold of `object` keeps from it: the same, or its
-    /// other side.
+    /// Whether a task waits for `object` or its other side.
     pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
         let (entries, other_side) = (self.entries.lock(), object.other_side());
         let in_line = |entry: &Entry| entry.next_wants().is_some();
@@ -375,8 +375,8 @@ impl NameRegistry {
         }
     }
 
-    /// Has the store listen to `object` for one who begins `anew`, or no longer if nobody wants
-    /// it now. One at a time, so that the last caller also decides last.
+    /// Subscribes to `object` for a task that begins (`anew`), or unsubscribes if no task wants it
+    /// now. One at a time, so that the last caller also decides last.
     fn settle_listening(&self, object: &Object, anew: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =
@@ -497,8 +497,7 @@ impl Entries {
         }
     }
 
-    /// Looks at those that are due, or too many. Returns the names that nobody has wanted
-    /// for long.
+    /// Checks names that are due, or too many. Returns the names that no task has wanted for long.
     fn attend(&mut self, now: Instant, core: &Core) -> Vec<Object> {
         let lingers =
             |(_, object): &&(Instant, Object)| self.of.get(object).is_some_and(Entry::is_quiet);

@@ -242,8 +242,8 @@ impl RequestSlot {
         ours.map(|entry| entry.wait_state().asker_rests(Some(until))).is_some()
     }
 
-    /// Notes that we ask again. Returns whether we have the request slot: nobody may have polled us for
-    /// so long that the next in line has it.
+    /// Notes that this task asks again. Returns whether it has the request slot: a task that is not
+    /// polled for long loses it to the next in line.
     pub(crate) fn goes_on(&self) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);

@@ -120,7 +120,7 @@ async fn waiter_in_line_starts_the_background_task() {
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
 
-/// A forced release of such a hold was doubted by nobody until its renewal.
+/// A forced release of such a hold stayed unnoticed until its renewal.
 #[tokio::test]
 async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
     let (engine, contention, name) = door();
@@ -272,7 +272,7 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
-/// It had the ticket of somebody else: each took the other's place, for ever.
+/// It had the ticket of another task: each took the other's position, for ever.
 #[tokio::test(start_paused = true)]
 async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     let (engine, contention, name) = door();
@@ -321,7 +321,7 @@ async fn lost_grant_is_used_by_no_task() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_lock_is_not_trusted_during_its_hand_off() {
-    // given a grant on its way to one that sleeps
+    // given a hand-off grant for a sleeping task
     let store = MemoryStore::new();
     let lock = Client::of(Engine::on(&store, "one"))
         .lock("door")

@@ -1,5 +1,5 @@
-//! Giving back: to the next one here, awaited, or settled in the background. What is owed
-//! stands in `engine/pending.rs`; `settle.rs` has the loop that settles it.
+//! Releases a hold: by a hand-off, awaited, or in the background. `engine/pending.rs` keeps the
+//! pending releases; `settle.rs` has the loop that completes them.
 
 pub(crate) mod settle;
 
@@ -29,18 +29,19 @@ use crate::{
     error::Error,
 };
 
-/// What a release found.
+/// The result of a release.
 pub(crate) enum Left {
     /// Other shares of the hold are still there.
     Shares(u32),
-    /// It was ours until now.
+    /// It was held until now.
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
 }
 
 impl Engine {
-    /// Gives `hold` back to the store, whose last share is gone and which was `believed` in at `now`.
+    /// Gives `hold` back to the store, whose last share is gone and which was `believed` in at
+    /// `now`.
     pub(super) async fn free(
         &self,
         hold: &Arc<Hold>,
@@ -50,7 +51,7 @@ impl Engine {
         if let Err(reason) = believed
             && !self.core.store.is_up()
         {
-            // Nobody waits for a store that is away to hear what is known.
+            // A known loss is returned without waiting for an unreachable store.
             self.free_in_background(hold, now);
             return Ok(Left::Lost { reason, holder: None });
         }
@@ -101,8 +102,8 @@ impl Engine {
         Ok(left)
     }
 
-    /// Passes the grant of `hold` to the next waiter of this process, if a task waits
-    /// here and nobody else is kept waiting for too long.
+    /// Passes the grant of `hold` to the next waiter of this process, if one waits and no other
+    /// client waits too long.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !self.contention.pass_on(hold, now) {
             return false;
@@ -113,7 +114,7 @@ impl Engine {
         true
     }
 
-    /// Gives `hold` back without waiting for it.
+    /// Releases `hold` in the background.
     pub(super) fn free_in_background(&self, hold: &Arc<Hold>, now: Instant) {
         self.watchdog.unwatch(hold.grant.id);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
@@ -160,9 +161,9 @@ impl Engine {
         true
     }
 
-    /// Releases `hold` in the store, as far as the caller waits for it. A background task does
-    /// the rest, and releases once more if the grant may arrive late. Returns `None` if the
-    /// server was replaced meanwhile, and nobody knows which one released the hold.
+    /// Releases `hold` in the store, as far as the caller waits for it. A background task does the
+    /// rest, and releases once more if the grant may arrive late. Returns `None` if the server was
+    /// replaced meanwhile, and it is unknown which one released the hold.
     async fn give_back(
         &self,
         hold: &Arc<Hold>,
@@ -211,7 +212,7 @@ impl Engine {
         OnDrop::new(|| self.core.has_asked())
     }
 
-    /// Tells the store how many shares `hold` has now.
+    /// Sends the store the number of shares of `hold`.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
         let pending = || PendingRelease::Recount { hold: Arc::clone(hold) };
         let _asks = self.asks();
@@ -256,12 +257,12 @@ pub(crate) async fn recount(
     until: Instant,
 ) -> Result<Outcome, Failure> {
     let sent = AtomicU32::default();
-    // Each question says what is so by then.
+    // Each request sends the number at its time.
     let send = || async {
         let shares = hold.shares();
         sent.store(shares, Ordering::Relaxed);
         match shares {
-            // Nobody holds a share any more: the release takes it all.
+            // No share is left: the release ends the whole hold.
             0 => Ok(Outcome::Renewed),
             _ => core.store.recount(&hold.grant.claim, shares, ttl).await,
         }

@@ -1,4 +1,4 @@
-//! Settles pending releases: one task for all of them, each until its lease would have ended anyway.
+//! Completes pending releases: one task for all of them, each until its lease would have ended.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::{
     store::LATEST,
 };
 
-/// Settles what is owed, until the engine is dropped. What a runtime took down with it while
-/// it was being settled is still owed, and settled by the next one.
+/// Completes pending releases until the engine is dropped. A release that a runtime dropped stays
+/// pending, and the next runtime completes it.
 pub(crate) async fn settle_all(
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
@@ -49,7 +49,7 @@ pub(crate) async fn settle_all(
     }
 }
 
-/// Settles `pending`. Returns what is owed after it.
+/// Runs `pending`. Returns what is still pending after it.
 async fn settle(
     core: &Core,
     contention: &NameRegistry,
@@ -94,15 +94,14 @@ async fn settle(
     })
 }
 
-/// Until the client has gone for so long that nobody waits for it any more.
+/// Until the client has been gone for long.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
     Failure::unanswered("the client was dropped before the store replied")
 }
 
-/// Gives back what no lease gives back, however long that is refused, while somebody uses the
-/// client.
+/// Retries the release of what has no lease as long as the client is in use.
 async fn withdraw_at_last(
     core: &Core,
     contention: &NameRegistry,
@@ -128,8 +127,8 @@ async fn withdraw_at_last(
     }
 }
 
-/// Gives back once more what another server has answered. A release that looks first: most are
-/// known there. If it fails the lease ends by itself.
+/// Repeats a release that another server executed. It looks first, because most are known there. If
+/// it fails, the lease ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (helps, mode) = (Failure::may_pass_or_let_in, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
@@ -141,7 +140,7 @@ async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: In
     }
 }
 
-/// Gives back what is there. There may be another one later.
+/// Releases the hold that is there. A late grant may follow.
 async fn withdraw(
     core: &Core,
     contention: &NameRegistry,

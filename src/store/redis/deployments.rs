@@ -62,7 +62,7 @@ fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     commands
 }
 
-/// What it gives for names with braces, beside that.
+/// The further permissions for names with braces.
 fn patterns_of_the_guide() -> Vec<&'static str> {
     let (_, from) = GUIDE.split_once("For names with braces below `app:`").unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
@@ -73,7 +73,7 @@ fn patterns_of_the_guide() -> Vec<&'static str> {
 const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 
-/// The rights to everything below `app:` at one server, and where it says so at others.
+/// The permissions for everything below `app:`, at one server and in other deployments.
 fn rights(more: &[&str]) -> Vec<&'static str> {
     let users = ["leasehold", "permits", "semaphores", "latches", "limiters"];
     let commands = users.into_iter().flat_map(commands_of_the_guide);

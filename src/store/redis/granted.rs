@@ -28,8 +28,8 @@ impl Granted {
         Self::new(&TOUCH, keys, field.as_bytes(), look)
     }
 
-    /// What `script` writes as it is, and `look` finds. The script goes by its text: it is short,
-    /// and nobody has loaded it on the connection that asks.
+    /// A grant that `script` writes again unchanged and `look` finds. The script is sent as text,
+    /// because it is short and no one loaded it on this connection.
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);

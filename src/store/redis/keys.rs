@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(all.len(), 9 * NAMES.len());
     }
 
-    /// What Redis hashes: the text in the first braces unless it is empty.
+    /// The part that Redis hashes: the text in the first braces unless it is empty.
     fn tag(key: &str) -> &str {
         let Some((_, after)) = key.split_once('{') else { return key };
         match after.split_once('}') {

@@ -125,10 +125,10 @@ fn limit(settings: &Settings) -> Result<Duration, Error> {
 }
 
 impl RedisStore {
-    /// Begins to listen for releases of `object`, in the background.
+    /// Begins to subscribe to releases of `object`, in the background.
     ///
-    /// [`Event::Subscribed`](super::Event::Subscribed) says what is heard: from then on nothing of it is
-    /// missed until that is said anew, or `SubscriptionsLost`.
+    /// [`Event::Subscribed`](super::Event::Subscribed) has the level of the subscription. From then
+    /// on no message is missed until the next such event, or `SubscriptionsLost`.
     ///
     /// The subscriber may receive events before it returns.
     pub(crate) fn listen(&self, object: &Object) {
@@ -150,8 +150,8 @@ impl RedisStore {
         self.topology.keep_up();
     }
 
-    /// What the servers say of themselves, if they answer within [`HEALTH_CHECK`]: a connection
-    /// that is away is not waited for.
+    /// Checks the health of the servers that reply within [`HEALTH_CHECK`]. It does not wait for a
+    /// lost connection.
     ///
     /// [`HEALTH_CHECK`]: super::HEALTH_CHECK
     pub(crate) async fn look(&self) -> About {
@@ -178,8 +178,8 @@ impl RedisStore {
         self.topology.losses()
     }
 
-    /// What keeps the servers from answering about `name`, if it is known: of several servers the
-    /// one that is asked. It may be a refusal that is waited out.
+    /// Why requests for `name` get no reply, if that is known, of the server that has the name. It
+    /// may be a temporary rejection.
     pub(crate) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         self.topology.in_the_way(name)
     }

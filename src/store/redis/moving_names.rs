@@ -1,5 +1,5 @@
-//! A name that leads elsewhere by and by: each new connection asks for its addresses anew,
-//! whatever it is the name of.
+//! DNS names whose addresses change: each new connection resolves the name again, in every
+//! deployment.
 
 use std::{
     collections::HashMap,

@@ -66,8 +66,8 @@ pub(super) fn code_and_words(said: &str) -> (&str, &str) {
     }
 }
 
-/// What stands behind the place in a script, where that comes first. Redis 6 says
-/// `@user_script: 8: -OOM there is no room`.
+/// The text after the position in a script, if a position comes first. Redis 6 says `@user_script:
+/// 8: -OOM there is no room`.
 fn behind_its_place(said: &str) -> Option<&str> {
     let (_, place) = said.rsplit_once("@user_script:")?;
     let (line, words) = place.trim_start().split_once(": ")?;
@@ -130,7 +130,7 @@ pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
     }
 }
 
-/// The code by which `kinds/number.lua` and `kinds/permits/prelude.lua` say the same of a text.
+/// The code by which `kinds/number.lua` and `kinds/permits/prelude.lua` report such a text.
 pub(super) const NO_NUMBER: &str = "NONUMBER";
 
 /// The key holds a text that is not a number. It is not shown, because it is foreign data.
@@ -228,7 +228,7 @@ pub(super) fn warn_unannounced(name: &Name) {
     }
 }
 
-/// A hold count; none is 0. Whatever else somebody wrote there is a hold.
+/// A hold count; a missing one is 0. Any other text there counts as a hold.
 pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Nil => Ok(0),

@@ -1,5 +1,5 @@
-//! Sends requests: the one place that knows NOSCRIPT, missing ACL permissions, keys of another type,
-//! and requests that name more keys than they need. `topology/cluster.rs` follows redirects.
+//! Sends requests: the one place that knows NOSCRIPT, missing ACL permissions, keys of another
+//! type, and requests that name more keys than they need. `topology/cluster.rs` follows redirects.
 
 use std::{future::Future, time::Duration};
 
@@ -93,7 +93,7 @@ impl RedisStore {
         self.announced::<K, _>(name, self.ask(request.read(replies::number))).await
     }
 
-    /// Passes `answer` on. If the message of its script reached nobody, because the slot is
+    /// Passes `answer` on. If the message of its script reached no client, because the slot is
     /// migrating, another message makes the waiters ask.
     pub(super) async fn announced<K: InRedis, T>(
         &self,

@@ -119,8 +119,8 @@ impl Warnings {
 struct There(Vec<(Source, Vec<Finding>)>);
 
 impl There {
-    /// Replaces what there was to say of `source`. Returns what is new, and what there is nowhere
-    /// any more. What is the same kind at two servers is one if it is told `of_any`.
+    /// Replaces the hazards of `source`. Returns the new ones, and those that no source has any
+    /// more. The same kind at two servers is one hazard if it is logged `of_any`.
     fn turned(
         &mut self,
         source: Source,
@@ -146,7 +146,7 @@ impl There {
     }
 }
 
-/// Those of `before` that stay, or of which a look says nothing that has `found` these.
+/// Those of `before` that stay, or that a check with the result `found` cannot see.
 fn unseen_now(
     before: &[Finding],
     found: &[Finding],
@@ -201,7 +201,7 @@ mod tests {
         Source::Server(server.into())
     }
 
-    /// What is new and what is over when a server has these, by how many.
+    /// How many hazards are new and how many are resolved when a server has these.
     fn turned(there: &mut There, server: &str, hazards: &[Hazard], of_any: bool) -> [usize; 2] {
         let found = hazards.iter().map(|it| Finding::at(server, it.clone())).collect();
         let (new, over) = there.turned(at(server), found, |_| false, of_any);

@@ -1,6 +1,5 @@
-//! Watches the connection for commands: warns of what can hurt locks, looks whether it is over, and
-//! tells that commands are answered again after the connection was lost, and that another server
-//! answers them.
+//! Watches the connection for commands: warns of hazards, checks whether they are resolved, and
+//! sends an event when commands work again after a loss and when another server replies.
 
 use std::{
     convert::Infallible,
@@ -56,8 +55,8 @@ impl Commands {
         Arc::new(Self { hub, warnings, dialer, was_up, met })
     }
 
-    /// Whether this server takes the place of another one, as far as it says which one it is. One
-    /// that was started again counts as another.
+    /// Whether this server takes the place of another one, by its run id. A restarted server counts
+    /// as another one.
     fn has_moved_to(&self, about: &About) -> bool {
         let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
         let is_the_same = about.run_id.is_some() && before == about.run_id;
@@ -85,7 +84,7 @@ impl Commands {
         self.warnings.look_around(&self.dialer);
     }
 
-    /// Looks at the server, where something may be over without anybody's doing.
+    /// Checks the server again, because a hazard may be resolved by itself.
     async fn look_again(&self, wire: &Wire) {
         let (asked, met) = (time_of_day(), self.met.lock().clone());
         let Some((met, info)) = met.zip(wire.call(&cmd("INFO")).await.ok()) else { return };

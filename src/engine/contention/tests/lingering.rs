@@ -1,4 +1,4 @@
-//! For how long a name is known that nobody wants any more.
+//! How long a name stays known without waiters.
 
 use super::*;
 

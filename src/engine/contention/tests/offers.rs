@@ -1,4 +1,4 @@
-//! What was left to one who asks, and may not look.
+//! Hand-off grants for a task that asks and may not be polled.
 
 use std::{sync::Arc, time::Duration};
 

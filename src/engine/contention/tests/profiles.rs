@@ -1,4 +1,4 @@
-//! A grant goes on here to one who wants the same, and to nobody else.
+//! A grant is handed off only to a waiter with the same lease profile.
 
 use tokio::time::timeout;
 

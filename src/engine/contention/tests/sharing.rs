@@ -331,9 +331,9 @@ async fn reader_yields_to_others_after_sharing_ended() {
     assert_eq!(came(9).await, Duration::ZERO);
     // for so long, if one of them reads on
     assert_eq!(came(11).await, SHARING_PAST);
-    // not beside one that has read for long
+    // not in a hold that has lasted long
     assert_eq!(came(21).await, Duration::ZERO);
-    // and not beside one that nobody has shared
+    // and not in a hold that no task has shared
     let alone = read.acquire().await.unwrap();
     sleep(Duration::from_millis(11)).await;
     let start = Instant::now();
@@ -403,7 +403,7 @@ async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let start = Instant::now();
     let next = read.acquire().await.unwrap();
     assert!(start.elapsed() <= 2 * ASKER_RESTS, "{:?}", start.elapsed());
-    // and it enters when somebody does
+    // and it acquires when a task releases
     assert_eq!(rests.await.unwrap().owner(), next.owner());
 }
 
@@ -440,7 +440,8 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
     closing.await.unwrap();
 }
 
-/// When the budget of a task is used up the runtime wakes it when its thread is free, and not before.
+/// When the budget of a task is used up the runtime wakes it when its thread is free, and not
+/// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn shares_arrive_for_a_foreign_executor_on_a_runtime_thread() {
     let (_store, here) = prices();

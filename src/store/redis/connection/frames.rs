@@ -129,7 +129,7 @@ impl Scan {
         }
     }
 
-    /// Notes what `line` says is to come.
+    /// Notes the lengths that `line` declares.
     fn announce(&mut self, line: &[u8]) -> Result<(), String> {
         let Some((kind, length)) = line.split_first() else { return Ok(()) };
         match kind {
@@ -156,7 +156,7 @@ impl Scan {
 
 const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 
-/// What it means that a reply begins with `byte`.
+/// The kind of reply that begins with `byte`.
 fn stranger(byte: u8) -> String {
     match byte {
         // The first byte of an alert and of a handshake.
@@ -275,7 +275,7 @@ mod tests {
         Frame::Value(redis::parse_redis_value(reply.as_bytes()).unwrap())
     }
 
-    /// What is read here is what the parser of the crate reads.
+    /// The result equals that of the crate's parser.
     #[test]
     fn read_returns_what_the_parser_returns() {
         for reply in [

@@ -85,7 +85,7 @@ fn spoil(random: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What is taken from `bytes` that come in pieces of up to `size`; and why no more.
+/// Reads `bytes` in pieces of up to `size`. Returns the frames, and why reading ended.
 fn take(random: &mut Rng, bytes: &[u8], size: usize) -> (Vec<Frame>, Option<String>) {
     let (mut frames, mut taken, mut at) = (Frames::default(), vec![], 0);
     while at < bytes.len() {

@@ -68,8 +68,7 @@ impl<'a> Info<'a> {
         Some(Duration::from_micros(micros))
     }
 
-    /// Whether it refuses to write when it hears of too few replicas: only then does it say
-    /// how many are well.
+    /// Whether it rejects writes with too few replicas: only then does INFO count the good ones.
     pub(super) fn refuses_alone(&self) -> bool {
         self.fact("min_slaves_good_slaves").is_some()
     }
@@ -79,7 +78,7 @@ impl<'a> Info<'a> {
         self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
     }
 
-    /// The replicas that follow it. One that is given all data first is none yet.
+    /// The replicas that follow it. A replica in its first full synchronization does not count.
     pub(super) fn replicas(&self) -> Vec<Follower> {
         let offset = self.fact("master_repl_offset").and_then(|it| it.parse().ok());
         let offset: u64 = offset.unwrap_or_default();
@@ -107,7 +106,7 @@ fn follower(facts: &str, offset: u64) -> Option<Follower> {
     Some(Follower { replica, silent, behind })
 }
 
-/// What time of day it is here: nothing is measured by it, it is compared with another one.
+/// The time of day of this client. It is only compared with that of a server.
 #[expect(clippy::disallowed_methods, reason = "two clocks are compared, and no lease is dated")]
 pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

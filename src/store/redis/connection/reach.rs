@@ -71,8 +71,8 @@ impl Reach {
         })
     }
 
-    /// What opens streams to the sentinels in `place`: the same as to the servers, unless they
-    /// have settings of their own.
+    /// Opens streams to the sentinels in `place`, with the settings for servers unless they have
+    /// separate ones.
     ///
     /// # Errors
     ///

@@ -101,8 +101,8 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// A connection to whichever takes one first. The next is tried as soon as one has refused, or
-/// has said nothing for a while: one that is silent for ever keeps nobody from the others.
+/// A connection to whichever takes one first. The next is tried as soon as one has refused, or has
+/// said nothing for a while: a silent address delays no other.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());

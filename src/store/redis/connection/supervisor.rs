@@ -31,7 +31,7 @@ use crate::domain::{About, Backoff, Failure, Mutex};
 /// The first and the longest pause before a lost connection is made again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What callers see of a connection.
+/// The state of a connection, shared with its callers.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The connection, while it is up.

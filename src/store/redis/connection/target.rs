@@ -42,7 +42,7 @@ pub(crate) struct Credentials {
 /// A primary, and the sentinels that name its address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Watched {
-    /// What the sentinels call it.
+    /// Its name at the sentinels.
     pub(crate) master: String,
     pub(crate) sentinels: Vec<Address>,
     /// The credentials for the sentinels.

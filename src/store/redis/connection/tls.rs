@@ -67,7 +67,7 @@ impl Tls {
     }
 }
 
-/// Whether it stays until somebody changes a certificate, a setting or the port. A network that
+/// Whether it stays until a person changes a certificate, a setting or the port. A network that
 /// fails is no error of rustls.
 fn is_lasting(error: &io::Error) -> bool {
     matches!(

@@ -11,7 +11,7 @@ use crate::domain::About;
 
 /// Receives the events of a link.
 pub(crate) trait Watcher: Send + Sync {
-    /// What the link carries, as a word for logs.
+    /// The name of the traffic of the link, for logs.
     fn carries(&self) -> &'static str;
     /// Whether all other connections to this server must lead to the server of this one.
     fn leads(&self) -> bool {

@@ -557,7 +557,7 @@ mod tests {
         subscribe.arg("a");
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::SSubscribe));
         assert!((&mut asked).now_or_never().is_none());
-        // a slot that moves away ends what was heard in it, unasked; and others are others
+        // a migrating slot ends its subscriptions without a request; other channels are unaffected
         t.receives(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
         t.receives(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
         t.receives(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;
@@ -612,7 +612,7 @@ mod tests {
         t.receives(":1\r\n").await;
         assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
 
-        // the next one is: whoever asks now would be given it
+        // the next reply is unrequested: a caller that asks now would get it
         t.receives(":1\r\n").await;
         assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
         let failure = t.wire.call(&cmd("PING")).await.unwrap_err();

@@ -153,7 +153,8 @@ impl RedisStore {
     /// Asking again with the same owner grants it again with a fresh lease.
     ///
     /// With a `place` it has one in the queue while the lock is busy. A release may then reserve
-    /// the lock for it: [`Event::Ask`](crate::store::Event::Ask) says so, and asking makes it ours.
+    /// the lock for it and send [`Event::Ask`](crate::store::Event::Ask). The next request then
+    /// acquires it.
     pub(crate) async fn acquire(&self, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
     }
@@ -179,7 +180,7 @@ impl RedisStore {
     /// Takes the hold from the claim's owner, whatever its count. Wakes those who
     /// listen, or reserves the lock for the next in the queue: see [`ReleaseMode`].
     ///
-    /// Asked again it says `NotHeld`: the asker must know that it asked before.
+    /// A repeated request returns `NotHeld`: the caller must know that it is a repetition.
     pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
         by_kind!(claim.object.kind, K => {
             let released = K::release(self, claim, mode);
@@ -212,10 +213,10 @@ impl RedisStore {
         }
     }
 
-    /// Does `work` if the claim's owner holds now, and says what it came to. `None` if it does
-    /// not: then nothing is done.
+    /// Runs `work` if the claim's owner holds now, and returns its result. `None` without a run if
+    /// it does not hold.
     ///
-    /// **Not to be asked twice**: it would be done twice.
+    /// **Never repeat it**: the work would run twice.
     pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
         by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)).await)
     }

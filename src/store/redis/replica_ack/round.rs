@@ -73,9 +73,9 @@ impl Round {
         self.waiting.is_empty() && self.come.is_empty()
     }
 
-    /// What to ask at `now`: the grants of those who have come are written once more, replicas
-    /// are waited for, and then it is seen whether all grants are still there. Of those who have
-    /// waited before nothing is written: a slow replica need not catch up with more than it was to.
+    /// The commands at `now`: they write the grants of new calls again, wait for replicas, and read
+    /// whether all grants are still there. Grants of earlier calls are not written again, so that a
+    /// slow replica has no more to catch up with.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
         let touches = self.come.iter().flat_map(|asker| asker.asks(&asker.granted.touch));
         let all = self.waiting.iter().chain(&self.come);

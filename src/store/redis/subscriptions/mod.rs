@@ -276,7 +276,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Asks for one correction. Returns why it is not made. If it is made, an event was sent before.
+    /// Asks for one correction. Returns why it is not made. If it is made, an event was sent
+    /// before.
     async fn ask(&self, wire: &Wire, correction: Correction) -> Option<Refusal> {
         let verb = match correction.subscribe {
             Some(_) => self.channels.subscribe(),

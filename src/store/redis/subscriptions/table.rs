@@ -1,8 +1,8 @@
 //! Wanted and confirmed subscriptions, and the commands that make them equal.
 //!
-//! Pure: no I/O, and the caller passes the time. What is asked for is asked on one connection and answered
-//! there, or that ends and everything is requested again on the next. So nobody need ask
-//! what an answer that never came would have said.
+//! Pure: no I/O, and the caller passes the time. A request and its reply belong to one connection.
+//! If that ends, everything is requested again on the next one, so a missing reply needs no
+//! handling.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

@@ -1,8 +1,9 @@
-//! A Redis Cluster: each question goes to the node that has its slot, and after it if it moves.
+//! A Redis Cluster: each request goes to the node that has its slot, and follows the slot if it
+//! moves.
 //!
-//! What was not executed is asked again here: where a node sends us (`MOVED`, `ASK`), or in a
-//! moment (`TRYAGAIN`, `CLUSTERDOWN` and the like). A question whose answer is lost is not: only
-//! the engine knows what that would mean.
+//! It repeats requests that no node executed: at the node of a redirect (`MOVED`, `ASK`), or after
+//! a pause (`TRYAGAIN`, `CLUSTERDOWN` and the like). It does not repeat a request whose reply is
+//! lost: only the engine knows whether that is safe.
 
 use std::{
     convert::Infallible,
@@ -81,8 +82,8 @@ impl Question<'_> {
     }
 }
 
-/// An answer, and whether it came from a node to which the slot is on its way: nobody hears
-/// there what a script says.
+/// A reply, and whether a node that imports the slot sent it: no client is subscribed there to the
+/// messages of a script.
 struct Answered {
     reply: Value,
     on_its_way: bool,
@@ -136,7 +137,7 @@ impl Cluster {
         let tries = async {
             tokio::select! {
                 biased;
-                // A seed that replies later is not logged: nobody waits for it.
+                // A seed that replies later is not logged, because no caller waits for it.
                 never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
                 () = tried(&nodes) => {}
             }
@@ -285,7 +286,7 @@ impl Cluster {
         asked.or_else(|| self.cluster_state.address_of_owner(slot)).unwrap_or_default()
     }
 
-    /// The node to ask: that to which the slot is on its way, as was said, or its owner.
+    /// The node to ask: the importing node of an `ASK`, or the owner.
     async fn whom(
         &self,
         asks: Option<&HostPort>,
@@ -452,8 +453,8 @@ impl Cluster {
         Ok(self.ask(&question).await?.reply)
     }
 
-    /// Asks both together, and then says the second one again if the first one was not
-    /// executed: while a slot is on its way its messages are still sent from where it was.
+    /// Sends both together, and sends the second one again if the first one was not executed: while
+    /// a slot migrates, its messages still go out from the old node.
     pub(super) async fn ask_then_say(
         &self,
         slot: u16,
@@ -479,13 +480,13 @@ impl Cluster {
         Ok(vec![asked, self.say(slot, &both[1]).await])
     }
 
-    /// Says it, if anybody can be reached: who hears nothing asks by its timer.
+    /// Publishes it, if a node is reachable. A waiter without the message asks by its timer.
     async fn say(&self, slot: u16, what: &Cmd) -> Value {
         self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
 }
 
-/// Nothing goes on when nobody asks any more.
+/// The refresher ends with the last user of the cluster.
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.refresher.end();
@@ -501,7 +502,7 @@ async fn send(node: &Node, question: &Question<'_>, asking: bool) -> Result<Valu
     }
 }
 
-/// Sends `command`; behind `ASKING`, and together with it, if its slot is on its way.
+/// Sends `command`, after `ASKING` in the same write if the node imports its slot.
 async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Failure> {
     if !asking {
         return node.commands.call(command).await;

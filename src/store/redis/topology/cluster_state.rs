@@ -45,7 +45,7 @@ const SAID_LATELY: Duration = Duration::from_secs(1);
 /// differ from the others.
 const MIXED: Duration = Duration::from_secs(60);
 
-/// What is known of the cluster.
+/// The state of a cluster.
 #[derive(Debug)]
 pub(super) struct ClusterState {
     pub(super) common: Common,

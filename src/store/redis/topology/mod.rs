@@ -1,8 +1,8 @@
 //! Where questions go: to the one server there is, or to a node of a cluster.
 //!
-//! Start with `cluster.rs`, which follows a slot wherever it is. `cluster_state.rs` knows the nodes,
-//! `map.rs` reads who has which slot, and `refresher.rs` finds that out. With one server nothing of
-//! this is looked at.
+//! Start with `cluster.rs`, which follows a slot wherever it is. `cluster_state.rs` knows the
+//! nodes, `map.rs` reads who has which slot, and `refresher.rs` finds that out. With one server
+//! nothing of this is looked at.
 
 mod absences;
 mod checkup;
@@ -128,8 +128,8 @@ impl Topology {
         }
     }
 
-    /// Sends a command and a message that says what it has done. The message is sent whatever
-    /// becomes of the command, and never before it.
+    /// Sends a command and the message about it. The message is sent whatever becomes of the
+    /// command, and never before it.
     pub(super) async fn call_then_say(
         &self,
         key: &[u8],
@@ -188,7 +188,7 @@ impl Topology {
         }
     }
 
-    /// Whether a message about `name` reached nobody, so that it is to be sent again. The next
+    /// Whether a message about `name` reached no client, so that it must be sent again. The next
     /// call returns false.
     pub(super) fn is_to_be_said_again(&self, name: &Name) -> bool {
         match self {
@@ -228,7 +228,7 @@ impl Topology {
         }
     }
 
-    /// What we may do about `object`.
+    /// The permissions of this client for `object`.
     pub(super) fn rights(&self, object: &Object) -> Rights {
         match self {
             Self::One(one) => one.node.subscriptions.rights(object),
@@ -268,7 +268,7 @@ impl Topology {
         }
     }
 
-    /// Asks the servers what they say of themselves.
+    /// Checks the health of the servers.
     pub(super) async fn look(&self) -> About {
         match self {
             Self::One(one) => one.look().await,
@@ -276,7 +276,7 @@ impl Topology {
         }
     }
 
-    /// What can hurt locks, as far as it was looked at.
+    /// The hazards that health checks found.
     pub(super) fn findings(&self) -> Vec<Finding> {
         match self {
             Self::One(one) => one.node.findings(&one.common),
@@ -292,7 +292,7 @@ impl Topology {
         }
     }
 
-    /// Whether any question reaches anybody.
+    /// Whether any request reaches a server.
     pub(super) fn is_up(&self) -> bool {
         match self {
             Self::One(one) => one.node.commands.is_up(),
@@ -307,7 +307,7 @@ impl Topology {
         }
     }
 
-    /// What is in the way of questions about `name`.
+    /// Why requests for `name` fail, if they do.
     pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         match self {
             Self::One(one) => one.node.commands.connect_failure().map(Failure::unreachable),

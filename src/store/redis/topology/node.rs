@@ -74,8 +74,8 @@ impl Node {
         Self { commands, subscriptions, replica_ack }
     }
 
-    /// One of several, connected in the background; for messages, when there is something to
-    /// be heard. If it rejects the login, the caller gets an error, because the other nodes accept it.
+    /// One of several, connected in the background; for messages, when there is something to be
+    /// heard. If it rejects the login, the caller gets an error, because the other nodes accept it.
     pub(super) fn among(
         common: &Common,
         dialer: Arc<Dialer>,

@@ -42,8 +42,8 @@ pub(super) struct TopologySnapshot {
 }
 
 impl TopologySnapshot {
-    /// The snapshot of `map` in the place of the one `before`, whose nodes it takes over. Others are
-    /// made. Beside it those that are not on it any more.
+    /// The snapshot of `map` in the place of the one `before`, whose nodes it takes over. Others
+    /// are made. Beside it those that are not on it any more.
     pub(super) fn drawn<Dialer>(
         before: Option<Self>,
         map: SlotMap,

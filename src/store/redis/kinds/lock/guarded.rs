@@ -57,8 +57,8 @@ pub(in crate::store::redis::kinds) async fn by_field(
 }
 
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
-    // What is deleted cannot be written again where its slot is on its way to another node. There
-    // a node refuses all of it beforehand, if one of the keys is not there.
+    // A deleted key of a migrating slot cannot be written again at the old node. A further key that
+    // does not exist makes that node refuse the whole script beforehand.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
     let writes = || writes.iter().chain(&guard);

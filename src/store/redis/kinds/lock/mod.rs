@@ -170,8 +170,8 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     store.with_waiters(&claim.object, ask).await
 }
 
-/// Gives a lock back to whoever asks first, by two commands that travel together:
-/// a script around them would cost as much again.
+/// Releases a lock for the client that asks first, by two commands in one write: a script around
+/// them would cost as much again.
 ///
 /// Both are sent whatever becomes of the first, so that asking again makes up for
 /// a message that was lost. One too many wakes waiters for nothing.

@@ -204,8 +204,7 @@ fn channel(name: &Name) -> String {
     keys::redissons("redisson_rwlock", name)
 }
 
-/// Asks to read, behind those who wanted to write when one had not yet `waited`, or beside
-/// one who writes.
+/// Asks to read, behind the writers that waited before this reader, or beside its own writer.
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,
@@ -250,8 +249,8 @@ fn unlock<'a>(
     request.reporting_split(waited).read(|reply| given_back(reply, name))
 }
 
-/// Renews one whose lock and lease lie on two nodes, each by itself. Whoever stops reading
-/// in between leaves a lease of nobody, which ends.
+/// Renews a reader whose lock and lease lie on two nodes, each separately. A release in between
+/// leaves a lease without a reader, which expires.
 async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     let Renewal { object, owner, ttl, .. } = renewal;
     let looked = prolong_lock(store, object, owner, 0).await?;
@@ -261,7 +260,7 @@ async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     prolong_lock(store, object, owner, ttl.map_or(0, millis)).await
 }
 
-/// The script of the writers asks about one field of the lock, whoever's it is.
+/// The script for writers reads one field of the lock, of any holder.
 async fn prolong_lock(
     store: &RedisStore,
     object: &Object,
