@@ -292,7 +292,7 @@ mod fail {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn its_words_are_those_of_the_error() {
+    async fn refused_error_keeps_the_code_and_text_of_the_store() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         for (words, code, message) in

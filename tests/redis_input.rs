@@ -187,7 +187,7 @@ async fn an_absurd_default_ttl_is_refused_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_patience_is_refused_and_endless_patience_is_none_too_long() {
+async fn zero_timeout_is_refused_and_endless_timeout_is_accepted() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
 

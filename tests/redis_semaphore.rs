@@ -264,7 +264,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_to_a_semaphore_that_a_redisson_set_anew_adds_to_it() {
+async fn release_adds_to_a_semaphore_that_redisson_set_again() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(2).await.unwrap();

@@ -341,7 +341,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patience_that_is_shorter_than_a_failover_ends_in_time() {
+async fn timeout_shorter_than_a_failover_ends_in_time() {
     let redis = Sentinels::options().down_after(secs(20)).start();
     let client = client(&redis).await;
     redis.master().pause();

@@ -215,7 +215,7 @@ fn a_lazy_client_for_threads_is_there_before_its_server() {
 // What a newcomer meets.
 
 #[tokio::test]
-async fn the_errors_in_the_guide_are_those_that_are_printed() {
+async fn guide_shows_the_printed_errors() {
     let guide = include_str!("../docs/guide/getting-started.md");
     let said = |redis: &Redis, error: Error| {
         let words = error.to_string().replace(&format!(":{}", redis.port()), ":6379");

@@ -273,7 +273,7 @@ async fn java_write_lock_of_the_name_is_shown_and_excludes_rust() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patience_that_ends_names_the_java_holder() {
+async fn timeout_error_names_the_java_holder() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     hold_by_hand(&redis, "door", JAVA, secs(20));

@@ -294,7 +294,7 @@ mod waiting {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_not_begun_when_patience_ends_before() {
+    async fn work_does_not_start_when_the_timeout_ends_first() {
         let world = World::new();
         let guard = world.elsewhere.acquire().await.unwrap();
         let ran = world.lock.run_within(secs(5), async |_held| unreachable!("it is held")).await;
@@ -304,7 +304,7 @@ mod waiting {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_bounds_the_waiting_and_not_the_work() {
+    async fn timeout_bounds_the_wait_and_not_the_work() {
         let ran = World::new().lock.run_within(secs(5), async |_held| sleep(secs(60)).await).await;
         ran.unwrap();
     }

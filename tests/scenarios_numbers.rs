@@ -191,7 +191,7 @@ async fn under_all_of_very_many_permits_nothing_is_lost() {
 
 /// testAwaitTimeout, testAwaitTimeoutFail
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_is_over_when_the_latch_opens_or_patience_ends() {
+async fn latch_wait_ends_when_it_opens_or_times_out() {
     let redis = Redis::start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();

@@ -391,7 +391,7 @@ mod stats {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_release_on_its_way_is_still_held() {
+    async fn release_in_flight_counts_as_held() {
         let world = World::new();
         let guard = world.lock.acquire().await.unwrap();
         world.store.stall();

@@ -132,7 +132,7 @@ async fn it_is_ready_while_locks_can_be_had() {
 }
 
 #[tokio::test]
-async fn a_request_on_its_way_is_finished_before_the_end() {
+async fn request_in_flight_finishes_before_shutdown() {
     let mut service = Service::start().await;
     let stream = service.send("POST /orders/42").await;
     service.until_held("orders:42").await;

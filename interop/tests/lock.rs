@@ -23,18 +23,18 @@ fn a_lock_without_waiters_is_taken_over_at_once() {
 }
 
 #[test]
-fn a_try_without_patience_comes_back_at_once() {
-    rows::a_try_without_patience_comes_back_at_once(&Together::start());
+fn try_acquire_returns_at_once() {
+    rows::try_acquire_returns_at_once(&Together::start());
 }
 
 #[test]
-fn patience_ends_in_vain_or_with_a_message() {
-    rows::patience_ends_in_vain_or_with_a_message(&Together::start());
+fn acquire_within_ends_by_timeout_or_notification() {
+    rows::acquire_within_ends_by_timeout_or_notification(&Together::start());
 }
 
 #[test]
-fn patience_and_a_lease_go_together() {
-    rows::patience_and_a_lease_go_together(&Together::start());
+fn acquire_within_accepts_a_fixed_lease() {
+    rows::acquire_within_accepts_a_fixed_lease(&Together::start());
 }
 
 // Leases.

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_are_beside_tests_and_beside_examples() {
+    fn examples_are_found_from_tests_and_examples() {
         for program in ["/t/debug/deps/test-123", "/t/debug/examples/holder", "/t/debug/tool"] {
             assert_eq!(beside(Path::new(program)), Path::new("/t/debug"));
         }

@@ -93,7 +93,7 @@ fn a_slot_moves_with_its_keys_and_their_time() {
 }
 
 #[test]
-fn a_slot_on_its_way_is_served_by_both() {
+fn migrating_slot_is_served_by_both_nodes() {
     // given a slot of which one key has moved
     let (cluster, from, to) = pair(Redis::options());
     from.command(&["MSET", "{key}1", "a", "{key}2", "b"]);

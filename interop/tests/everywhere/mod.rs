@@ -9,9 +9,9 @@ use crate::{kinds, rows};
 pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::a_waiter_is_woken_by_the_holders_message(both);
     rows::a_lock_without_waiters_is_taken_over_at_once(both);
-    rows::a_try_without_patience_comes_back_at_once(both);
-    rows::patience_ends_in_vain_or_with_a_message(both);
-    rows::patience_and_a_lease_go_together(both);
+    rows::try_acquire_returns_at_once(both);
+    rows::acquire_within_ends_by_timeout_or_notification(both);
+    rows::acquire_within_accepts_a_fixed_lease(both);
     rows::a_lease_ends_by_itself_and_the_waiter_enters(both);
     rows::a_lock_entered_three_times_is_free_after_the_third_release(both);
     rows::a_spin_lock_is_waited_for_by_asking_again(both);

@@ -62,7 +62,7 @@ pub(crate) fn a_lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &To
 }
 
 #[track_caller]
-pub(crate) fn a_try_without_patience_comes_back_at_once<S: Servers>(both: &Together<S>) {
+pub(crate) fn try_acquire_returns_at_once<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
 
@@ -78,7 +78,7 @@ pub(crate) fn a_try_without_patience_comes_back_at_once<S: Servers>(both: &Toget
 }
 
 #[track_caller]
-pub(crate) fn patience_ends_in_vain_or_with_a_message<S: Servers>(both: &Together<S>) {
+pub(crate) fn acquire_within_ends_by_timeout_or_notification<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
 
@@ -103,7 +103,7 @@ pub(crate) fn patience_ends_in_vain_or_with_a_message<S: Servers>(both: &Togethe
 }
 
 #[track_caller]
-pub(crate) fn patience_and_a_lease_go_together<S: Servers>(both: &Together<S>) {
+pub(crate) fn acquire_within_accepts_a_fixed_lease<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
         assert!(!waiter.try_lock_within_for("door", SECOND / 5, SECOND * 9).acquired());

@@ -213,7 +213,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_has_ended_on_its_way_is_given_back() {
+async fn grant_that_ended_in_a_hand_off_is_released() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_on_its_way_to_the_next_hold_is_not_renewed() {
+    fn grant_in_a_hand_off_is_not_renewed() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();

@@ -53,7 +53,7 @@ async fn waited_names_are_removed_before_the_watchdog_runs() {
 
 /// A woken task stood before all idle names, and was checked again and again.
 #[tokio::test(start_paused = true)]
-async fn one_in_transit_does_not_keep_those_that_linger() {
+async fn grant_in_transit_keeps_no_unused_names() {
     let (engine, contention, door) = door();
     let first = hold(&engine, &door).await;
     let _waits = (in_line(&contention, &door), in_line(&contention, &door));

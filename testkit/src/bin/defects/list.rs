@@ -396,7 +396,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::lingering::one_in_transit_does_not_keep_those_that_linger",
+            "engine::contention::tests::lingering::grant_in_transit_keeps_no_unused_names",
         ),
         Defect {
             says: "one in transit stands before those that linger",
@@ -859,7 +859,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::a_grant_that_has_ended_on_its_way_is_given_back"),
+        Finder::Unit("engine::contention::tests::grant_that_ended_in_a_hand_off_is_released"),
         Defect {
             says: "a grant whose lease ended on its way to the next hold is believed",
             edits: &[Edit {
@@ -2068,9 +2068,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::watchdog::schedule::tests::a_grant_on_its_way_to_the_next_hold_is_not_renewed",
-        ),
+        Finder::Unit("engine::watchdog::schedule::tests::grant_in_a_hand_off_is_not_renewed"),
         Defect {
             says: "the watchdog goes on after the guard has gone",
             edits: &[
@@ -2182,7 +2180,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::a_grant_that_has_ended_on_its_way_is_given_back"),
+        Finder::Unit("engine::contention::tests::grant_that_ended_in_a_hand_off_is_released"),
         Defect {
             says: "a grant that nobody takes over is not given back",
             edits: &[Edit {
