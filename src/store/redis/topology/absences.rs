@@ -1,4 +1,4 @@
-//! Which nodes of a cluster are unreachable for long enough for a warning. Pure: the caller
+//! The nodes of a cluster that are unreachable for long enough for a warning. Pure: the caller
 //! passes the time.
 
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::domain::Finding;
 
-/// A node that is back so soon is only logged as a lost connection.
+/// If a node is back within this time, only the lost connection is logged.
 pub(super) const BLINK: Duration = Duration::from_secs(1);
 
-/// Nodes that no request reaches.
+/// Unreachable nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences(Vec<Absence>);
 
@@ -18,13 +18,13 @@ pub(super) struct Absences(Vec<Absence>);
 struct Absence {
     finding: Finding,
     since: Instant,
-    /// Whether it was warned of.
+    /// Whether a warning was logged.
     logged: bool,
 }
 
 impl Absences {
-    /// Sets the nodes that are unreachable at `now`. Returns the nodes to warn of, and the warned
-    /// nodes that are back.
+    /// Takes all nodes that are unreachable at `now`. Returns the findings to log, and the logged
+    /// ones that are resolved.
     pub(super) fn seen(
         &mut self,
         away: Vec<Finding>,
@@ -46,7 +46,7 @@ impl Absences {
         (new, over)
     }
 
-    /// Whether a node is unreachable that was not warned of.
+    /// Returns whether an unreachable node was not logged yet.
     pub(super) fn any_untold(&self) -> bool {
         self.0.iter().any(|it| !it.logged)
     }

@@ -1,4 +1,4 @@
-//! Checks the health of the nodes of a cluster, and derives that of the cluster.
+//! The health checks of all nodes of a cluster, combined into one result.
 
 use futures_util::future::join_all;
 use redis::cmd;
@@ -21,7 +21,8 @@ impl Cluster {
         About::of(nodes, self.summary(looks))
     }
 
-    /// The health of the cluster, by that of its nodes.
+    /// Combines the results of the nodes. It fails if all of them failed, or report a cluster that
+    /// is down.
     fn summary(&self, looks: Vec<Result<About, Failure>>) -> Result<About, Failure> {
         let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
         let looks: Vec<About> = looks.into_iter().flatten().collect();
@@ -35,7 +36,7 @@ impl Cluster {
         }
     }
 
-    /// The health of a node, and whether it reports that the cluster is down.
+    /// Checks one node, and asks it whether the cluster is down.
     async fn look_at(&self, node: &Node) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
         // An unreachable node is not asked: the command would wait for its connection.
@@ -47,14 +48,14 @@ impl Cluster {
     }
 }
 
-/// The combined health of these nodes.
+/// Combines what the nodes report.
 fn together(looks: Vec<About>) -> About {
     let all_refuse = looks.iter().all(|it| it.hazards.contains(&Hazard::TooFewReplicas));
     let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
     about.hazards.extend(all_refuse.then_some(Hazard::TooFewReplicas));
     for known in looks {
         about.version = about.version.or(known.version);
-        // The worst role of all counts.
+        // The most dangerous eviction policy of all nodes counts.
         if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
             about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
         }

@@ -1,9 +1,8 @@
-//! A Redis Cluster: each request goes to the node that has its slot, and follows the slot if it
-//! moves.
+//! Sends each request to the node that has its slot, and follows the slot when it migrates.
 //!
-//! It repeats requests that no node executed: at the node of a redirect (`MOVED`, `ASK`), or after
-//! a pause (`TRYAGAIN`, `CLUSTERDOWN` and the like). It does not repeat a request whose reply is
-//! lost: only the engine knows whether that is safe.
+//! If a node did not execute a request, this module sends it again: to another node after `MOVED`
+//! or `ASK`, or after a pause for `TRYAGAIN`, `CLUSTERDOWN` and the like. A request whose reply was
+//! lost is not sent again here, because only the engine knows whether that is safe.
 
 use std::{
     convert::Infallible,
@@ -41,16 +40,16 @@ use crate::{
     error::Error,
 };
 
-/// So often a question is sent on from node to node.
+/// Maximum number of redirects of one request.
 const MOST_REDIRECTS: u32 = 5;
 
-/// The first and the longest pause before what is not ready now is asked again.
+/// First and longest pause before a request is retried at nodes that are not ready.
 const LATER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// An answer that takes longer makes us look whether the node is still the one to ask.
+/// Time after which a missing reply starts a check whether the node still has the slot.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long the other nodes are waited for after the first one is connected.
+/// Time that the other nodes have to connect after the first one.
 const OTHERS: Duration = Duration::from_millis(250);
 
 /// A cluster.
@@ -64,32 +63,32 @@ pub(in crate::store::redis) struct Cluster {
 struct Question<'a> {
     slot: u16,
     command: &'a Cmd,
-    /// The request that it comes from, which may have the text of a script.
+    /// The script request that `command` comes from, to send it by text; `None` for plain commands.
     request: Option<(&'a Request<'a>, Channels)>,
 }
 
 impl Question<'_> {
-    /// Whether the caller takes this for a reply.
+    /// Returns whether the caller treats this redirect as a reply.
     fn takes(&self, redirect: &Redirect) -> bool {
         let reports_split = self.request.is_some_and(|(request, _)| request.reports_split());
         reports_split && *redirect == Redirect::Split
     }
 
-    /// How to ask a node that has replied that it does not know the script.
+    /// Returns the `EVAL` to send after `NOSCRIPT`.
     fn by_text(&self, reply: &Value) -> Option<Cmd> {
         let (request, channels) = self.request?;
         request.by_text(reply, channels)
     }
 }
 
-/// A reply, and whether a node that imports the slot sent it: no client is subscribed there to the
-/// messages of a script.
+/// A reply, and whether it came from the importing node of a migrating slot. Messages that a script
+/// publishes there reach nobody.
 struct Answered {
     reply: Value,
     on_its_way: bool,
 }
 
-/// How far a question has come.
+/// The state of one request over its redirects.
 struct Course {
     until: Instant,
     redirects: u32,
@@ -116,7 +115,7 @@ impl Course {
 }
 
 impl Cluster {
-    /// Connects to the cluster of which these are some nodes.
+    /// Connects to the cluster that has the seeds among its nodes.
     pub(super) async fn connect(
         seeds: Vec<Target>,
         settings: &Settings,
@@ -137,22 +136,22 @@ impl Cluster {
         let tries = async {
             tokio::select! {
                 biased;
-                // A seed that replies later is not logged, because no caller waits for it.
+                // A seed that replies after this is not logged: nothing waits for it.
                 never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
                 () = tried(&nodes) => {}
             }
         };
-        // A node that hangs is unreachable.
+        // A node that hangs counts as unreachable.
         drop(timeout(settings.connect_timeout, tries).await);
         if !cluster.cluster_state.is_up() {
             select_ok(nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)))).await?;
         }
-        // There is a runtime: it was looked for.
+        // This function is async, so the caller has a runtime.
         drop(cluster.refresher.keep_up());
         Ok(cluster)
     }
 
-    /// The same without a connection: it is looked for in the background.
+    /// Returns at once, and connects in the background.
     pub(super) fn connect_lazy(
         seeds: Vec<Target>,
         settings: &Settings,
@@ -160,7 +159,7 @@ impl Cluster {
         limit: Duration,
     ) -> Result<Self, Error> {
         let cluster = Self::new(seeds, settings, client_id, limit)?;
-        // Without a runtime the next caller sees to it.
+        // Without a runtime, the next caller starts the task.
         drop(cluster.refresher.keep_up());
         Ok(cluster)
     }
@@ -181,7 +180,8 @@ impl Cluster {
             _ => None,
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
-        // Wrong certificates are returned now, and not logged by a background task.
+        // The caller gets an error for wrong certificates now. Otherwise only a background task
+        // would log it.
         let node_dialer = NodeDialer::new(seed, settings, client_id)?;
         for at in &seeds {
             node_dialer.dialer(at, None)?;
@@ -192,15 +192,15 @@ impl Cluster {
         Ok(Self { cluster_state, refresher })
     }
 
-    /// Sees to it that everything is kept up, on the runtime of the caller if that of the one
-    /// before is gone.
+    /// Starts the background tasks if they do not run, for example because their runtime has ended.
+    /// They run on the runtime of the caller.
     pub(super) fn keep_up(&self) {
-        // Without a runtime the next caller sees to it.
+        // Without a runtime, the next caller starts the task.
         drop(self.refresher.keep_up());
         self.cluster_state.keep_up();
     }
 
-    /// How messages travel there; waited for until that is known.
+    /// Returns the kind of channels of the cluster, and waits until it is known.
     pub(super) async fn channels(&self) -> Result<Channels, Failure> {
         if let Some(channels) = self.cluster_state.channels() {
             return Ok(channels);
@@ -234,7 +234,7 @@ impl Cluster {
         Ok(answered.reply)
     }
 
-    /// Asks, wherever the slot is.
+    /// Sends a request to the owner of its slot, and follows redirects.
     async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
         let until = Instant::now() + self.cluster_state.common.limit;
         let mut course = Course::until(until);
@@ -244,7 +244,7 @@ impl Cluster {
             let asked = self.patiently(send(&node, question, asks.is_some())).await;
             let reply = match asked {
                 Ok(reply) => reply,
-                // It was never sent.
+                // The request was never sent, so it can be sent again.
                 Err(Failure::Unreachable(_)) if Instant::now() < until => {
                     self.refresher.suspect();
                     sleep(course.backoff.next(LATER)).await;
@@ -272,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// Where `reply` sends us, if it was not executed by whom we have asked.
+    /// Returns the redirect in `reply`, if the node did not execute the request.
     fn redirect(&self, reply: &Value, slot: u16, asked: Option<HostPort>) -> Option<Redirect> {
         if !matches!(reply, Value::ServerError(_)) {
             return None;
@@ -280,13 +280,14 @@ impl Cluster {
         Redirect::of(reply, &self.address(asked, slot))
     }
 
-    /// Where the node is that was asked.
+    /// Returns the address of the node that replied.
     fn address(&self, asked: Option<HostPort>, slot: u16) -> HostPort {
-        // With no owner by now the topology was refreshed, and each named node has a host.
+        // Without an owner, the topology was refreshed meanwhile. A redirect then names its host
+        // itself.
         asked.or_else(|| self.cluster_state.address_of_owner(slot)).unwrap_or_default()
     }
 
-    /// The node to ask: the importing node of an `ASK`, or the owner.
+    /// Returns the importing node that `ASK` named, or the owner of the slot.
     async fn whom(
         &self,
         asks: Option<&HostPort>,
@@ -299,7 +300,7 @@ impl Cluster {
         }
     }
 
-    /// How many replicas of the owner of the slot have what was `granted`.
+    /// Returns how many replicas of the owner of the slot acknowledge what was `granted`.
     pub(super) async fn replicated(
         &self,
         slot: u16,
@@ -331,7 +332,7 @@ impl Cluster {
         }
     }
 
-    /// What `answer` is, if `node` has the slot all the time.
+    /// Awaits `answer`. Returns `None` if `node` loses the slot meanwhile.
     async fn while_owned_by<T>(
         &self,
         node: &Arc<Node>,
@@ -352,7 +353,7 @@ impl Cluster {
         }
     }
 
-    /// The node that has `slot`.
+    /// Returns the node that has `slot`.
     async fn owner(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
         match self.cluster_state.owner(slot).filter(|node| node.commands.is_up()) {
             Some(node) => Ok(node),
@@ -360,7 +361,7 @@ impl Cluster {
         }
     }
 
-    /// The node that has `slot`, waited for if it is away or not known.
+    /// Waits until the node that has `slot` is known and connected.
     async fn until_owned(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
         let _request = self.refresher.request_refresh();
         self.refresher.keep_up()?;
@@ -388,7 +389,8 @@ impl Cluster {
         }
     }
 
-    /// Waits for a reply. If it takes long, the node may be gone, which is checked meanwhile.
+    /// Waits for a reply. If it takes long, the topology is refreshed meanwhile, because the node
+    /// may be gone.
     async fn patiently<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         match timeout(PATIENCE, &mut answer).await {
@@ -400,7 +402,7 @@ impl Cluster {
         }
     }
 
-    /// Makes ready for another try, if there is to be one.
+    /// Prepares another try. Returns false if the time for it is over.
     async fn goes_on(
         &self,
         redirect: Redirect,
@@ -431,7 +433,7 @@ impl Cluster {
         course.redirects += 1;
         if course.redirects <= MOST_REDIRECTS {
             if course.redirects > 1 {
-                // They may be about to agree.
+                // The nodes may agree after a pause.
                 sleep(course.backoff.next(LATER)).await;
             }
             return Ok(true);
@@ -441,20 +443,20 @@ impl Cluster {
         )))
     }
 
-    /// Asks each of `commands`, all of them about this slot.
+    /// Sends each of `commands`, which are all about `slot`.
     pub(super) async fn ask_all(&self, slot: u16, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         let ask = |command| self.ask_plainly(slot, command);
         join_all(commands.iter().map(ask)).await.into_iter().collect()
     }
 
-    /// Asks `command`, which is no script.
+    /// Sends `command`, which is not a script.
     pub(super) async fn ask_plainly(&self, slot: u16, command: &Cmd) -> Result<Value, Failure> {
         let question = Question { slot, command, request: None };
         Ok(self.ask(&question).await?.reply)
     }
 
-    /// Sends both together, and sends the second one again if the first one was not executed: while
-    /// a slot migrates, its messages still go out from the old node.
+    /// Sends both commands together. If the first one was redirected, it is sent again, and then
+    /// the second one: the exporting node of a migrating slot still delivers the messages.
     pub(super) async fn ask_then_say(
         &self,
         slot: u16,
@@ -469,7 +471,7 @@ impl Cluster {
             match replies {
                 Err(Failure::Unreachable(_)) => {}
                 replies if replies.as_deref().map_or(true, is_done) => return replies,
-                // Done once it is not asked again: the answer would be another one.
+                // The first command is not sent again, because its reply would be different.
                 Ok(replies) if is_done(&replies[..1]) => {
                     return Ok(vec![replies[0].clone(), self.say(slot, &both[1]).await]);
                 }
@@ -480,20 +482,21 @@ impl Cluster {
         Ok(vec![asked, self.say(slot, &both[1]).await])
     }
 
-    /// Publishes it, if a node is reachable. A waiter without the message asks by its timer.
+    /// Publishes a message. A failure is ignored: waiters that miss the message ask by their
+    /// timers.
     async fn say(&self, slot: u16, what: &Cmd) -> Value {
         self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
 }
 
-/// The refresher ends with the last user of the cluster.
+/// Ends the refresher together with the cluster.
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.refresher.end();
     }
 }
 
-/// Asks this node; by text if it does not know the script.
+/// Sends a request to this node, and again by text after `NOSCRIPT`.
 async fn send(node: &Node, question: &Question<'_>, asking: bool) -> Result<Value, Failure> {
     let reply = send_as(node, question.command, asking).await?;
     match question.by_text(&reply) {
@@ -502,14 +505,15 @@ async fn send(node: &Node, question: &Question<'_>, asking: bool) -> Result<Valu
     }
 }
 
-/// Sends `command`, after `ASKING` in the same write if the node imports its slot.
+/// Sends `command`, in one batch after `ASKING` if the node is importing the slot.
 async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Failure> {
     if !asking {
         return node.commands.call(command).await;
     }
     let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
     match <[Value; 2]>::try_from(replies) {
-        // A denied `ASKING` is redirected back, and would be redirected here again.
+        // If the ACL denies `ASKING`, the command is redirected back, and then here again without
+        // an end.
         Ok([refused @ Value::ServerError(_), Value::ServerError(moved)])
             if moved.code() == "MOVED" =>
         {
@@ -520,7 +524,7 @@ async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Fail
     }
 }
 
-/// Waits until a connection to each node was tried, or one of them is up for a moment.
+/// Waits until each node was tried. Once one is connected, the others have `OTHERS` left.
 async fn tried(nodes: &[(HostPort, Arc<Node>)]) {
     let mut tries: FuturesUnordered<_> =
         nodes.iter().map(|(_, node)| node.commands.tried()).collect();

@@ -1,13 +1,13 @@
-//! The nodes of a cluster, by the current slot map.
+//! The nodes of a cluster, by the slot map that this client believes now.
 //!
-//! A node that is no longer a primary is dropped, and its connections are closed even if they are
-//! healthy: no caller may keep using a node that was replaced.
+//! If a node is no longer a primary, its connections are cut, healthy or not. Otherwise this client
+//! would go on sending commands to a node that was replaced, and would listen there.
 //!
 //! # Locks
 //!
-//! `placed` is taken before `snapshot`, and before the locks of subscribers to events. Under
-//! `snapshot` nothing is taken but what a node has of its own. The address of a node is translated
-//! before: the translation is a function of the user, and may do anything.
+//! `placed` is taken before `snapshot` and before the locks of event subscribers. While `snapshot`
+//! is held, only the locks of a node are taken. Dialers are made before `snapshot` is taken,
+//! because the address translation is code of the user and may do anything.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -38,40 +38,40 @@ use crate::{
     store::{Event, SubscriptionLevel},
 };
 
-/// A node that is not ready is asked again much sooner than this.
+/// How long `health` reports that a node was not ready. The node is asked again much sooner.
 const SAID_LATELY: Duration = Duration::from_secs(1);
 
-/// A refresh does not ask every node: during an upgrade, a node that was not asked recently may
-/// differ from the others.
+/// How long a different channel mode is reported. A refresh does not ask every node, so a node that
+/// was not asked lately may run another version during an upgrade of the cluster.
 const MIXED: Duration = Duration::from_secs(60);
 
-/// The state of a cluster.
+/// The nodes, subscriptions and failures of the cluster that this client knows.
 #[derive(Debug)]
 pub(super) struct ClusterState {
     pub(super) common: Common,
     pub(super) node_dialer: NodeDialer,
     snapshot: Mutex<Option<TopologySnapshot>>,
-    /// Notified when the slot map has changed.
+    /// Notified when the topology changes.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// When a node last showed that new clients may use another kind of channels.
+    /// The last time when a node supported other channels than `channels`.
     outgrown: Mutex<Option<Instant>>,
-    /// Why there is no slot map yet.
+    /// Why there is no topology yet.
     obstacle: Mutex<Option<String>>,
-    /// Unreachable nodes, and whether that was logged.
+    /// Unreachable nodes, and whether each was logged.
     absences: Mutex<Absences>,
-    /// Of nodes that were left.
+    /// Counters of the nodes that were dropped.
     past: Mutex<Past>,
-    /// The node at which each name is subscribed.
+    /// The node at which this client listens to each name.
     placed: Mutex<BTreeMap<Object, Option<Arc<Node>>>>,
-    /// The last replies of nodes that were not ready, and their time.
+    /// The last reply of an owner that was not ready, by slot, and its time.
     refused: Mutex<HashMap<u16, (Failure, Instant)>>,
-    /// Keys whose message was published without a subscriber, at the node to which their slot is
-    /// migrating.
+    /// Keys whose message was published at the importing node of a migrating slot. Nobody listens
+    /// there.
     unheard: Mutex<HashSet<Vec<u8>>>,
 }
 
-/// Counters of nodes that left.
+/// Counters of nodes that were dropped.
 #[derive(Debug, Default)]
 struct Past {
     losses: u64,
@@ -96,14 +96,14 @@ impl ClusterState {
         }
     }
 
-    /// The kind of channels, as soon as it is known.
+    /// Returns the kind of channels of the cluster, as soon as it is known.
     pub(super) fn channels(&self) -> Option<Channels> {
         self.channels.get().copied()
     }
 
-    /// Decides the kind of channels, for ever, as Redisson does. Clients that start after an
-    /// upgrade decide otherwise, which is logged. `said` has the replies of the nodes; the last one
-    /// counts.
+    /// Fixes the kind of channels for the life of the client, as Redisson does. Clients that start
+    /// after an upgrade of the cluster may choose another kind, which is logged. `said` has the
+    /// kinds that nodes support; the last one counts.
     pub(super) fn speaks(&self, said: &[Channels]) {
         let Some(last) = said.last() else { return };
         let settled = self.channels.get_or_init(|| *last);
@@ -113,7 +113,7 @@ impl ClusterState {
         self.common.warnings.tell(Source::Channels, self.other_channels().into_iter().collect());
     }
 
-    /// The hazard that other clients use another kind of channels, if they do.
+    /// Returns a finding if new clients use other channels than this one.
     fn other_channels(&self) -> Option<Finding> {
         let said = *self.outgrown.lock();
         let has_changed = said.is_some_and(|at| Instant::now() < at + MIXED);
@@ -124,26 +124,26 @@ impl ClusterState {
         self.snapshot.lock().is_some()
     }
 
-    /// The node that has `slot`, by the current slot map.
+    /// Returns the node that has `slot`, according to the current topology.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.snapshot.lock().as_ref()?.owner(slot)?.as_ref().ok().cloned()
     }
 
-    /// The address of the owner of `slot`.
+    /// Returns the address of the owner of `slot`.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
         let snapshot = self.snapshot.lock();
         let map = snapshot.as_ref()?.map();
         map.masters().get(map.owner(slot)?).cloned()
     }
 
-    /// Every primary and its address.
+    /// Returns every primary that can be dialled, and its address.
     pub(super) fn masters(&self) -> Vec<(HostPort, Arc<Node>)> {
         let snapshot = self.snapshot.lock();
         let all = snapshot.iter().flat_map(TopologySnapshot::masters);
         all.map(|(at, node)| (at.clone(), Arc::clone(node))).collect()
     }
 
-    /// Every known address, replicas included.
+    /// Returns the addresses of all nodes of the slot map, with replicas.
     pub(super) fn members(&self) -> BTreeSet<HostPort> {
         self.snapshot
             .lock()
@@ -152,12 +152,12 @@ impl ClusterState {
             .unwrap_or_default()
     }
 
-    /// Whether the first refresh runs and no failure is known.
+    /// Returns true during the first search for the cluster, until a failure is known.
     fn is_sought(&self) -> bool {
         self.snapshot.lock().is_none() && self.obstacle.lock().is_none()
     }
 
-    /// Why requests for `slot` reach no node.
+    /// Returns why requests about `slot` reach no node.
     pub(super) fn away(&self, slot: u16) -> Failure {
         let snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_ref() else {
@@ -175,7 +175,7 @@ impl ClusterState {
         }
     }
 
-    /// The failure of requests for `slot`, if there is one.
+    /// Returns what prevents requests about `slot`, if anything does.
     pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
         let obstacle = match self.owner(slot) {
             // A rejected login is no outage, although the connection is lost.
@@ -191,14 +191,14 @@ impl ClusterState {
         (Instant::now() < *at + SAID_LATELY).then(|| refusal.clone())
     }
 
-    /// Notes that the node with `slot` replied that it is not ready.
+    /// Notes that the owner of `slot` replied that it is not ready for requests about it.
     pub(super) fn not_ready(&self, slot: u16, said: &ServerError) -> Failure {
         let refusal = self.explained(said);
         self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
         refusal
     }
 
-    /// The reply of a node that is not ready, and the nodes that may cause it.
+    /// Converts the reply of a node that is not ready; names the nodes that may be the cause.
     fn explained(&self, said: &ServerError) -> Failure {
         match replies::refusal(said) {
             Failure::Refused { code, message, .. }
@@ -210,12 +210,12 @@ impl ClusterState {
         }
     }
 
-    /// Whether the nodes report that the whole cluster is down.
+    /// Returns the failure for a cluster of which every node reports that it is down.
     pub(super) fn down(&self) -> Failure {
         Failure::refused("CLUSTERDOWN", format!("The cluster is down: {}", self.why_down()))
     }
 
-    /// Why a node may report that the cluster is down.
+    /// Explains why nodes may report that the cluster is down.
     fn why_down(&self) -> String {
         let snapshot = self.snapshot.lock();
         let away = snapshot.as_ref().map(TopologySnapshot::away).unwrap_or_default().into_iter();
@@ -224,7 +224,7 @@ impl ClusterState {
         why_down(&lost)
     }
 
-    /// The hazards that health checks found.
+    /// Returns the hazards that were found so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let channels = self.other_channels();
         let snapshot = self.snapshot.lock();
@@ -234,7 +234,7 @@ impl ClusterState {
         of_nodes.chain(of_the_away(snapshot)).chain(gap).chain(channels).collect()
     }
 
-    /// The masters that have no connection, as they cannot be dialled.
+    /// Returns the primaries without a connection, because they cannot be dialled.
     pub(super) fn undialled(&self) -> Vec<NodeHealth> {
         let snapshot = self.snapshot.lock();
         let all = snapshot.iter().flat_map(TopologySnapshot::undialled);
@@ -247,8 +247,8 @@ impl ClusterState {
         all.map(node).collect()
     }
 
-    /// Warns of nodes that stay unreachable, and logs when they are back or have no slots any more.
-    /// Returns when to check again, if a node may be back at once.
+    /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. Returns
+    /// when to check again, if an unreachable node was not logged yet.
     pub(super) fn look_for_the_away(&self) -> Option<Duration> {
         let away = self.snapshot.lock().as_ref().map(of_the_away).unwrap_or_default();
         let mut absences = self.absences.lock();
@@ -260,7 +260,7 @@ impl ClusterState {
         again
     }
 
-    /// Warns of slots that no node has, and logs when all have one.
+    /// Logs slots that no node has, and logs when all slots have a node again.
     fn look_for_a_gap(&self) {
         let gap = self.snapshot.lock().as_ref().and_then(gap_in);
         self.common.warnings.tell(Source::Slots, gap.into_iter().collect());
@@ -271,7 +271,7 @@ impl ClusterState {
         *self.obstacle.lock() = Some(obstacle);
     }
 
-    /// Adopts `map`, unless it is older than the current one. Returns whether it differs.
+    /// Adopts `map`, unless it is older than the current one. Returns whether the topology changed.
     pub(super) fn adopt(&self, map: SlotMap) -> bool {
         let confirms = |snapshot: &mut TopologySnapshot| snapshot.confirms(&map, Instant::now());
         if self.snapshot.lock().as_mut().is_some_and(confirms) {
@@ -299,14 +299,14 @@ impl ClusterState {
         true
     }
 
-    /// Drops nodes that have no slot and are no longer asked.
+    /// Drops the nodes without slots that were not used for a while.
     fn see_guests_off(&self) {
         let gone = self.snapshot.lock().as_mut().map(|it| it.see_guests_off(Instant::now()));
-        // A running request keeps its node.
+        // A request in flight keeps its own reference to the node.
         gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
 
-    /// Translates the addresses of undialled nodes again: the result may differ by now.
+    /// Translates the addresses of unreachable nodes again, because the result may differ by now.
     fn reach_anew(&self) {
         let unreached =
             self.snapshot.lock().as_ref().map(TopologySnapshot::unreached).unwrap_or_default();
@@ -333,7 +333,7 @@ impl ClusterState {
         let mut snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_mut() else { return };
         if is_known && !snapshot.knows(at) {
-            // It was dropped just now. The next request gets the same redirect.
+            // A refresh dropped the node just now. The next request is redirected there again.
             return;
         }
         let make = || dialer.map(|dialer| self.node(dialer, true));
@@ -341,7 +341,7 @@ impl ClusterState {
         self.changed.notify_waiters();
     }
 
-    /// The node at `at`, which has no slot yet, or is about to have one more.
+    /// Returns the node at `at`, which has no slot yet, or is importing one.
     pub(super) fn node_at(&self, at: &HostPort) -> Result<Arc<Node>, Failure> {
         let known = |snapshot: &mut TopologySnapshot| snapshot.node_at(at, Instant::now());
         if let Some(node) = self.snapshot.lock().as_mut().and_then(known) {
@@ -352,7 +352,7 @@ impl ClusterState {
         let Some(snapshot) = snapshot.as_mut() else {
             return Err(Failure::unreachable("no topology"));
         };
-        // Another task may have made it meanwhile.
+        // Another task may have made the node meanwhile.
         if let Some(node) = known(snapshot) {
             return Ok(node);
         }
@@ -361,8 +361,8 @@ impl ClusterState {
         Ok(node)
     }
 
-    /// Translates the address of the node at `at`. No lock may be held, because the translation is
-    /// a function of the user.
+    /// Returns a dialer for the node at `at`. No lock may be held, because this calls code of the
+    /// user.
     fn dialer(&self, at: &HostPort) -> Result<Arc<Dialer>, String> {
         let channels = self.channels().unwrap_or_default();
         let dialer =
@@ -370,7 +370,7 @@ impl ClusterState {
         Ok(Arc::new(dialer))
     }
 
-    /// A node, that is connected from now on.
+    /// Makes a node. It connects in the background.
     fn node(&self, dialer: Arc<Dialer>, replaces: bool) -> Arc<Node> {
         let among = Among::Nodes(self.channels().unwrap_or_default());
         Arc::new(Node::among(&self.common, dialer, among, replaces))
@@ -383,10 +383,10 @@ impl ClusterState {
         self.leave(node);
     }
 
-    /// Ends what there is to `node`.
+    /// Cuts all connections to `node`, and keeps its counters.
     fn leave(&self, node: &Node) {
         let mut past = self.past.lock();
-        // What it carries now is lost, too.
+        // The current connection counts as a loss, too.
         past.losses += node.commands.losses() + 1;
         past.reconnects += node.reconnects() + 1;
         drop(past);
@@ -394,18 +394,18 @@ impl ClusterState {
         self.forget(node);
     }
 
-    /// Its hazards are no longer checked.
+    /// Drops the findings about `node`: nothing checks it any more.
     fn forget(&self, node: &Node) {
         self.common.warnings.forget(&node.commands.dialer().place());
     }
 
-    /// How often a connection for commands was lost.
+    /// Counts how often a connection for commands was lost.
     pub(super) fn losses(&self) -> u64 {
         let past = self.past.lock().losses;
         past + self.of_all(|node| node.commands.losses())
     }
 
-    /// How often any connection was restored.
+    /// Counts how often any connection was made again.
     pub(super) fn reconnects(&self) -> u64 {
         let past = self.past.lock().reconnects;
         past + self.of_all(Node::reconnects)
@@ -420,7 +420,7 @@ impl ClusterState {
             .sum()
     }
 
-    /// Restarts ended supervisors of all nodes. Each acquisition calls it.
+    /// Starts the background tasks of all nodes if they do not run. Each acquisition calls this.
     pub(super) fn keep_up(&self) {
         self.snapshot
             .lock()
@@ -429,7 +429,7 @@ impl ClusterState {
             .for_each(|(_, node)| node.keep_up());
     }
 
-    /// Whether a request reaches any of the nodes.
+    /// Returns whether any node is connected.
     pub(super) fn is_up(&self) -> bool {
         self.snapshot
             .lock()
@@ -438,7 +438,7 @@ impl ClusterState {
             .any(|(_, node)| node.commands.is_up())
     }
 
-    /// Whether all nodes are up, for commands and for messages.
+    /// Returns whether all nodes are connected, for commands and for messages.
     pub(super) fn are_up(&self) -> (bool, bool) {
         let (nodes, any) = (self.masters(), self.is_up());
         let commands = any && nodes.iter().all(|(_, node)| node.commands.is_up());
@@ -466,14 +466,14 @@ impl ClusterState {
         }
     }
 
-    /// The node at which `object` is subscribed.
+    /// Returns whether this client receives the releases of `object`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         let placed = self.placed.lock();
         let node = placed.get(object).and_then(Option::as_ref);
         node.is_some_and(|node| node.subscriptions.is_subscribed_to_releases(object))
     }
 
-    /// Subscribes to each name at its current node, and again to rejected ones.
+    /// Subscribes to each name at its current node, and retries rejected subscriptions.
     fn settle(&self) {
         let mut placed = self.placed.lock();
         for (object, at) in placed.iter_mut() {
@@ -494,25 +494,25 @@ impl ClusterState {
         self.masters().iter().for_each(|(_, node)| node.subscriptions.ask_anew());
     }
 
-    // Messages that were published without a subscriber.
+    // Messages that were published where nobody listens.
 
     pub(super) fn said_in_vain(&self, key: &[u8]) {
         self.unheard.lock().insert(key.to_vec());
     }
 
-    /// Takes the note that a message about `key` reached no subscriber.
+    /// Returns whether the message of `key` has to be published again, and forgets that.
     pub(super) fn is_to_be_said_again(&self, key: &[u8]) -> bool {
         self.unheard.lock().remove(key)
     }
 }
 
-/// The first slots that no node has, if there are any.
+/// Returns a finding with the first range of slots that no node has.
 fn gap_in(snapshot: &TopologySnapshot) -> Option<Finding> {
     let slots = slots_in_words(snapshot.map().gap()?);
     Some(Finding::at("the cluster", Hazard::SlotsWithoutNode { slots }))
 }
 
-/// The primaries that no request reaches.
+/// Returns a finding for each unreachable primary.
 fn of_the_away(snapshot: &TopologySnapshot) -> Vec<Finding> {
     let found = |Away { server, slots, why }| Finding::at(&server, Hazard::NodeAway { slots, why });
     snapshot.away().into_iter().map(found).collect()

@@ -1,8 +1,8 @@
-//! Where questions go: to the one server there is, or to a node of a cluster.
+//! Sends each request to the only server, or to the right node of a cluster.
 //!
-//! Start with `cluster.rs`, which follows a slot wherever it is. `cluster_state.rs` knows the
-//! nodes, `map.rs` reads who has which slot, and `refresher.rs` finds that out. With one server
-//! nothing of this is looked at.
+//! Start with `cluster.rs`, which follows a slot from node to node. `cluster_state.rs` keeps the
+//! nodes, `slot_map.rs` reads which node has which slot, and `refresher.rs` keeps that up to date.
+//! With one server, none of these is used.
 
 mod absences;
 mod checkup;
@@ -46,7 +46,7 @@ pub(super) enum Topology {
     Cluster(Cluster),
 }
 
-/// The only server there is.
+/// The only server of a deployment.
 #[derive(Debug)]
 pub(super) struct One {
     common: Common,
@@ -65,14 +65,14 @@ impl Topology {
         Ok(Self::One(One { common, node }))
     }
 
-    /// The same without a connection: it is made in the background.
+    /// Returns at once, and connects in the background.
     pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
         let common = Common::of(client_id, Warnings::default(), limit);
         let node = Node::connect_lazy(&common, Arc::new(dialer));
         Self::One(One { common, node })
     }
 
-    /// Connects to the cluster of which these are some nodes.
+    /// Connects to the cluster that has the seeds among its nodes.
     pub(super) async fn cluster(
         seeds: Vec<Target>,
         settings: &Settings,
@@ -82,7 +82,7 @@ impl Topology {
         Cluster::connect(seeds, settings, client_id, limit).await.map(Self::Cluster)
     }
 
-    /// The same without a connection: it is looked for in the background.
+    /// Returns at once, and connects in the background.
     pub(super) fn cluster_lazily(
         seeds: Vec<Target>,
         settings: &Settings,
@@ -92,8 +92,8 @@ impl Topology {
         Cluster::connect_lazy(seeds, settings, client_id, limit).map(Self::Cluster)
     }
 
-    /// Sends `request` to the server that has its keys, and waits for the reply, refusals among
-    /// them. A script that the server does not know is sent by its text.
+    /// Sends `request` to the server that has its keys, and returns its reply or rejection. If the
+    /// server does not know the script, its text is sent.
     pub(super) async fn send(&self, request: &Request<'_>) -> Result<Value, Failure> {
         match self {
             Self::One(one) => {
@@ -108,7 +108,7 @@ impl Topology {
         }
     }
 
-    /// Sends `command`, which is about `key`, and waits for the reply, refusals among them.
+    /// Sends `command`, which is about `key`, and returns the reply or rejection.
     pub(super) async fn call(&self, key: &[u8], command: &Cmd) -> Result<Value, Failure> {
         match self {
             Self::One(one) => one.node.commands.call(command).await,
@@ -116,7 +116,7 @@ impl Topology {
         }
     }
 
-    /// Sends all of `commands`, which are about keys in the slot of this one.
+    /// Sends all of `commands`, which are about keys in the slot of `key`.
     pub(super) async fn call_all(
         &self,
         key: &[u8],
@@ -128,8 +128,8 @@ impl Topology {
         }
     }
 
-    /// Sends a command and the message about it. The message is sent whatever becomes of the
-    /// command, and never before it.
+    /// Sends a command, then the message that reports its effect. The message is sent even if the
+    /// command fails.
     pub(super) async fn call_then_say(
         &self,
         key: &[u8],
@@ -149,7 +149,8 @@ impl Topology {
         }
     }
 
-    /// How many replicas have what was `granted` by `claim`: see `RedisStore::replicated`.
+    /// Counts the replicas that acknowledge what was `granted` by `claim`: see
+    /// `RedisStore::replicated`.
     pub(super) async fn replicated(
         &self,
         claim: &Claim,
@@ -172,7 +173,7 @@ impl Topology {
         }
     }
 
-    /// How messages travel.
+    /// Returns the kind of channels of the deployment.
     pub(super) async fn channels(&self) -> Result<Channels, Failure> {
         match self {
             Self::One(_) => Ok(Channels::Plain),
@@ -180,7 +181,7 @@ impl Topology {
         }
     }
 
-    /// The slot of `object`, if slots matter.
+    /// Returns the slot of `object`, or 0 without a cluster.
     pub(super) fn group(&self, object: &Object) -> u32 {
         match self {
             Self::One(_) => 0,
@@ -188,8 +189,8 @@ impl Topology {
         }
     }
 
-    /// Whether a message about `name` reached no client, so that it must be sent again. The next
-    /// call returns false.
+    /// Returns whether a message about `name` has to be published again, because it reached nobody.
+    /// The next call returns false.
     pub(super) fn is_to_be_said_again(&self, name: &Name) -> bool {
         match self {
             Self::One(_) => false,
@@ -199,7 +200,7 @@ impl Topology {
         }
     }
 
-    /// Whether slots may migrate.
+    /// Returns whether slots may migrate.
     pub(super) fn moves_slots(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
@@ -228,7 +229,7 @@ impl Topology {
         }
     }
 
-    /// The permissions of this client for `object`.
+    /// Returns the ACL permissions of this client for `object`.
     pub(super) fn rights(&self, object: &Object) -> Rights {
         match self {
             Self::One(one) => one.node.subscriptions.rights(object),
@@ -239,7 +240,7 @@ impl Topology {
         }
     }
 
-    /// Notes that the server refuses us the queue of `object`.
+    /// Notes that the server denies this client the queue of `object`.
     pub(super) fn queue_refused(&self, object: &Object) {
         match self {
             Self::One(one) => one.node.subscriptions.queue_refused(object),
@@ -251,7 +252,7 @@ impl Topology {
         }
     }
 
-    /// Whether releases of `object` reach us.
+    /// Returns whether this client receives the releases of `object`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         match self {
             Self::One(one) => one.node.subscriptions.is_subscribed_to_releases(object),
@@ -259,7 +260,7 @@ impl Topology {
         }
     }
 
-    // How it is.
+    // Health.
 
     pub(super) fn keep_up(&self) {
         match self {
@@ -276,7 +277,7 @@ impl Topology {
         }
     }
 
-    /// The hazards that health checks found.
+    /// Returns the hazards that were found so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         match self {
             Self::One(one) => one.node.findings(&one.common),
@@ -284,7 +285,7 @@ impl Topology {
         }
     }
 
-    /// Whether the connections for commands and for messages are up, all of them.
+    /// Returns whether all connections are up, for commands and for messages.
     pub(super) fn are_up(&self) -> (bool, bool) {
         match self {
             Self::One(One { node, .. }) => (node.commands.is_up(), node.subscriptions.are_up()),
@@ -292,7 +293,7 @@ impl Topology {
         }
     }
 
-    /// Whether any request reaches a server.
+    /// Returns whether any server is connected.
     pub(super) fn is_up(&self) -> bool {
         match self {
             Self::One(one) => one.node.commands.is_up(),
@@ -307,7 +308,7 @@ impl Topology {
         }
     }
 
-    /// Why requests for `name` fail, if they do.
+    /// Returns what prevents requests about `name`, if anything does.
     pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         match self {
             Self::One(one) => one.node.commands.connect_failure().map(Failure::unreachable),

@@ -19,13 +19,13 @@ use crate::{
     store::HEALTH_CHECK,
 };
 
-/// The settings that the connections of one client share.
+/// The state that all nodes of one client share.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Common {
     pub(super) client_id: String,
     pub(super) hub: Arc<Hub>,
     pub(super) warnings: Arc<Warnings>,
-    /// How long a command may take.
+    /// The timeout of a command.
     pub(super) limit: Duration,
 }
 
@@ -53,7 +53,7 @@ pub(in crate::store::redis) struct Node {
 }
 
 impl Node {
-    /// The only server there is.
+    /// Connects to the only server of a deployment.
     pub(super) async fn connect(common: &Common, dialer: Arc<Dialer>) -> Result<Self, Error> {
         let watcher = common.watcher(&dialer, false);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
@@ -64,7 +64,7 @@ impl Node {
         Ok(Self { commands, subscriptions, replica_ack })
     }
 
-    /// The same without a connection: both are made in the background.
+    /// Returns at once, and connects in the background.
     pub(super) fn connect_lazy(common: &Common, dialer: Arc<Dialer>) -> Self {
         let watcher = common.watcher(&dialer, false);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
@@ -74,8 +74,9 @@ impl Node {
         Self { commands, subscriptions, replica_ack }
     }
 
-    /// One of several, connected in the background; for messages, when there is something to be
-    /// heard. If it rejects the login, the caller gets an error, because the other nodes accept it.
+    /// Makes one of several nodes, and connects in the background. The connection for messages is
+    /// made when something subscribes. If the node rejects the login, the caller gets an error,
+    /// because the other nodes accept it.
     pub(super) fn among(
         common: &Common,
         dialer: Arc<Dialer>,
@@ -91,14 +92,15 @@ impl Node {
         Self { commands, subscriptions, replica_ack }
     }
 
-    /// Starts the supervisors of the connections on the runtime of the caller, unless they run.
+    /// Starts the background tasks if they do not run, for example because their runtime has ended.
+    /// They run on the runtime of the caller.
     pub(super) fn keep_up(&self) {
-        // Without a runtime the next caller starts them.
+        // Without a runtime, the next caller starts the task.
         drop(self.commands.keep_up());
         self.subscriptions.keep_up();
     }
 
-    /// Ends all connections, healthy or not: the server was replaced.
+    /// Ends all connections, healthy or not, because the server is no longer a primary.
     pub(super) fn cut(&self) {
         self.commands.cut();
         self.subscriptions.cut();
@@ -109,9 +111,9 @@ impl Node {
         self.commands.reconnects() + self.subscriptions.reconnects() + self.replica_ack.reconnects()
     }
 
-    /// Checks the health of the server, and warns of hazards.
+    /// Sends a health check, and logs hazards.
     pub(super) async fn look(&self, common: &Common) -> Result<About, Failure> {
-        // A new client may still be connecting. The check does not wait for a lost connection.
+        // A new client waits for its first connection. A lost connection fails the check at once.
         self.commands.tried().await;
         if !self.commands.is_up() {
             return Err(self.commands.away());
@@ -132,7 +134,7 @@ impl Node {
         }
     }
 
-    /// The result of the health check `look` within its time, and the health of the server.
+    /// Runs `look` with a timeout. Returns its result and the health of this server.
     pub(super) async fn check(
         &self,
         server: String,
@@ -152,7 +154,7 @@ impl Node {
         (health, looked)
     }
 
-    /// The hazards that health checks found there.
+    /// Returns the hazards that were found so far at this server.
     pub(super) fn findings(&self, common: &Common) -> Vec<Finding> {
         let dialer = self.commands.dialer();
         let of_server = common.warnings.findings(&self.commands.about(), dialer.may_change());

@@ -1,4 +1,4 @@
-//! How the nodes of a cluster are reached.
+//! Makes dialers for the nodes of a cluster.
 
 use std::sync::Arc;
 
@@ -9,35 +9,36 @@ use super::super::{
 };
 use crate::error::Error;
 
-/// How the nodes are reached.
+/// Makes dialers for the nodes.
 #[derive(Debug)]
 pub(super) struct NodeDialer {
     settings: Settings,
     client_id: String,
-    /// User, password and TLS of them all, as the first seed has them.
+    /// User, password and TLS of the first seed; all nodes have the same.
     seed: Target,
-    /// Made once: TLS reads all authorities that the system trusts.
+    /// Shared by all dialers, because TLS reads all authorities that the system trusts.
     reach: Arc<Reach>,
 }
 
 impl NodeDialer {
     /// # Errors
     ///
-    /// If there is something wrong with the certificates.
+    /// If a certificate is wrong.
     pub(super) fn new(seed: Target, settings: &Settings, client_id: &str) -> Result<Self, Error> {
         let reach = Reach::to(&seed.place, settings)?;
         Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
     }
 
-    /// How to reach the node at `at`: the one place where an announced address
-    /// becomes one that is dialled.
+    /// Translates an announced address into the one that is dialled. All dialled addresses come
+    /// from this function.
     fn target(&self, at: &HostPort) -> Result<Target, Error> {
         let tls = matches!(self.seed.place, Place::At(Address::Tcp { tls: true, .. }));
         let reached = self.settings.translation.place(&at.host, at.port, tls)?;
         Ok(Target { place: reached, ..self.seed.clone() })
     }
 
-    /// A dialer for one short visit, or for good if the kind of channels is known.
+    /// Returns a dialer for one short visit, or for a lasting connection if the kind of channels is
+    /// known.
     pub(super) fn dialer(
         &self,
         at: &HostPort,
@@ -46,7 +47,7 @@ impl NodeDialer {
         let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
         let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
         match channels {
-            // Another node has announced it.
+            // Another node has announced this one.
             Some(channels) => Ok(dialer(preloads(channels))?.after_earlier_login()),
             None => dialer(Vec::new()),
         }

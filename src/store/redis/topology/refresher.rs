@@ -1,8 +1,8 @@
-//! Keeps the topology of a cluster up to date: at the start, after a redirect or a failure, and at
-//! long intervals.
+//! Finds the topology of a cluster: at the start, after a redirect or a lost connection, and every
+//! few seconds.
 //!
-//! One task runs one refresh at a time. Of several replies, the one with the highest epoch counts:
-//! a node that was cut off, or is not informed yet, knows less.
+//! One task does this, and asks again only after the replies to the last round. Of several replies,
+//! the one with the highest epoch counts, because a node that was partitioned has an old one.
 
 use std::{
     collections::BTreeSet,
@@ -32,28 +32,28 @@ use crate::{
     error::Error,
 };
 
-/// The interval of refreshes without a suspicion.
+/// Interval of refreshes without a suspicion.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// The shortest and the longest pause otherwise, and the part of the time without news that it is:
-/// a failover that takes eight seconds is noticed a second late at most, and a node that stays
-/// unreachable costs the others little.
+/// The shortest and the longest pause between refreshes that are requested. Between them, the pause
+/// is 1/8 of the time since the topology last changed. A failover that takes eight seconds is
+/// noticed at most one second late, and a node that stays unreachable costs the other nodes little.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 const PART: u32 = 8;
 
-/// After so long without a suspicion the next one is a new one.
+/// After this time without a suspicion, the pauses start again at the shortest.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How many nodes are asked at once, and after which silence another one is asked, too.
+/// How many connected nodes are asked at once, and after which silence another one is asked.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
-/// The same for nodes to which there is no connection.
+/// The same for nodes without a connection.
 const VISITED: (usize, Duration) = (3, Duration::from_secs(1));
 
-/// How long it waits for more replies after the first one.
+/// Time that the other nodes have to reply after the first one.
 const OTHERS: Duration = Duration::from_millis(50);
 
-/// Looks for the nodes.
+/// Refreshes the topology in a background task.
 #[derive(Debug)]
 pub(super) struct TopologyRefresher {
     cluster_state: Arc<ClusterState>,
@@ -64,7 +64,7 @@ pub(super) struct TopologyRefresher {
     task: Mutex<Option<AbortHandle>>,
 }
 
-/// The slot map that one node returned, or its failure.
+/// The topology that one node returns, or why it returns none.
 type Said = Result<(SlotMap, Option<Channels>), Error>;
 
 impl TopologyRefresher {
@@ -78,8 +78,8 @@ impl TopologyRefresher {
         })
     }
 
-    /// Asks all seeds until one returns the topology. The returned future waits for the other seeds
-    /// and logs those that fail.
+    /// Asks all seeds until one returns the topology. The returned future waits for the others and
+    /// logs those that fail.
     pub(super) async fn first_look(&self) -> Result<impl Future<Output = ()> + '_, Error> {
         let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
         let mut errors = Vec::new();
@@ -100,7 +100,8 @@ impl TopologyRefresher {
         }
     }
 
-    /// Starts the refresher on the runtime of the caller, unless one runs.
+    /// Starts the task if it does not run, for example because its runtime has ended. It runs on
+    /// the runtime of the caller.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl TopologyRefresher {
             return Ok(());
         }
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-        // Locked before, so that the next refresh is also noted next.
+        // Locked before the swap, so that handles are stored in the order in which the tasks start.
         let mut task = self.task.lock();
         if !self.running.swap(true, Ordering::AcqRel) {
             let looking = Looking(Arc::clone(self));
@@ -119,21 +120,21 @@ impl TopologyRefresher {
         Ok(())
     }
 
-    /// Stops refreshing.
+    /// Ends the task.
     pub(super) fn end(&self) {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
 
-    /// Makes it refresh at short intervals, as long as the returned guard lives.
+    /// Refreshes in short intervals until the returned value is dropped.
     pub(super) fn request_refresh(&self) -> RefreshRequest<'_> {
         self.requests.fetch_add(1, Ordering::AcqRel);
         self.suspect();
         RefreshRequest(self)
     }
 
-    /// Makes it refresh soon.
+    /// Refreshes soon.
     pub(super) fn suspect(&self) {
         self.cluster_state.common.hub.suspicion.notify_one();
     }
@@ -170,7 +171,7 @@ impl TopologyRefresher {
         self.believe(maps)
     }
 
-    /// Adopts the newest reply. Returns whether it changes the topology.
+    /// Adopts the newest reply. Returns whether the topology changed.
     fn believe(&self, mut said: Vec<(SlotMap, Option<Channels>)>) -> bool {
         said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
@@ -178,7 +179,7 @@ impl TopologyRefresher {
         said.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
     }
 
-    /// Asks the connected nodes.
+    /// Asks nodes to which there is a connection.
     async fn ask_the_living(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
@@ -193,7 +194,7 @@ impl TopologyRefresher {
         gather(nodes.into_iter().map(ask), ASKED).await.0
     }
 
-    /// Asks some nodes by new connections. A seed is among the first: if all addresses have
+    /// Asks some nodes over short connections. A seed is among the first: if all addresses have
     /// changed, only a seed still leads to the cluster.
     async fn visit_some(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let all = visited_in_turn(&self.cluster_state.members(), &self.seeds);
@@ -213,7 +214,7 @@ impl TopologyRefresher {
     }
 }
 
-/// Waits for all of `visits`, and logs failed ones.
+/// Waits for all of `visits`, and logs those that fail.
 async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
     while let Some(said) = visits.next().await {
         if let Err(error) = said {
@@ -222,12 +223,12 @@ async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
     }
 }
 
-/// Logs a seed that returned no topology, while another one did.
+/// Logs that a seed returned no topology, although another one did.
 fn tell_of_seed(error: &Error) {
     tracing::warn!(target: "leasehold", %error, "node of the URL returned no topology");
 }
 
-/// The failures of all seeds.
+/// Combines the failures of all seeds.
 fn of_all(mut errors: Vec<Error>) -> Error {
     if errors.len() == 1 {
         return errors.swap_remove(0);
@@ -244,8 +245,9 @@ fn of_all(mut errors: Vec<Error>) -> Error {
     Error::Connect { server: "the cluster".into(), reason, permanent: false, source }
 }
 
-/// Asks so many at once, and another one when one fails or none has answered for a while. Returns
-/// all that come soon after the first, and the last error. Each must end by its own timeout.
+/// Asks `at_once` nodes, and another one after a failure or after `silence`. Returns all replies
+/// that come soon after the first one, and the last error. Each request must end by its own
+/// timeout.
 async fn gather<'a>(
     mut left: impl Iterator<Item = BoxFuture<'a, Said>>,
     (at_once, silence): (usize, Duration),
@@ -274,7 +276,7 @@ async fn gather<'a>(
     }
 }
 
-/// All of them in the order of their visits: a seed first, then at random.
+/// Returns all addresses in the order of their visits: a seed first, the others at random.
 fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<HostPort> {
     let all: BTreeSet<_> = members.iter().chain(seeds).cloned().collect();
     let mut all: Vec<_> = all.into_iter().collect();
@@ -285,20 +287,19 @@ fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<Host
     all
 }
 
-/// The pause after this time without a change.
+/// Returns the pause after this time without a change.
 fn pause(without_news: Duration) -> Duration {
     (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }
 
-/// The commands for a node. It knows sharded channels if it accepts the last one: Redisson asks the
-/// same.
+/// The commands that a node is asked. It only knows the last one if it supports sharded channels;
+/// Redisson asks the same.
 fn questions() -> [Cmd; 3] {
     let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
     [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
 }
 
-/// Parses the replies of the node at `at`. `alone`: its HELLO showed that it is not a node of a
-/// cluster.
+/// Reads the replies of the node at `at`. `alone`: it replied that it is not a cluster node.
 fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
     let in_the_way = |failure: &Failure| in_the_way(at, failure, alone);
     let [slots, nodes, channels] = replies else {
@@ -312,10 +313,10 @@ fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
     Ok((map, Some(channels)))
 }
 
-/// The error of a request for the topology to the node at `at` that ended with `failure`.
+/// Explains why the node at `at` returned no topology.
 fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
-    // A denied request does not show that there is no cluster.
+    // A denied command does not show whether the server has cluster support.
     let none = no_cluster(failure).or_else(|| (alone && lacks_a_right).then_some(NO_CLUSTER));
     let reason = match none {
         Some(none) => none.to_owned(),
@@ -326,7 +327,7 @@ fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     Error::Connect { server: address_shown(at), reason, permanent: lasting, source: None }
 }
 
-/// While it lives, the refresher uses short intervals.
+/// A request for short intervals, which ends when it is dropped.
 pub(super) struct RefreshRequest<'a>(&'a TopologyRefresher);
 
 impl Drop for RefreshRequest<'_> {
@@ -335,7 +336,7 @@ impl Drop for RefreshRequest<'_> {
     }
 }
 
-/// The task that refreshes. When its runtime is gone, another task may replace it.
+/// The running task. When its runtime ends, the drop lets another task start.
 struct Looking(Arc<TopologyRefresher>);
 
 impl Drop for Looking {
@@ -352,7 +353,7 @@ mod tests {
         HostPort { host: "10.0.0.1".into(), port }
     }
 
-    /// Of 16 addresses three were visited by chance, and the seed alone led to the cluster.
+    /// Three of 16 addresses were visited at random, but only the seed led to the cluster.
     #[test]
     fn seed_is_visited_first() {
         let (members, seeds) = ((1..16).map(at).collect(), [at(99), at(7)]);

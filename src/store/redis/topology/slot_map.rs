@@ -1,4 +1,4 @@
-//! Pure: which node of a cluster has which slot, by the reply of one node.
+//! Pure: which node of a cluster has which slot, as one node reports.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,23 @@ use super::super::{
 };
 use crate::domain::Failure;
 
-/// How many ranges of slots are shown at most.
+/// Maximum number of slot ranges in a text.
 const SHOWN: usize = 3;
 
-/// Which master has which slot.
+/// The primary of each slot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct SlotMap {
-    /// The newest change that the replying node knows of: a failover, or a slot that has moved,
-    /// has a greater number than all before it.
+    /// The highest epoch that the replying node knows. A failover and a migrated slot raise it.
     pub(super) epoch: u64,
-    /// For each slot one more than the index of its master; 0 if it has none.
+    /// For each slot, the index of its primary plus one, or 0 without one.
     owners: Vec<u16>,
     masters: Vec<HostPort>,
-    /// All known addresses, replicas included.
+    /// All nodes in the reply, with replicas.
     members: BTreeSet<HostPort>,
 }
 
 impl SlotMap {
-    /// Parses the replies of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
+    /// Reads the replies of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
     pub(super) fn read(slots: &Value, nodes: &Value, said_by: &HostPort) -> Result<Self, Failure> {
         let ranges = match slots {
             Value::Array(ranges) => ranges,
@@ -47,7 +46,7 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// Takes one range: its ends, its master, and its replicas.
+    /// Reads one range: its ends, its primary, and its replicas.
     fn take(&mut self, range: &Value, said_by: &HostPort) -> Option<()> {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else {
@@ -66,7 +65,7 @@ impl SlotMap {
         Some(())
     }
 
-    /// One more than where `master` stands, from now on.
+    /// Returns the index of `master` plus one, and adds it if it is new.
     fn index_of(&mut self, master: HostPort) -> u16 {
         let known = self.masters.iter().position(|it| *it == master);
         let at = known.unwrap_or_else(|| {
@@ -77,7 +76,8 @@ impl SlotMap {
         u16::try_from(at + 1).unwrap_or_default()
     }
 
-    /// Notes that `slot` is at `master`, as a redirect showed. Returns the index of that primary.
+    /// Notes that `slot` is at `master`, as its previous owner replied. Returns the index of the
+    /// primary.
     pub(super) fn note(&mut self, slot: u16, master: HostPort) -> usize {
         self.members.insert(master.clone());
         let owner = self.index_of(master);
@@ -87,7 +87,7 @@ impl SlotMap {
         usize::from(owner).saturating_sub(1)
     }
 
-    /// Where the master of `slot` stands among them.
+    /// Returns the index of the primary of `slot`.
     pub(super) fn owner(&self, slot: u16) -> Option<usize> {
         let owner = self.owners.get(usize::from(slot)).copied().unwrap_or_default();
         usize::from(owner).checked_sub(1)
@@ -101,7 +101,7 @@ impl SlotMap {
         &self.members
     }
 
-    /// The slots of the master that stands there among them.
+    /// Returns the slot ranges of a primary as text.
     pub(super) fn slots_of(&self, master: usize) -> String {
         let all = (0..self.owners.len()).filter(|slot| self.owners[*slot] as usize == master + 1);
         let mut ranges: Vec<(usize, usize)> = Vec::new();
@@ -116,12 +116,12 @@ impl SlotMap {
         format!("{}{more}", named.join(", "))
     }
 
-    /// How many slots have a master.
+    /// Counts the slots that have a primary.
     pub(super) fn covered(&self) -> usize {
         self.owners.iter().filter(|owner| **owner != 0).count()
     }
 
-    /// The first slots that no node has, if there are any.
+    /// Returns the first range of slots that no node has.
     pub(super) fn gap(&self) -> Option<(usize, usize)> {
         let first = self.owners.iter().position(|owner| *owner == 0)?;
         let length = self.owners[first..].iter().take_while(|owner| **owner == 0).count();
@@ -129,8 +129,8 @@ impl SlotMap {
     }
 }
 
-/// A node of a range: host, port, and more that is of no use here. `None` inside if it does not
-/// say where it is.
+/// Reads one node of a range: host, port, and fields that are not used. The inner `None` is a node
+/// without an address.
 fn node_in(node: &Value, said_by: &HostPort) -> Option<Option<HostPort>> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
@@ -142,7 +142,7 @@ fn node_in(node: &Value, said_by: &HostPort) -> Option<Option<HostPort>> {
     Some(at(host, port, said_by))
 }
 
-/// A node at `host`; nothing means where we have asked, and `?` that it is not known.
+/// Returns the address of a node. An empty `host` is that of the replying node; `?` is unknown.
 fn at(host: &str, port: u16, said_by: &HostPort) -> Option<HostPort> {
     let host = match host {
         "" => &said_by.host,
@@ -152,8 +152,8 @@ fn at(host: &str, port: u16, said_by: &HostPort) -> Option<HostPort> {
     Some(HostPort { host: host.to_owned(), port })
 }
 
-/// The newest change that a node knows of, from the answer to `CLUSTER NODES`; 0 if it does
-/// not say. Each line has that of one node as its seventh word.
+/// Returns the highest epoch in a reply to `CLUSTER NODES`, or 0 without one. It is the seventh
+/// word of each line.
 fn epoch(nodes: &Value) -> u64 {
     let text = match nodes {
         Value::VerbatimString { text, .. } => text,
@@ -163,27 +163,28 @@ fn epoch(nodes: &Value) -> u64 {
     epochs.max().unwrap_or_default()
 }
 
-/// The redirect of a node that has not executed a request.
+/// The redirect of a node that did not execute a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Redirect {
-    /// The slot has moved there.
+    /// The slot has a new owner.
     Moved(u16, Option<HostPort>),
-    /// Send this one request there: the slot is migrating.
+    /// The slot is migrating: send this one request to the importing node.
     Ask(Option<HostPort>),
-    /// Both nodes have some of the keys, because the slot is migrating.
+    /// The slot is migrating, and the two nodes each have a part of the keys.
     Split,
-    /// It is not ready for the request now.
+    /// The node is not ready now.
     Later,
 }
 
 impl Redirect {
-    /// The redirect in the reply of the node at `said_by`, if it did not execute the request.
+    /// Returns the redirect in a reply of the node at `said_by`, or `None` if it executed the
+    /// request.
     pub(super) fn of(answer: &Value, said_by: &HostPort) -> Option<Self> {
         let Value::ServerError(error) = answer else { return None };
         Self::said(error.code(), error.details().unwrap_or_default(), said_by)
     }
 
-    /// The same for a rejection that has become a failure.
+    /// Returns the redirect in a rejection that has become a failure.
     pub(super) fn in_failure(failure: &Failure, said_by: &HostPort) -> Option<Self> {
         let Failure::Refused { code, message, .. } = failure else { return None };
         Self::said(code, message, said_by)
@@ -211,7 +212,7 @@ fn target(words: &str, said_by: &HostPort) -> Option<(u16, Option<HostPort>)> {
     Some((slot, at(&host, port, said_by)))
 }
 
-/// The reply of a server without cluster mode, and its meaning.
+/// Explains the reply of a node without cluster support.
 pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
     let Failure::Refused { message, .. } = failure else { return None };
     message.contains("cluster support disabled").then_some(NO_CLUSTER)
@@ -220,7 +221,7 @@ pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
 pub(super) const NO_CLUSTER: &str = "this server is not a node of a cluster; use redis:// or \
                                      rediss://, or set cluster-enabled yes";
 
-/// Slots as text for a person.
+/// Returns a range of slots as text.
 pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     match first == last {
         true => format!("slot {first}"),
@@ -228,14 +229,14 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     }
 }
 
-/// A primary that no request reaches.
+/// An unreachable primary.
 pub(super) struct Away {
     pub(super) server: String,
     pub(super) slots: String,
     pub(super) why: String,
 }
 
-/// Why a node reports that the cluster is down, if no node of these slots is reachable.
+/// Explains why a node reports that the cluster is down. `lost`: slots without a reachable node.
 pub(super) fn why_down(lost: &[String]) -> String {
     match lost.is_empty() {
         true => "the node that reports this reaches too few other nodes".into(),
@@ -247,7 +248,7 @@ pub(super) fn why_down(lost: &[String]) -> String {
     }
 }
 
-/// An address for a log: an announced one may contain anything.
+/// Returns an address for a log. An announced address may contain anything.
 pub(super) fn address_shown(at: &HostPort) -> String {
     shown(&at.to_string())
 }
@@ -286,7 +287,7 @@ mod tests {
         let owner = |slot| map.owner(slot).map(|at| map.masters()[at].to_string());
         assert_eq!(owner(0).as_deref(), Some("10.0.0.7:7000"));
         assert_eq!(owner(5_460).as_deref(), Some("10.0.0.7:7000"));
-        // one that does not know its own address is where it was asked
+        // an empty host is the host that replied
         assert_eq!(owner(5_461).as_deref(), Some("10.0.0.1:7002"));
         assert_eq!(owner(16_383), None);
         assert_eq!(map.gap(), Some((16_383, 16_383)));
@@ -315,7 +316,7 @@ mod tests {
         ] {
             assert!(read(odd).is_err(), "{odd}");
         }
-        // an end before the beginning has no slots, and no port is nowhere
+        // a range that ends before its start has no slots, and port 0 is no address
         assert_eq!(read("*1\r\n*2\r\n:9\r\n:8\r\n").unwrap().covered(), 0);
         let nowhere = read("*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:0\r\n").unwrap();
         assert_eq!((nowhere.masters(), nowhere.covered()), (&[][..], 0));

@@ -10,40 +10,40 @@ use super::{
     slot_map::{Away, SlotMap, address_shown},
 };
 
-/// How long a reply with a lower epoch than the known one is ignored.
+/// How long an older map is rejected after the current one was last confirmed.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// How long the redirect of a node counts more than the replies of nodes that may not be informed
+/// How long a `MOVED` counts more than maps of the same epoch, whose nodes may not know of the move
 /// yet.
 const TOLD_SOON: Duration = Duration::from_secs(1);
 
-/// How long a node without a slot is kept after the last request for a migrating slot.
+/// How long a node without slots is kept after its last request about a migrating slot.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
 
 /// A node, or why it cannot be dialled.
 type Found = Result<Arc<Node>, String>;
 
-/// Nodes by their address.
+/// Nodes by address.
 type Nodes = BTreeMap<HostPort, Arc<Node>>;
 
-/// Nodes that have no slot yet, and when they were last asked.
+/// Nodes without slots, and the time of their last request.
 type Guests = BTreeMap<HostPort, (Arc<Node>, Instant)>;
 
-/// A slot map, and the connections to its nodes.
+/// A slot map, and the nodes of it.
 #[derive(Debug)]
 pub(super) struct TopologySnapshot {
     map: SlotMap,
-    /// The masters of the map, in its order.
+    /// The primaries of the map, in its order.
     nodes: Vec<Found>,
     guests: Guests,
     believed_at: Instant,
-    /// When a redirect last showed a moved slot.
+    /// The time of the last `MOVED`.
     moved_at: Option<Instant>,
 }
 
 impl TopologySnapshot {
-    /// The snapshot of `map` in the place of the one `before`, whose nodes it takes over. Others
-    /// are made. Beside it those that are not on it any more.
+    /// Returns the snapshot of `map`, and the nodes to drop. Nodes of the snapshot `before` are
+    /// reused, and the others are made.
     pub(super) fn drawn<Dialer>(
         before: Option<Self>,
         map: SlotMap,
@@ -62,7 +62,7 @@ impl TopologySnapshot {
         (Self { map, nodes, guests, believed_at: now, moved_at: None }, known)
     }
 
-    /// All its nodes by their address, guests included.
+    /// Returns all nodes by address, and which of them have no slot.
     fn into_nodes(self) -> (Nodes, Guests) {
         let Self { map, nodes, guests, .. } = self;
         let masters = map.masters().iter().cloned().zip(nodes);
@@ -75,7 +75,7 @@ impl TopologySnapshot {
         &self.map
     }
 
-    /// Whether `map` is older than this one.
+    /// Returns whether this snapshot is newer than `map`.
     pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
         let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
         match map.epoch.cmp(&self.map.epoch) {
@@ -85,7 +85,7 @@ impl TopologySnapshot {
         }
     }
 
-    /// Whether there is nothing new on `map`: it is known, or older.
+    /// Returns whether `map` changes nothing, because it is equal or older.
     pub(super) fn confirms(&mut self, map: &SlotMap, now: Instant) -> bool {
         if self.is_newer_than(map, now) {
             return true;
@@ -97,7 +97,7 @@ impl TopologySnapshot {
         is_known
     }
 
-    /// Removes the guests that were not asked for long.
+    /// Removes and returns the nodes without slots that were not used for a while.
     pub(super) fn see_guests_off(&mut self, now: Instant) -> Vec<Arc<Node>> {
         let all = std::mem::take(&mut self.guests).into_iter();
         let (gone, stay): (Guests, Guests) =
@@ -106,24 +106,24 @@ impl TopologySnapshot {
         gone.into_values().map(|(node, _)| node).collect()
     }
 
-    /// The node that has `slot`.
+    /// Returns the node that has `slot`.
     pub(super) fn owner(&self, slot: u16) -> Option<&Found> {
         self.nodes.get(self.map.owner(slot)?)
     }
 
-    /// Every primary that can be dialled, and its address.
+    /// Returns every primary that can be dialled, and its address.
     pub(super) fn masters(&self) -> impl Iterator<Item = (&HostPort, &Arc<Node>)> {
         let all = self.map.masters().iter().zip(&self.nodes);
         all.filter_map(|(at, node)| Some((at, node.as_ref().ok()?)))
     }
 
-    /// Every primary that cannot be dialled, and why.
+    /// Returns every primary that cannot be dialled, and why.
     pub(super) fn undialled(&self) -> impl Iterator<Item = (&HostPort, &String)> {
         let all = self.map.masters().iter().zip(&self.nodes);
         all.filter_map(|(at, node)| Some((at, node.as_ref().err()?)))
     }
 
-    /// The primaries that no request reaches.
+    /// Returns the unreachable primaries that have slots.
     pub(super) fn away(&self) -> Vec<Away> {
         let all = self.map.masters().iter().zip(&self.nodes).enumerate();
         let why = |node: &Found| match node {
@@ -138,13 +138,13 @@ impl TopologySnapshot {
         away.filter(|away| !away.slots.is_empty()).collect()
     }
 
-    /// The addresses of the primaries that no request reaches.
+    /// Returns the addresses of the unreachable primaries.
     pub(super) fn unreached(&self) -> Vec<HostPort> {
         let all = self.map.masters().iter().zip(&self.nodes);
         all.filter(|(_, node)| !is_up(node)).map(|(at, _)| at.clone()).collect()
     }
 
-    /// The primary at `at`, if no request reaches it, and `dialer` leads to another address.
+    /// Returns the primary at `at`, if it is unreachable and `dialer` leads to another address.
     pub(super) fn astray(&mut self, at: &HostPort, dialer: &Dialer) -> Option<&mut Found> {
         let index = self.map.masters().iter().position(|it| it == at)?;
         let master = self.nodes.get_mut(index)?;
@@ -153,12 +153,13 @@ impl TopologySnapshot {
         (!is_up(master) && !leads_there(master)).then_some(master)
     }
 
-    /// Whether the node at `at` is on it, dialled or not.
+    /// Returns whether the node at `at` is in the snapshot, dialled or not.
     pub(super) fn knows(&self, at: &HostPort) -> bool {
         self.guests.contains_key(at) || self.map.masters().contains(at)
     }
 
-    /// The node at `at`, if there is one; a guest stays for a while from now on.
+    /// Returns the node at `at`, if there is one. A node without slots is kept for a while from now
+    /// on.
     pub(super) fn node_at(&mut self, at: &HostPort, now: Instant) -> Option<Arc<Node>> {
         let index = self.map.masters().iter().position(|it| it == at);
         if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {
@@ -169,13 +170,12 @@ impl TopologySnapshot {
         Some(Arc::clone(node))
     }
 
-    /// Notes a node that has no slot yet.
+    /// Adds a node that has no slot yet.
     pub(super) fn welcome(&mut self, at: &HostPort, guest: &Arc<Node>, now: Instant) {
         self.guests.insert(at.clone(), (Arc::clone(guest), now));
     }
 
-    /// Notes that `slot` is at `at`. The node there is a primary from now on: it was a guest until
-    /// now, or is made.
+    /// Notes that `slot` is at `at`. The node there becomes a primary; it is made if it is unknown.
     pub(super) fn moved(
         &mut self,
         slot: u16,
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// A map of this age, on which all slots are at this port.
+    /// Returns a map with this epoch, in which the node at `port` has all slots.
     fn map_of(epoch: u64, port: u16) -> SlotMap {
         let all = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:{port}\r\n");
         let slots = redis::parse_redis_value(all.as_bytes()).unwrap();
