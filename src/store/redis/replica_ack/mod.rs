@@ -1,13 +1,13 @@
-//! Asks how many replicas have a grant, on a separate connection to each server.
+//! Counts the replicas that have executed a grant, on a separate connection to each server.
 //!
-//! `WAIT` blocks its connection, and counts replicas up to what that same connection has written.
-//! So there is a third one, made when somebody asks first. In one write it writes each grant once
-//! more as it is, which replicas receive after these grants; waits; and looks whether all grants
-//! are still there. Both show that this is the server that has granted, before and after: an
-//! address may have moved, another one may be master, the slot may be elsewhere.
+//! `WAIT` blocks its connection, and counts replicas by what that same connection has written. So
+//! there is a third connection, made at the first use. In one batch it touches each grant, which
+//! replicas receive after the grant itself; sends `WAIT`; and looks up each grant again. The touch
+//! and the lookup both prove that this server made the grants. Otherwise an address may have moved,
+//! another server may be the primary, or the slot may have migrated.
 //!
-//! One request at a time serves all callers: see [`Round`]. Later calls share the next one. One
-//! mutex guards the waiting calls; it is a leaf.
+//! One batch at a time serves all calls: see [`Round`]. Calls that come during a batch share the
+//! next one. One mutex guards the calls that came; no other lock is taken while it is held.
 
 mod round;
 
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::domain::{Failure, Mutex, Replicas};
 
-/// Asks replicas how far they are.
+/// Counts acknowledgements of replicas.
 pub(super) struct ReplicaAck {
     dialer: Arc<Dialer>,
     limit: Duration,
@@ -43,13 +43,13 @@ pub(super) struct ReplicaAck {
 impl ReplicaAck {
     /// Makes no connection yet.
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
-        // A server that waits for replicas is not silent.
+        // A blocked `WAIT` is no missing reply.
         let limit = command_timeout + LONGEST;
         Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), come: Arc::default() }
     }
 
-    /// Returns how many replicas have the grant, as soon as there are enough or the time is over. 0
-    /// if the server does not have it.
+    /// Returns how many replicas have executed the grant: as soon as there are enough, or when the
+    /// time is over. Returns 0 if the grant is gone.
     pub(super) async fn ask(
         &self,
         granted: Granted,
@@ -66,7 +66,7 @@ impl ReplicaAck {
         let answered = match timeout_at(until, &mut answer).await {
             Ok(answered) => answered,
             Err(_) if !link.is_up() => return Err(link.away()),
-            // The server looks at its clock ten times a second.
+            // Redis checks timeouts of `WAIT` ten times a second, so its reply may be late.
             Err(_) => answer.await,
         };
         answered.unwrap_or_else(|_| {
@@ -108,15 +108,15 @@ struct Come {
 impl Come {
     fn joined_by(&self, asker: Asker) {
         let mut askers = self.askers.lock();
-        // Without a connection no round takes them, so cancelled calls stay in the list.
+        // Without a connection no task takes the calls, so cancelled ones are removed here.
         askers.retain(|asker| !asker.reply.is_closed());
         askers.push(asker);
         drop(askers);
         self.notifier.notify_one();
     }
 
-    /// Serves the calls, round by round. If it is dropped, the calls of the current round end
-    /// without a result.
+    /// Serves all calls, round by round. If this future is dropped, the calls of the round fail,
+    /// because their result is unknown.
     async fn serve(&self, wire: &Wire) -> Infallible {
         let mut round = Round::default();
         loop {
@@ -127,7 +127,7 @@ impl Come {
             }
             match wire.call_all(&round.question(Instant::now())).await {
                 Ok(replies) => round.answered(replies, Instant::now()),
-                // It has ended: the task of the connection drops this future.
+                // The connection has ended: its task drops this future.
                 Err(_) => pending().await,
             }
         }

@@ -1,4 +1,4 @@
-//! The calls that ask in one round how many replicas have their grants.
+//! The calls that share one batch to count replicas.
 //!
 //! Pure: the caller passes the time, and the replies of the server.
 
@@ -12,52 +12,52 @@ use crate::{
     store::redis::{granted::Granted, replies, scripts::millis},
 };
 
-/// So long the server waits at least for replicas that do not answer, unless all who ask have
-/// less time: who comes meanwhile cannot ask.
+/// Minimum timeout of `WAIT`, unless every caller has less time. Calls that come meanwhile have to
+/// wait.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// The longest wait of the server.
+/// Maximum timeout of `WAIT`.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
-/// A call that waits for replicas.
+/// One waiting call.
 #[derive(Debug)]
 pub(super) struct Asker {
-    /// Its grant.
+    /// The grant of the caller.
     pub(super) granted: Granted,
-    /// Whether this node is importing the slot. If so, `ASKING` precedes each command.
+    /// Whether this server is importing the slot. If so, each command follows an `ASKING`.
     pub(super) on_its_way: bool,
-    /// How many replicas it needs.
+    /// How many replicas the caller requires.
     pub(super) least: u32,
     pub(super) come_at: Instant,
-    /// Its deadline.
+    /// The end of the caller's time.
     pub(super) until: Instant,
     pub(super) reply: oneshot::Sender<Result<u32, Failure>>,
 }
 
 impl Asker {
-    /// Sends the result, if the caller still waits.
+    /// Returns the result to the caller, if it still waits.
     fn tell(self, answer: Result<u32, Failure>) {
         drop(self.reply.send(answer));
     }
 
-    /// `question` as it is sent for this call.
+    /// Returns `question` with the prefix that this grant needs.
     fn asks<'a>(&self, question: &'a Cmd) -> impl Iterator<Item = Cmd> + use<'a> {
         self.on_its_way.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
 
-    /// The reply to such a question, of these.
+    /// Returns the reply to such a command, out of `replies`.
     fn reply(&self, replies: &mut impl Iterator<Item = Value>) -> Value {
         let before = usize::from(self.on_its_way);
         replies.nth(before).unwrap_or(Value::Nil)
     }
 }
 
-/// The calls of one round, on one connection.
+/// The calls that share batches on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     /// Calls whose grant was found, and that wait for replicas.
     waiting: Vec<Asker>,
-    /// Calls that came since the last request.
+    /// Calls that came since the last batch.
     come: Vec<Asker>,
 }
 
@@ -66,16 +66,16 @@ impl Round {
         self.come.extend(come);
     }
 
-    /// Whether no caller waits any more.
+    /// Returns whether no call waits.
     pub(super) fn is_over(&mut self) -> bool {
         self.waiting.retain(|asker| !asker.reply.is_closed());
         self.come.retain(|asker| !asker.reply.is_closed());
         self.waiting.is_empty() && self.come.is_empty()
     }
 
-    /// The commands at `now`: they write the grants of new calls again, wait for replicas, and read
-    /// whether all grants are still there. Grants of earlier calls are not written again, so that a
-    /// slow replica has no more to catch up with.
+    /// Returns the batch to send at `now`: a touch of each new grant, a `WAIT`, and a lookup of all
+    /// grants. Earlier calls are not touched again. Otherwise a slow replica would have to execute
+    /// even more.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
         let touches = self.come.iter().flat_map(|asker| asker.asks(&asker.granted.touch));
         let all = self.waiting.iter().chain(&self.come);
@@ -83,20 +83,21 @@ impl Round {
         touches.chain([self.wait(now)]).chain(looks).collect()
     }
 
-    /// Waits for the highest number of replicas that a call needs, until the first deadline. A
-    /// question that is asked again waits longer, so that slow replicas are met within one.
+    /// Returns a `WAIT` for the highest required number of replicas, until the time of the first
+    /// caller is over. The timeout grows with each batch, so that slow replicas can reply within
+    /// one.
     fn wait(&self, now: Instant) -> Cmd {
         let all = || self.waiting.iter().chain(&self.come);
         let most = all().map(|asker| asker.least).max().unwrap_or(1);
         let waited = all().map(|asker| now.saturating_duration_since(asker.come_at)).max();
         let left = all().map(|asker| asker.until.saturating_duration_since(now)).min();
         let time = waited.unwrap_or_default().clamp(SHORTEST, LONGEST);
-        // For 0 it would wait for ever.
+        // A timeout of 0 would never end.
         let time = millis(time.min(left.unwrap_or_default())).max(1);
         cmd("WAIT").arg(most).arg(time).clone()
     }
 
-    /// Sends the results that follow from `replies`, which came at `now`.
+    /// Returns results to the callers that `replies`, received at `now`, decide.
     pub(super) fn answered(&mut self, replies: Vec<Value>, now: Instant) {
         let mut replies = replies.into_iter();
         let (waiting, come) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.come));
@@ -111,7 +112,8 @@ impl Round {
         }
     }
 
-    /// Completes a call if its grant is gone, enough replicas have it, or its time is over.
+    /// Returns the result to one caller: the number of replicas, if it is enough or the time is
+    /// over; 0 if the grant is gone.
     fn judge(
         &mut self,
         asker: Asker,
@@ -130,7 +132,7 @@ impl Round {
     }
 }
 
-/// Whether a grant is there, by this reply.
+/// Reads from a reply whether the grant exists.
 fn is_there(reply: &Value) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) | Value::Nil => Ok(false),
@@ -140,7 +142,7 @@ fn is_there(reply: &Value) -> Result<bool, Failure> {
     }
 }
 
-/// How many replicas have all of it, by the answer to `WAIT`.
+/// Reads the reply to `WAIT`.
 fn counted(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Int(number) => Ok(u32::try_from(*number).unwrap_or(u32::MAX)),
@@ -149,8 +151,7 @@ fn counted(reply: &Value) -> Result<u32, Failure> {
     }
 }
 
-/// A server refuses a sound `WAIT` for want of a right, or since it has become a replica itself,
-/// before we asked or meanwhile.
+/// Explains a rejected `WAIT`: its permission is missing, or the server has become a replica.
 fn of_replica(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command }
@@ -166,7 +167,7 @@ fn of_replica(failure: Failure) -> Failure {
     }
 }
 
-/// The remedy if the ACL forbids `WAIT`, which only replicated locks need.
+/// The remedy for a denied `WAIT`. Only `replicated` locks need this permission.
 const TO_WAIT: &str = "`replicated` needs the permission `+wait`; see the ACL page of the guide";
 
 #[cfg(test)]
@@ -184,7 +185,7 @@ mod tests {
         (Asker { granted, on_its_way: false, least, come_at, until, reply }, answer)
     }
 
-    /// A round of these, and what they were answered to their first question at once.
+    /// Returns a round of these calls after their first replies.
     fn asked(askers: Vec<Asker>, replies: &[i64], now: Instant) -> Round {
         let mut round = Round::default();
         round.joined_by(askers);
@@ -216,12 +217,12 @@ mod tests {
         let question = ["TOUCH", "TOUCH", "WAIT 2 200", "LOOK", "LOOK"];
         assert_eq!(words(&round.question(now)), question);
 
-        // when one replica has it, then who wants one knows, and who wants two waits on
+        // one replica is enough for the first call, and the second one waits on
         round.answered(numbers(&[1, 1, 1, 1, 1]), now + SECOND / 5);
         assert_eq!(ones.try_recv().unwrap().unwrap(), 1);
         assert!(twos.try_recv().is_err() && !round.is_over());
 
-        // without anything new for the replicas, and longer
+        // the second batch writes nothing, and waits longer
         assert_eq!(words(&round.question(now + SECOND / 2)), ["WAIT 2 500", "LOOK"]);
         round.answered(numbers(&[1, 1]), now + SECOND);
         assert_eq!(twos.try_recv().unwrap().unwrap(), 1);
@@ -238,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Replicas were asked again, and the grant was not looked for.
+    /// The second batch counted replicas, but did not look up the grant.
     #[test]
     fn grant_lost_during_the_round_is_not_acknowledged() {
         let now = Instant::now();
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(words(&round.question(now)), ["TOUCH", "WAIT 2 200", "LOOK", "LOOK"]);
     }
 
-    /// It sends those away who wait, and the next primary may have what they want.
+    /// A demoted primary unblocks `WAIT`, and the next primary may have the grant.
     #[test]
     fn a_primary_that_is_demoted_meanwhile_is_asked_for_again() {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {

@@ -1,9 +1,8 @@
 //! The subscriptions of one client, on a separate connection.
 //!
-//! [`Table`] knows what is wanted and what is confirmed, and is brought up to date by the
-//! task that carries the connection. It lies behind one mutex, which is never held while
-//! an event is sent: events are sent in order under a second mutex, by the tasks of the
-//! store alone.
+//! [`Table`] keeps the wanted and the confirmed subscriptions; the task of the connection sends the
+//! difference to the server. One mutex guards the table, and no event is sent while it is held. A
+//! second mutex, in [`Hub`], keeps events in order. Only the tasks of the store send events.
 
 mod rights;
 mod table;
@@ -36,15 +35,14 @@ use crate::{
     store::{Event, Subscriber},
 };
 
-/// How long nothing may be sent while we listen: then we see whether the other
-/// side is still there.
+/// Time without a request after which a `PING` checks the connection.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// How many commands are in flight at once, one per name. With very many names, the server would
-/// otherwise seem late, and the client would reconnect for ever.
+/// Maximum number of corrections without a reply. Each is for one name. If all were sent at once
+/// for very many names, replies would seem late, and the client would reconnect for ever.
 const ON_THEIR_WAY: usize = 1_024;
 
-/// How long to wait before what failed is asked for again.
+/// Pause after a rejection that may pass.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// The subscriptions of one client on one connection.
@@ -68,7 +66,7 @@ impl Subscriptions {
         Ok(Self { subscription_state, link: link.into(), dialer, command_timeout })
     }
 
-    /// The same without a connection: it is made for the first subscription.
+    /// Makes no connection before the first subscription.
     pub(super) fn when_wanted(
         subscription_state: Arc<SubscriptionState>,
         dialer: Arc<Dialer>,
@@ -77,7 +75,7 @@ impl Subscriptions {
         Self { subscription_state, link: OnceLock::new(), dialer, command_timeout }
     }
 
-    /// The same without a connection: it is made in the background, from now on.
+    /// Returns at once, and connects in the background.
     pub(super) fn connect_lazy(
         subscription_state: Arc<SubscriptionState>,
         dialer: Arc<Dialer>,
@@ -96,9 +94,10 @@ impl Subscriptions {
         })
     }
 
-    /// Starts a supervisor of the connection on the runtime of the caller, unless one runs.
+    /// Starts the task of the connection if it does not run, for example because its runtime has
+    /// ended. It runs on the runtime of the caller.
     pub(super) fn keep_up(&self) {
-        // Without a runtime the next caller starts it.
+        // Without a runtime, the next caller starts the task.
         drop(self.link.get().map(Link::keep_up));
     }
 
@@ -120,24 +119,24 @@ impl Subscriptions {
         self.subscription_state.changed.notify_one();
     }
 
-    /// As [`unlisten`](Self::unlisten), and no event of it is sent after this.
+    /// Like [`unlisten`](Self::unlisten), but also drops the pending events of `object`.
     pub(super) fn forget(&self, object: &Object) {
         self.subscription_state.table.lock().forget(object);
         self.subscription_state.changed.notify_one();
     }
 
-    /// Subscribes again to names that another node was reported to have.
+    /// Subscribes again to channels for which the server named another node.
     pub(super) fn ask_anew(&self) {
         self.subscription_state.table.lock().ask_anew();
         self.subscription_state.changed.notify_one();
     }
 
-    /// The permissions of this client for `name`.
+    /// Returns the ACL permissions of this client for `object`.
     pub(super) fn rights(&self, object: &Object) -> Rights {
         self.subscription_state.table.lock().rights(object)
     }
 
-    /// Notes that the ACL forbids the queue of `name`.
+    /// Notes that the server denies this client the queue of `object`.
     pub(super) fn queue_refused(&self, object: &Object) {
         if !self.rights(object).queue {
             return;
@@ -147,12 +146,12 @@ impl Subscriptions {
         self.subscription_state.changed.notify_one();
     }
 
-    /// Whether this client receives releases of `name`.
+    /// Returns whether this client receives the releases of `object`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         self.subscription_state.table.lock().is_subscribed_to_releases(object)
     }
 
-    /// Whether there is a connection for them.
+    /// Returns whether the connection is up, or not needed yet.
     pub(super) fn are_up(&self) -> bool {
         self.link.get().is_none_or(Link::is_up)
     }
@@ -162,14 +161,14 @@ impl Subscriptions {
     }
 }
 
-/// The subscriber of events, and the warnings that were logged: one for all connections of a
+/// The receiver of events, and the warnings that were logged; shared by all connections of a
 /// client.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
-    /// A task that sends events locks it before a table. A task that sends requests never locks it.
+    /// Tasks that send events lock this before a table. Tasks that send requests never lock it.
     subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
     warned: Mutex<Vec<Refused>>,
-    /// Notified when a slot is not where the client expected it.
+    /// Notified when the topology may have changed.
     pub(super) suspicion: Notify,
 }
 
@@ -179,7 +178,7 @@ impl Hub {
         *self.subscriber.lock() = Some(subscriber);
     }
 
-    /// Sends the events of `next`, in order: no other task sends events meanwhile.
+    /// Sends the events that `next` returns, in order. No other task sends events meanwhile.
     fn tell_all(&self, mut next: impl FnMut() -> Option<Event>) {
         let subscriber = self.subscriber.lock();
         while let Some(event) = next() {
@@ -195,7 +194,8 @@ impl Hub {
         self.tell_all(|| event.take());
     }
 
-    /// A client without a permission still gets the lock, but later.
+    /// Logs each kind of denied permission once. Without it, the client still gets locks, but
+    /// later.
     fn warn_once(&self, what: Refused, object: &Object) {
         let mut warned = self.warned.lock();
         if warned.contains(&what) {
@@ -224,7 +224,7 @@ pub(super) struct SubscriptionState {
 }
 
 impl SubscriptionState {
-    /// The subscription state of the client called `client_id`, for one connection.
+    /// Returns the subscription state of the client `client_id`, for one connection.
     pub(super) fn of(client_id: &str, among: Among, hub: &Arc<Hub>) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(Table::of(client_id, among)),
@@ -239,7 +239,8 @@ impl SubscriptionState {
         self.hub.tell_all(|| self.table.lock().next_event());
     }
 
-    /// Asks the server for what is wanted, whenever that changes, as long as `wire` lives.
+    /// Sends corrections to the server whenever the wanted subscriptions change, as long as `wire`
+    /// lives.
     async fn keep(&self, wire: &Wire) -> Infallible {
         let (mut asked, mut to_ask) = (FuturesUnordered::new(), VecDeque::new());
         let (mut rests_until, mut sent_at) = (Instant::now(), Instant::now());
@@ -259,9 +260,10 @@ impl SubscriptionState {
             }
             tokio::select! {
                 biased;
-                // All of them: on a busy runtime it may be long until we are polled again.
+                // Without a budget, so that all replies are taken: a busy runtime may poll this
+                // task late.
                 Some(refusal) = unconstrained(asked.next()) => {
-                    // Of the server, for a while: any name would fare alike.
+                    // The pause is for all names, because the server would reject them, too.
                     if refusal == Some(Refusal::Passing) {
                         rests_until = Instant::now() + RETRY;
                     }
@@ -276,7 +278,7 @@ impl SubscriptionState {
         }
     }
 
-    /// Asks for one correction. Returns why it is not made. If it is made, an event was sent
+    /// Sends one correction. Returns why the server rejected it. Otherwise its event was sent
     /// before.
     async fn ask(&self, wire: &Wire, correction: Correction) -> Option<Refusal> {
         let verb = match correction.subscribe {
@@ -289,10 +291,11 @@ impl SubscriptionState {
             (Channels::Plain, Some(_)) => wire.confirm(&command, PushKind::Subscribe).await,
             (Channels::Plain, None) => wire.confirm(&command, PushKind::Unsubscribe).await,
             (Channels::Sharded, Some(_)) => wire.confirm(&command, PushKind::SSubscribe).await,
-            // A slot that migrates away causes the same push without a request.
+            // The confirmation is not awaited, because a migrated slot sends the same one without a
+            // request.
             (Channels::Sharded, None) => wire.follow(&command).await,
         };
-        // Without a reply the connection is over, and brings no messages.
+        // Without a reply, the connection is lost, and with it all subscriptions.
         let Ok(Value::ServerError(error)) = answer else { return None };
         let refusal = match error.code() {
             "NOPERM" => Refusal::Forbidden,
@@ -310,8 +313,8 @@ impl SubscriptionState {
         Some(refusal)
     }
 
-    /// A connection on which nothing is sent may be gone without our knowing. Whether an
-    /// answer comes is seen by those who carry it.
+    /// Sends a `PING`, because a connection without traffic may be lost unnoticed. The link checks
+    /// whether the reply comes.
     async fn see_whether_it_lives(&self, wire: &Wire) {
         if !self.table.lock().is_quiet() {
             drop(wire.call(&cmd("PING")).await);
@@ -354,7 +357,7 @@ impl Watcher for SubscriptionState {
         }
         drop(table);
         if info.kind == PushKind::SUnsubscribe {
-            // An unwanted subscription needs nothing; a wanted one is requested again.
+            // A wanted subscription is requested again; an unwanted one needs nothing.
             self.changed.notify_one();
         }
         self.tell();
@@ -372,7 +375,7 @@ mod tests {
     use super::*;
     use crate::store::redis::{Connector, RedisStore, Settings};
 
-    /// The other end of `stream`: a hundred bytes reach it in a millisecond, and no more.
+    /// Returns the other end of `stream`, to which only 100 bytes flow per millisecond.
     fn slowly(stream: DuplexStream) -> DuplexStream {
         let (ours, theirs) = duplex(100);
         let ((mut from, mut to), (mut back, mut forth)) = (split(stream), split(theirs));
@@ -400,8 +403,8 @@ mod tests {
         RedisStore::connect_by(connector, &settings, "one").await.unwrap()
     }
 
-    /// All were asked for at once. The server was said to be late before the last was answered,
-    /// and everything started over, for ever.
+    /// All requests were sent at once. The client took the server for late before the last reply,
+    /// and started over for ever.
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_to_many_names_keeps_the_connection() {
         let store = served_slowly(&Twin::new(7)).await;

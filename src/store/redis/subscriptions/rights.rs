@@ -1,7 +1,7 @@
-//! The permissions of this client for a name, by the rejections of the server.
+//! The ACL permissions of this client for each name, as far as the server has denied some.
 //!
-//! The one place that decides it: subscriptions and queues both ask here. A no holds
-//! for a while and for one name: rights are given by patterns, and change.
+//! Subscriptions and queues both ask this module. A denial counts for 30 s and for one name,
+//! because an ACL grants permissions by patterns, and an administrator may change it.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 
 use crate::domain::{Map, Object};
 
-/// For so long a no is believed.
+/// How long a denial counts.
 const BELIEVED: Duration = Duration::from_secs(30);
 
-/// How many names are remembered. For a forgotten name the client tries again.
+/// Maximum number of names. If a denial is forgotten, the client tries again.
 const MOST: usize = 1_024;
 
 /// The permissions for one name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) struct Rights {
-    /// Write its queue.
+    /// Permission to write its queue.
     pub(in crate::store::redis) queue: bool,
-    /// Listen to those channels that Redisson does not have.
+    /// Permission to subscribe to the channels that only Leasehold uses.
     pub(super) own_channels: bool,
-    /// Listen to its releases.
+    /// Permission to subscribe to its releases.
     pub(super) releases: bool,
 }
 
@@ -31,7 +31,7 @@ impl Rights {
         Self { queue: true, own_channels: true, releases: true };
 }
 
-/// The rejected commands.
+/// A denied permission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) enum Refused {
     Queue,
@@ -39,7 +39,7 @@ pub(in crate::store::redis) enum Refused {
     Releases,
 }
 
-/// Every no that we believe.
+/// All denials that count now.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Map<Object, (Rights, Instant)>);
 
@@ -48,7 +48,7 @@ impl Refusals {
         self.0.get(object).map_or(Rights::ALL, |(rights, _)| *rights)
     }
 
-    /// Notes that the server rejected `what` at `now`.
+    /// Notes that the server denied `what` at `now`.
     pub(super) fn note(&mut self, object: &Object, what: Refused, now: Instant) {
         if self.0.len() >= MOST && !self.0.contains_key(object) {
             self.forget_oldest();
@@ -69,7 +69,7 @@ impl Refusals {
         }
     }
 
-    /// Forgets what is old at `now`. Returns the names that may be tried again.
+    /// Forgets expired denials. Returns the names that may be tried again.
     pub(super) fn forget(&mut self, now: Instant) -> Vec<Object> {
         let old = self.0.iter().filter(|(_, (_, until))| *until <= now);
         let old: Vec<Object> = old.map(|(object, _)| object.clone()).collect();
@@ -77,7 +77,7 @@ impl Refusals {
         old
     }
 
-    /// Forgets everything: another connection may be another user's.
+    /// Forgets all denials, because another connection may have another user.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

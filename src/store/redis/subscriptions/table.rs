@@ -1,8 +1,7 @@
-//! Wanted and confirmed subscriptions, and the commands that make them equal.
+//! Wanted and confirmed subscriptions, and the requests that make the second equal the first.
 //!
-//! Pure: no I/O, and the caller passes the time. A request and its reply belong to one connection.
-//! If that ends, everything is requested again on the next one, so a missing reply needs no
-//! handling.
+//! Pure: no I/O, and the caller passes the time. Each request is answered on its own connection. If
+//! that ends first, everything is requested again on the next one, so a lost reply does not matter.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -17,33 +16,33 @@ use crate::{
     store::{Event, SubscriptionLevel},
 };
 
-/// The wishes of one client and what became of them.
+/// The wanted subscriptions of one client, and their states.
 #[derive(Debug)]
 pub(super) struct Table {
     client: String,
     among: Among,
     objects: Map<Object, WantedName>,
     channels: HashMap<String, Channel>,
-    /// Channels whose subscription may differ from the wanted one.
+    /// Channels whose state may differ from the wanted one.
     unsettled: BTreeSet<String>,
     refusals: Refusals,
     /// The pending events, in order.
     events: VecDeque<Event>,
 }
 
-/// The servers whose messages a connection receives.
+/// The messages that a connection delivers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::store::redis) enum Among {
-    /// Messages of all servers.
+    /// All messages of the deployment.
     #[default]
     Alone,
-    /// Messages of one node of several. With plain channels no client can count the subscribers at
-    /// the other nodes.
+    /// The messages of one of several nodes. With plain channels, the node cannot count the
+    /// listeners at other nodes. A script that relied on the count would notify nobody.
     Nodes(Channels),
 }
 
 impl Among {
-    /// Channels of which one command may speak have the same number.
+    /// Returns the same number for channels that may be in one command.
     fn together(self, channel: &str) -> u16 {
         match self.channels() {
             Channels::Plain => 0,
@@ -59,7 +58,7 @@ impl Among {
     }
 }
 
-/// A name that a task waits for.
+/// A name for which this client waits.
 #[derive(Debug, Default)]
 struct WantedName {
     channels: Vec<String>,
@@ -71,7 +70,7 @@ struct WantedName {
 struct Channel {
     says: Says,
     state: State,
-    /// The names that want it: `door` and `{door}` share the one of their releases.
+    /// The names that use this channel. `door` and `{door}` share their release channel.
     objects: BTreeSet<Object>,
 }
 
@@ -79,7 +78,7 @@ struct Channel {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Says {
     Released,
-    /// It carries no messages: its subscribers are counted.
+    /// The channel carries no messages: scripts count its listeners.
     Nothing,
     OurTurn,
 }
@@ -90,7 +89,7 @@ impl Channel {
     }
 }
 
-/// Whether its waiters have queue entries.
+/// Returns whether waiters for `object` have queue entries.
 fn is_queued(object: &Object) -> bool {
     object.traits().waits == Waits::Queued
 }
@@ -103,17 +102,17 @@ enum State {
     Leaving,
 }
 
-/// A command for the server.
+/// A request to the server.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Correction {
-    /// Whether to subscribe: then for this name.
+    /// The name to subscribe for, or `None` to unsubscribe.
     pub(super) subscribe: Option<Object>,
     pub(super) channels: Vec<String>,
 }
 
 impl Correction {
-    /// The permission that is missing if the server rejects it. A rejected request for Leasehold's
-    /// own channels is repeated without them.
+    /// Returns the permission that is missing if the server denies this. Channels that only
+    /// Leasehold uses are then dropped, and the others requested again.
     pub(super) fn needs(&self) -> Refused {
         let releases = self.subscribe.as_ref().map(channel_of);
         match self.channels.iter().all(|it| Some(it) == releases.as_ref()) {
@@ -123,12 +122,12 @@ impl Correction {
     }
 }
 
-/// Why a command failed.
+/// Why a correction was not made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// The ACL forbids it.
+    /// The ACL denies it.
     Forbidden,
-    /// It may succeed later.
+    /// The rejection may pass.
     Passing,
     /// Another node has the slot of the channel.
     Elsewhere,
@@ -152,7 +151,7 @@ impl Table {
             self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
-        // A new waiter has not received the level yet.
+        // A new waiter does not know the level yet.
         let level = self.objects.get(object).map(|wish| wish.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -165,7 +164,7 @@ impl Table {
         }
     }
 
-    /// Ends what [`listen`](Self::listen) began, and sends no more events of it.
+    /// Ends what [`listen`](Self::listen) began, and drops the pending events of `object`.
     pub(super) fn forget(&mut self, object: &Object) {
         self.unlisten(object);
         self.events.retain(|event| match event {
@@ -185,23 +184,23 @@ impl Table {
         }
     }
 
-    /// Notes that the ACL forbids a command for `name`.
+    /// Notes that the server denies `what` for `object`.
     pub(super) fn refused(&mut self, object: &Object, what: Refused, now: Instant) {
         self.refusals.note(object, what, now);
         self.want(object);
     }
 
-    /// Retries what was rejected long ago.
+    /// Retries what was denied long ago.
     pub(super) fn forgive(&mut self, now: Instant) {
         self.refusals.forget(now).iter().for_each(|object| self.want(object));
     }
 
-    /// Whether this client receives the releases of `name`.
+    /// Returns whether this client receives the releases of `object`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
     }
 
-    /// Whether any channel is wanted.
+    /// Returns whether no channel is wanted or confirmed.
     pub(super) fn is_quiet(&self) -> bool {
         self.channels.is_empty()
     }
@@ -210,7 +209,7 @@ impl Table {
         self.events.pop_front()
     }
 
-    /// Limits the channels of `name` to those that the ACL allows.
+    /// Makes the wanted channels of `object` those that its permissions allow.
     fn want(&mut self, object: &Object) {
         let wanted = self.wanted(object);
         let Some(wish) = self.objects.get_mut(object) else { return };
@@ -250,7 +249,7 @@ impl Table {
         }
     }
 
-    /// The next command. A command that is in flight is not sent again.
+    /// Returns the requests to send now. A request without a reply is not repeated.
     pub(super) fn corrections(&mut self) -> Vec<Correction> {
         let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
         let mut unsubscribe: BTreeMap<u16, Vec<String>> = BTreeMap::new();
@@ -267,7 +266,7 @@ impl Table {
                     channel.state = State::Leaving;
                     unsubscribe.entry(self.among.together(&name)).or_default().push(name);
                 }
-                // The reply will show the state.
+                // The reply decides.
                 (_, State::Asked | State::Leaving) => {}
             }
         }
@@ -278,7 +277,8 @@ impl Table {
         all
     }
 
-    /// Notes that `asked` was rejected: only a permission is known to be missing.
+    /// Notes that the server rejected `asked`: the channels are as before. A denial removes a
+    /// permission.
     pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
         let before = match asked.subscribe.is_some() || refusal == Refusal::Elsewhere {
             true => State::Off,
@@ -289,7 +289,7 @@ impl Table {
         }
         match (refusal, &asked.subscribe) {
             (Refusal::Passing, _) => {}
-            // Sent again when its node is known.
+            // Requested again when the owner of the slot is known.
             (Refusal::Elsewhere, _) => {
                 let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
                 self.unsettled.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
@@ -302,20 +302,20 @@ impl Table {
         }
     }
 
-    /// Subscribes again to names that another node was reported to have.
+    /// Subscribes again to channels for which the server named another node.
     pub(super) fn ask_anew(&mut self) {
         let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
         self.unsettled.extend(off.map(|(name, _)| name.clone()));
     }
 
-    /// A connection begins, without subscriptions.
+    /// Starts a connection, without subscriptions.
     pub(super) fn begin(&mut self) {
         self.refusals.clear();
         let objects: BTreeSet<Object> = self.objects.keys().cloned().collect();
         objects.iter().for_each(|object| self.want(object));
     }
 
-    /// The connection is lost, with all subscriptions and requests.
+    /// Ends a connection, with all its subscriptions and requests.
     pub(super) fn end(&mut self) {
         let deaf = |(object, wish): (&Object, &mut WantedName)| {
             (std::mem::take(&mut wish.level) != SubscriptionLevel::Nothing).then(|| object.clone())
@@ -334,7 +334,7 @@ impl Table {
         }
     }
 
-    /// The server has confirmed the subscription to `channel`, or its end.
+    /// Notes that the server confirmed a subscription to `channel`, or its end.
     pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
         self.is_now(channel, if on { State::On } else { State::Off });
     }
@@ -347,7 +347,7 @@ impl Table {
         objects.iter().for_each(|object| self.update(object));
     }
 
-    /// Sends the level of `name` if it has changed.
+    /// Adds an event if the level of `object` has changed.
     fn update(&mut self, object: &Object) {
         let Some(wish) = self.objects.get_mut(object) else { return };
         let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
@@ -362,7 +362,7 @@ impl Table {
         }
     }
 
-    /// A message came on `channel`.
+    /// Converts a message on `channel` into events.
     pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.objects.iter().cloned();
@@ -398,7 +398,7 @@ mod tests {
         table
     }
 
-    /// Everything that is asked for now is done, and said.
+    /// Confirms all requests.
     fn done(table: &mut Table) {
         for asked in table.corrections() {
             confirmed(table, &asked);
@@ -495,7 +495,7 @@ mod tests {
         );
     }
 
-    /// It was taken for a rejection of a subscription that is still allowed.
+    /// A denied queue was taken for a denied subscription, which is still allowed.
     #[test]
     fn rejection_removes_the_permission_that_was_requested() {
         let (mut table, now) = (table(), Instant::now());
@@ -515,7 +515,7 @@ mod tests {
         table.not_done(&leaves, Refusal::Forbidden, Instant::now());
         assert_eq!(table.corrections(), []);
 
-        // and hears at once when it comes back
+        // a new waiter receives messages at once
         table.listen(&name("door"));
         assert_eq!(table.corrections(), []);
         assert_eq!(
@@ -666,7 +666,7 @@ mod tests {
         subscribed: BTreeSet<String>,
         wanted: BTreeSet<Object>,
         received: BTreeMap<Object, SubscriptionLevel>,
-        /// Whether our own channels are allowed.
+        /// Whether the ACL allows the channels that only Leasehold uses.
         allows: bool,
     }
 
