@@ -1,9 +1,9 @@
--- delete: delete a key, of whatever type.
+-- delete: deletes a key, whatever its type.
 --
 --   KEYS[1]  data
 --
---   1        it was there
---   0        it was not
+--   1        it existed
+--   0        it did not
 --
 -- Time: DEL.
 

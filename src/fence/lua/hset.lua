@@ -1,11 +1,11 @@
--- hset: write fields of a hash.
+-- hset: writes fields of a hash.
 --
 --   KEYS[1]  data    hash
 --   ARGV     fields  each followed by its value
 --
---   0, 1, …  how many fields were not there before
+--   0, 1, …  how many fields are new
 --
--- In parts, since a call takes some thousand arguments at most.
+-- In parts, because a call takes some thousand arguments at most.
 --
 -- Time: HSET for each 500 fields.
 

@@ -1,22 +1,22 @@
--- pass: let a write through, unless a newer hold has written.
+-- pass: executes a write, unless a newer hold has written.
 --
--- Above it stands the write: a function of the keys and arguments that are its own.
+-- Follows the write: a function of its own keys and arguments.
 --
---   KEYS[#KEYS]  fence  string: the newest token that has passed, in decimal; no end
+--   KEYS[#KEYS]  fence  string: the newest token so far, in decimal; without a TTL
 --   ARGV[#ARGV]  token  of the hold that writes
 --
---   {token, reply}   passed; and what the write replies
+--   {token, reply}   the write was executed, with its reply
 --   {newest, nil}    a newer hold has written: nothing is written
 --
--- The token is stored before the write: a write that fails half way keeps older ones out
--- all the same. Tokens are compared as texts: numbers beyond 2^53 are not exact here.
+-- The token is stored before the write, so a write that fails half way still keeps older ones
+-- out. Tokens are compared as texts, because Lua does not hold numbers beyond 2^53 exactly.
 --
 -- Time: GET and SET, and the write.
 
 local fence, token = KEYS[#KEYS], ARGV[#ARGV]
 KEYS[#KEYS], ARGV[#ARGV] = nil, nil
 
--- Whether `text` is a number of at most 64 bits, written in the one way there is.
+-- Returns whether `text` is a number of at most 20 digits in its only notation.
 local function is_token(text)
     return #text <= 20 and (text == '0' or string.find(text, '^[1-9]%d*$') ~= nil)
 end

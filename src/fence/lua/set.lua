@@ -1,9 +1,9 @@
--- set: write a text.
+-- set: writes a string.
 --
 --   KEYS[1]  data   of any type, which is replaced
 --   ARGV[1]  value
 --
---   {OK}     written. A time to live is gone
+--   {OK}     written. The key has no TTL any more
 --
 -- Time: SET.
 

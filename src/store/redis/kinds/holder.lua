@@ -1,9 +1,9 @@
--- holder: say who holds an exclusive lock. Stands before the scripts that answer so.
+-- holder: returns the holder of an exclusive lock. Precedes the scripts that return it.
 --
---   owner, count           of `holder_of`; nothing if there is no such key
+--   owner, count           of `holder_of`; nothing without such a key
 --   {pttl, owner, count}   of `holder`
 --
--- Of a hash that is no such lock both name one of the fields, cut short.
+-- If the hash is not such a lock, both return one of its fields, shortened.
 --
 -- Time: HSCAN. It returns all fields of a small hash, and a few of a large one.
 
@@ -13,7 +13,7 @@ local function holder_of(lock)
     if cursor == '0' and not fields[1] then
         return nil
     end
-    -- Redisson's read-write lock keeps its mode beside its owners.
+    -- Redisson's read-write lock has its mode next to its owners.
     local first = fields[1] == 'mode' and fields[3] and 3 or 1
     local owner, count = fields[first] or '?', fields[first + 1] or '0'
     return string.sub(owner, 1, 512), string.sub(count, 1, 20)

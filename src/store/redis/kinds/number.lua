@@ -1,12 +1,12 @@
--- number: read a counter. Stands before the scripts that decide by one.
+-- number: reads a counter. Precedes the scripts that decide by one.
 --
---   {err}   NONUMBER: what lies under the key is a text and no whole number. Or it is no text;
---           or it would be a number that Java cannot count to
+--   {err}   NONUMBER: the key has a text that is not a whole number. Or the key has another type;
+--           or the result would exceed Java's `int`
 --
 -- Time: GET.
 
--- The number under a key, 0 if there is none, and as the third whether there is one; or
--- nothing, and an error.
+-- Returns the number of a key (0 without the key), nil, and whether the key exists. On failure it
+-- returns nil and an error.
 local function number_at(key)
     local text = redis.call('GET', key)
     local number = tonumber(string.match(text or '0', '^%-?%d+$'))
@@ -16,7 +16,7 @@ local function number_at(key)
     return nil, redis.error_reply('NONUMBER ' .. key)
 end
 
--- Why a number cannot be; nothing if it can.
+-- Returns an error if Java's `int` cannot hold the number.
 local function uncountable(number)
     if math.abs(number) > 2147483647 then
         return redis.error_reply('ERR Java counts from -2147483647 to 2147483647')

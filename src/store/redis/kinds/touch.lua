@@ -1,11 +1,11 @@
--- touch: write a hold as it is, if it is there: then replicas are told of something behind it.
+-- touch: writes a hold again without a change, so that replicas receive a write after it.
 --
---   KEYS[1]  hash   one of its fields is the hold
---   KEYS[2]  other  what else there must be of it, if that is not all
+--   KEYS[1]  hash   with the hold as a field
+--   KEYS[2]  other  another key of the hold, if it has one
 --   ARGV[1]  field  the hold
 --
---   1      it is there
---   0      it is not
+--   1      it exists
+--   0      it does not
 --
 -- Time: HGET and HSET; EXISTS.
 

@@ -1095,7 +1095,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a client that may not notify the next leaves the lock to the first that asks",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/hand_over.lua",
-                from: "    -- All who queue listen to this channel, too.\n",
+                from: "    -- All queued waiters listen to this channel, too.\n",
                 to: "    if not notify(place, 0) then\n        error('refused')\n    end\n",
             }],
         },

@@ -1,15 +1,15 @@
--- latch/count_down: count a latch down, and open it with the last one.
+-- latch/count_down: counts a latch down, and opens it at zero.
 --
---   KEYS[1]  latch    counter of what is waited for
---   KEYS[2]  receipt  what this question was answered, for a minute
---   ARGV[1]  channel  where to say that it is open, with `0`
+--   KEYS[1]  latch    counter
+--   KEYS[2]  receipt  reply to this request, kept for a minute
+--   ARGV[1]  channel  on which `0` announces that the latch is open
 --   ARGV[2]  rest     milliseconds for which the receipt is kept
 --
---   0, 1, 2, …   how many are left, 2^53 - 1 at most: Lua counts no further
+--   0, 1, 2, …   the new count, 2^53 - 1 at most, because Lua counts no further
 --
--- A latch that is open stays so. Of one that somebody has set to none nothing is left.
+-- An open latch stays open. A latch that another program set to 0 is deleted.
 --
--- Time: GET, GET, SET, DECR and SET; DEL and PUBLISH with the last one.
+-- Time: GET, GET, SET, DECR and SET; DEL and PUBLISH at zero.
 
 local before = answered(KEYS[2])
 if before then

@@ -1,18 +1,18 @@
--- latch/delete: open a latch, however many it waits for.
+-- latch/delete: opens a latch, whatever its count.
 --
---   KEYS[1]  latch    counter of what is waited for
---   KEYS[2]  receipt  what this question was answered, for a minute
---   ARGV[1]  channel  where to say that it is open, with `0`
+--   KEYS[1]  latch    counter
+--   KEYS[2]  receipt  reply to this request, kept for a minute
+--   ARGV[1]  channel  on which `0` announces that the latch is open
 --   ARGV[2]  rest     milliseconds for which the receipt is kept
 --
---   1   there was one
---   0   there was none
+--   1   the latch existed
+--   0   it did not
 --
--- Redisson says `1` here, closed, and its waiters wait on. It reads `0` as it is: open.
--- GET refuses a key of another type, which DEL would delete. DEL of the receipt changes
--- nothing: a full server lets a script end that has begun so.
+-- Redisson publishes `1` (closed) here, and its waiters go on waiting. They read `0` as it is:
+-- open. GET rejects a key of another type, which DEL would delete. DEL of the receipt changes
+-- nothing, but a full server lets a script end that has begun with it.
 --
--- Time: GET, GET, DEL, SET and SET; DEL and PUBLISH when there was one.
+-- Time: GET, GET, DEL, SET and SET; DEL and PUBLISH when the latch existed.
 
 local before = answered(KEYS[2])
 if before then

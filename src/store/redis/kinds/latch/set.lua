@@ -1,13 +1,13 @@
--- latch/set: close a latch until it is counted down, if it is open.
+-- latch/set: closes a latch until it is counted down, if it is open.
 --
---   KEYS[1]  latch    counter of what is waited for; gone, or none, when nothing is
---   KEYS[2]  receipt  what this question was answered, for a minute
---   ARGV[1]  count    how many, at least one
---   ARGV[2]  channel  where to say so, with `1`
+--   KEYS[1]  latch    counter; missing, or 0, when the latch is open
+--   KEYS[2]  receipt  reply to this request, kept for a minute
+--   ARGV[1]  count    at least 1
+--   ARGV[2]  channel  on which `1` announces that the latch is closed
 --   ARGV[3]  rest     milliseconds for which the receipt is kept
 --
 --   1   closed
---   0   it is already, or is anything else
+--   0   it was closed already, or the key has another type
 --
 -- Time: GET, SET, EXISTS, GET and SET; SET and PUBLISH when it is closed.
 
@@ -18,7 +18,7 @@ end
 
 make_room(KEYS[2], ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- What is no text is anything else.
+    -- A key of another type is left alone.
     local count = redis.pcall('GET', KEYS[1])
     if type(count) ~= 'string' or (tonumber(count) or 1) > 0 then
         return answer(KEYS[2], ARGV[3], 0)

@@ -1,31 +1,31 @@
--- lock/acquire: grant an exclusive lock, or say who has it.
+-- lock/acquire: grants an exclusive lock, or returns its holder.
 --
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
---   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only given by a waiter.
+--   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only passed by a waiter.
 --                    See lock/hand_over
---   KEYS[3]  tokens  counter of Redisson's, without an end; only given to draw tokens.
---                    Without a queue KEYS[2] is then the lock
---   ARGV[1]  owner   who asks, unique to this acquisition
+--   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens.
+--                    Without a queue, KEYS[2] is then the lock
+--   ARGV[1]  owner   of this acquisition, which no other one has
 --   ARGV[2]  ttl     lease in milliseconds
---   ARGV[3]  place   what to leave in the queue when the lock is taken: a place for
---                    `listening`, nothing more for `kept`; empty without a queue
---   ARGV[4]  rest    milliseconds until a queue expires that nobody asks about
+--   ARGV[3]  place   what to leave in the queue while the lock is held: a queue entry for
+--                    `listening`, nothing new for `kept`; empty without a queue
+--   ARGV[4]  rest    milliseconds until an unused queue expires
 --   ARGV[5]  tokens  how many fencing tokens to draw, if any
 --
---   owner                  granted, with a hold count of 1. The same owner asking again
---                          gets the same grant and a fresh lease, so a lost reply is safe.
---   {owner, first}         the same, with the first of the tokens that were drawn. Asked
---                          again there are new ones: those between are a gap
---   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end). With
---                          a fourth, 1, there is no place: the server refuses it
+--   owner                  granted, with a hold count of 1. A repeated request gets the same
+--                          grant and a fresh lease, so a lost reply is safe.
+--   {owner, first}         the same, with the first of the drawn tokens. A repeated request
+--                          draws new ones, and the old ones are a gap
+--   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end). A fourth
+--                          element, 1, reports that the server denied the queue entry
 --
--- A place that is there stays as it is: it costs TIME, ZADD and PEXPIRE.
+-- An existing queue entry stays as it is. A new one costs TIME, ZADD and PEXPIRE.
 --
--- When reserved for this owner: HSCAN and PEXPIRE.
+-- If the lock is reserved for this owner: HSCAN and PEXPIRE.
 --
--- Time: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when taken.
+-- Time: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when held.
 
--- Numbers beyond this are not exact here.
+-- Lua does not hold greater numbers exactly.
 local MOST = 2 ^ 53 - 1
 
 local waits = ARGV[3] and ARGV[3] ~= ''
@@ -42,7 +42,7 @@ local function draw()
     return nil, last
 end
 
--- Takes a place. Returns whether the server let us.
+-- Adds a queue entry. Returns false if the server denied it.
 local function queue_up()
     local now = redis.pcall('TIME')
     if not now[1] then
@@ -51,8 +51,8 @@ local function queue_up()
     local since = now[1] * 1000000 + now[2]
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
-        -- A server that is no master any more, or misses its replicas, or cannot write its disk,
-        -- or has no memory, refuses it for a while, and not to this client alone.
+        -- A server that was demoted, misses its replicas, cannot write to its disk or is full
+        -- rejects this for a while, and for all clients.
         for _, passing in ipairs({'READONLY', 'NOREPLICAS', 'MISCONF', 'OOM'}) do
             if string.find(added.err, passing, 1, true) then
                 return true
@@ -61,14 +61,14 @@ local function queue_up()
         return false
     end
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
-        -- A queue without an end must not stay.
+        -- A queue without a TTL must not stay.
         redis.pcall('ZREM', KEYS[2], ARGV[1])
         return false
     end
     return true
 end
 
--- A waiter expects to find the lock taken, or reserved for it. For others PTTL costs less.
+-- A waiter expects a held lock, or a reservation for itself. For other owners, PTTL costs less.
 local owner, count
 if waits or redis.call('PTTL', KEYS[1]) ~= -2 then
     owner, count = holder_of(KEYS[1])
@@ -96,12 +96,12 @@ end
 
 local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
 if type(lease) == 'table' then
-    -- Refused, by an ACL perhaps. A hold without an end must not stay.
+    -- Rejected, maybe by the ACL. A hold without a TTL must not stay.
     redis.call('HDEL', KEYS[1], ARGV[1])
     return lease
 end
 if waits and not owner then
-    -- A reservation, or a first grant, has taken the place already.
+    -- A reservation or an earlier grant has already removed the queue entry.
     redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
 return first and {ARGV[1], first} or ARGV[1]

@@ -1,29 +1,29 @@
--- lock/eval: run a script of somebody else's, if a lock is still its owner's.
+-- lock/eval: runs a script of the user, if the owner still holds the lock.
 --
 --   KEYS[1]     lock     hash {owner: hold count}
---   KEYS[i]     key      what it finds as the key before that
---   ARGV[1]     owner    who holds
---   ARGV[i]     arg      what it finds as the argument before that
+--   KEYS[i]     key      which the user's script finds as the key before that
+--   ARGV[1]     owner    of the hold
+--   ARGV[i]     arg      which the user's script finds as the argument before that
 --
 --   0                    not held by this owner: nothing is done
 --   {1}                  done, and nothing was returned
 --   {1, answer}          done
 --   {3, words}           failed: what it wrote before stays
 --
--- Stands behind `local function work(KEYS, ARGV) … end` around its text.
+-- Follows `local function work(KEYS, ARGV) … end` around the user's text.
 --
--- A reply of more than 256 KiB, or of many lists in each other, would end the
--- connection of all who speak on it.
+-- A reply of more than 256 KiB, or of many nested lists, would end the connection, which all
+-- callers share.
 --
--- Time: HEXISTS, and what it does.
+-- Time: HEXISTS, and the user's script.
 
 local DEEPEST = 32
 
--- How much more may be sent.
+-- How many bytes may still be sent.
 local left = 250000
 
--- Whether it can be sent with what was looked at before. It looks no further when it cannot: a
--- table may be a part of itself, or of many others.
+-- Returns whether the value fits into the reply. It stops as soon as it does not, because a table
+-- may contain itself, or be in many others.
 local function fits(value, depth)
     left = left - (type(value) == 'string' and #value or 16) - 16
     if left < 0 or depth == DEEPEST then

@@ -1,13 +1,13 @@
--- lock/force_release: free a lock whoever holds it, and tell the waiters.
+-- lock/force_release: frees a lock whoever holds it, and notifies the waiters.
 --
 --   KEYS[1]  lock     hash {owner: hold count}
---   ARGV[1]  channel  where to say so
+--   ARGV[1]  channel  of the notification
 --
 --   1        was held, is free
---   2        the same, but the server refused to say so on the channel
+--   2        the same, but the server denied the notification
 --   0        was not held
 --
--- HLEN refuses a key of another type, which DEL would delete.
+-- HLEN rejects a key of another type, which DEL would delete.
 --
 -- Time: HLEN, DEL and PUBLISH.
 

@@ -1,4 +1,4 @@
--- lock/inspect: say who holds a lock.
+-- lock/inspect: returns the holder of a lock.
 --
 --   KEYS[1]  lock    hash {owner: hold count}
 --

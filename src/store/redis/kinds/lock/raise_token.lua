@@ -1,16 +1,16 @@
--- lock/raise_token: raise the counter of fencing tokens; never lower it.
+-- lock/raise_token: raises the counter of fencing tokens, and never lowers it.
 --
---   KEYS[1]  tokens  counter of Redisson's, without an end
---   ARGV[1]  least   what the counter is to be at least
+--   KEYS[1]  tokens  Redisson's counter, without a TTL
+--   ARGV[1]  least   minimum of the counter afterwards
 --
---   n      what the counter is then
+--   n      the new value of the counter
 --   {err}  the counter is no number, or Lua cannot hold it exactly
 --
--- Asked again it raises nothing. It needs no command that a fenced grant does not need.
+-- A repeated request raises nothing. The script needs no command that a fenced grant does not need.
 --
 -- Time: INCRBY; a second one when it raises.
 
--- Numbers beyond this are not exact here.
+-- Lua does not hold greater numbers exactly.
 local MOST = 2 ^ 53 - 1
 
 local now = redis.pcall('INCRBY', KEYS[1], 0)

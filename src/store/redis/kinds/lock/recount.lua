@@ -1,11 +1,11 @@
--- lock/recount: set how many times the owner holds, if it does.
+-- lock/recount: sets the hold count of the owner, if it holds.
 --
 --   KEYS[1]  lock   hash {owner: hold count}
---   ARGV[1]  owner  who holds
---   ARGV[2]  count  how many times from now on
+--   ARGV[1]  owner  of the hold
+--   ARGV[2]  count  the new hold count
 --   ARGV[3]  ttl    new lease in milliseconds; 0 leaves it as it is
 --
---   1        done; asking again changes nothing
+--   1        done; a repeated request changes nothing
 --   0        not held by this owner
 --
 -- Time: HEXISTS, HSET and PEXPIRE.

@@ -1,13 +1,13 @@
--- lock/renew: prolong many holds, each only if it is still its owner's.
+-- lock/renew: renews many holds, each only if its owner still has it.
 --
 --   KEYS[i]      lock   hash {owner: hold count}
---   ARGV[2i-1]   owner  who holds KEYS[i]
---   ARGV[2i]     ttl    new lease in milliseconds; 0 only looks
+--   ARGV[2i-1]   owner  of KEYS[i]
+--   ARGV[2i]     ttl    new lease in milliseconds; 0 only checks
 --
 --   {o1, o2, …}  for each key 1 if it is held by its owner, 0 if not
 --
--- A key of another type is not held by anybody: it must not spoil the others.
--- Any other refusal says nothing about who holds, and ends the call.
+-- A key of another type counts as not held, so that it does not affect the others. Any other
+-- rejection proves no loss, and ends the script.
 --
 -- Time: HEXISTS and PEXPIRE for each key.
 

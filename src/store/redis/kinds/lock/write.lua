@@ -1,20 +1,20 @@
--- lock/write: write beside a lock that is still its owner's, all of it or nothing.
+-- lock/write: writes other keys if the owner still holds the lock, all of them or none.
 --
 --   KEYS[1]     lock    hash {owner: hold count}
---   KEYS[i]     key     where the write goes that is told by
---   ARGV[1]     owner   who holds
+--   KEYS[i]     key     of the write that ARGV[3i-4] and the next two describe
+--   ARGV[1]     owner   of the hold
 --   ARGV[3i-4]  verb    SET, HSET, DEL or PEXPIRE
 --   ARGV[3i-3]  first   the value for SET, the field for HSET, milliseconds for PEXPIRE
 --   ARGV[3i-2]  second  the value for HSET
 --
 --   0                   not held by this owner: nothing is written
 --   {1}                 written
---   {2, words, verb}    refused: nothing is written
---   {3, words, verb}    refused behind others that are written: this command is not
---                       allowed to the user. Nothing else comes so late
+--   {2, words, verb}    rejected: nothing is written
+--   {3, words, verb}    rejected after earlier writes, which stay: the ACL denies this
+--                       command. No other rejection comes so late
 --
--- Types are looked at before the first write. A server that has no memory or takes
--- no writes refuses the first one of a script, and never a later one.
+-- The script checks types before its first write. A server that is full or accepts no writes
+-- rejects the first write of a script, and never a later one.
 --
 -- Time: HEXISTS, TYPE for each HSET, and the writes.
 
@@ -33,7 +33,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return 0
 end
 
--- What will lie under each key when the writes so far are made.
+-- The type of each key after the writes so far.
 local kinds = {}
 for i = 2, #KEYS do
     local verb, key = ARGV[3 * i - 4], KEYS[i]

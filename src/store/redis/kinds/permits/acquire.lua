@@ -1,16 +1,16 @@
--- permits/acquire: grant permits, or say when the next one is free at the latest.
+-- permits/acquire: grants permits, or returns when the next one is free at the latest.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  lease    in milliseconds
---   ARGV[2]  channel  where permits that are free again are announced
---   ARGV[3]  id       of the first permit that is wanted, unique to this acquisition
+--   ARGV[2]  channel  on which expired permits are announced as free
+--   ARGV[3]  id       of the first requested permit, which no other acquisition has
 --   ARGV[i]  id       of each permit, from the first
 --
---   id       granted, all of them. The same ids asked for again are the same grant, with a
---            fresh lease, so a lost reply is safe
+--   id       granted, all of them. A repeated request with the same ids gets the same grant
+--            and a fresh lease, so a lost reply is safe
 --   {pttl}   too few are free; the first lease ends in pttl milliseconds (-1: none does; -2:
---            none does, and nobody has said how many there are to be)
+--            none does, and the number of permits was never set)
 --
 -- Time: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
 
@@ -46,13 +46,13 @@ local ends = whole(now + ARGV[1])
 for i = 3, #ARGV do
     local added = redis.pcall('ZADD', KEYS[2], ends, ARGV[i])
     if type(added) == 'table' then
-        -- The first is refused, if any. What is counted and not held would be lost.
+        -- Only the first one can be rejected. Permits that are counted but not held would be lost.
         redis.call('INCRBY', KEYS[1], missing)
         return added
     end
 end
 
--- What somebody has given an end goes as a whole.
+-- If another program gave the counter a TTL, both keys expire together.
 local rest = redis.pcall('PTTL', KEYS[1])
 if type(rest) == 'number' and rest > 0 then
     redis.pcall('PEXPIRE', KEYS[2], rest)

@@ -1,10 +1,10 @@
--- permits/count: say how many permits there are.
+-- permits/count: returns the number of permits.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
---   ARGV[1]  channel  where permits that are free again are announced
+--   ARGV[1]  channel  on which expired permits are announced as free
 --
---   {free, held, set}   set is 0 if nobody has said how many there are to be
+--   {free, held, set}   set is 0 if the number of permits was never set
 --
 -- Time: TIME, GET, ZCOUNT, ZCARD and EXISTS.
 

@@ -1,15 +1,15 @@
--- permits/lease: say how long a permit is somebody's, or have it last for longer.
+-- permits/lease: returns how long a permit is held, or extends its lease.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
---   ARGV[1]  channel  where permits that are free again are announced
+--   ARGV[1]  channel  on which expired permits are announced as free
 --   ARGV[2]  id       of the permit
---   ARGV[3]  lease    from now on at least, in milliseconds; 0 only looks
+--   ARGV[3]  lease    from now on at least, in milliseconds; 0 only checks
 --
---   0      it is nobody's
---   n      it is somebody's for another n milliseconds (-1: for ever)
+--   0      nobody holds it
+--   n      it is held for another n milliseconds (-1: for ever)
 --
--- It gets no shorter: its holder would believe in it for longer than it lasts.
+-- The lease is never shortened, because the holder would trust it for longer than it lasts.
 --
 -- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD when it is set.
 

@@ -1,17 +1,17 @@
--- permits/prelude: count those whose lease is over as free. Stands before the scripts about permits.
+-- permits/prelude: frees expired permits. Precedes the scripts of permits.
 --
 --   {free, regained, is_set}   how many are free now, how many of them had expired, and
---                              whether there is a counter; or nothing, and why the server
---                              does not let us. NONUMBER: the counter is another text
+--                              whether there is a counter; or nothing, and the rejection of
+--                              the server. NONUMBER: the counter is another text
 --
--- Their holder is not asked: a lease that is over is nobody's.
+-- The script does not ask the holder: an expired permit belongs to nobody.
 --
 -- Time: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE when some have expired.
 
--- What Redisson writes for a lease that never ends.
+-- Redisson writes this for a lease that never ends.
 local NEVER = 922337203685477
 
--- Now, in milliseconds. All of ours count by the clock of the server.
+-- Returns the time in milliseconds. All scripts use the clock of the server.
 local function clock()
     local time = redis.call('TIME')
     return time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,7 +21,7 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Begins to write, and changes nothing. A full server lets a script end what it has begun.
+-- Writes without a change. A full server lets a script end that has begun to write.
 local function begin(held)
     redis.call('ZREM', held, '')
 end
@@ -45,8 +45,8 @@ local function reap(counter, held, now)
     return free, expired, true
 end
 
--- Says how many are free, if there are any: Redisson takes what is below 0 for an error.
--- Returns whether the server let us.
+-- Publishes the number of free permits, if there are any: Redisson takes a negative number for an
+-- error. Returns whether the server allowed it.
 local function announce(channel, free)
     return free <= 0 or type(redis.pcall('PUBLISH', channel, whole(free))) == 'number'
 end

@@ -1,13 +1,13 @@
--- permits/release: give permits back.
+-- permits/release: releases permits.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
---   ARGV[1]  channel  where it is announced
---   ARGV[i]  id       of each permit, behind the channel
+--   ARGV[1]  channel  on which the free permits are announced
+--   ARGV[i]  id       of each permit, after the channel
 --
 --   1        all of them were held until now
 --   0        one of them was not, or its lease was over: the others are free
---   -1, -2   the same, and the server refuses to announce it
+--   -1, -2   the same, but the server denied the announcement
 --
 -- Time: TIME, and ZSCORE and ZREM for each permit; INCRBY and PUBLISH.
 

@@ -1,15 +1,15 @@
--- permits/renew: prolong many holds of permits, each only if all of it is still held.
+-- permits/renew: renews many holds of permits, each only if all of it is still held.
 --
 --   KEYS[i]     held   zset {id of a permit: milliseconds since 1970 when its lease ends}
---   ARGV[at]    lease  new lease of this hold in milliseconds; 0 only looks
+--   ARGV[at]    lease  new lease of this hold in milliseconds; 0 only checks
 --   ARGV[at+1]  count  how many permits it has
 --   ARGV[id]    id     of each of them. The next hold follows
 --
 --   {o1, o2, …}  for each key 1 if all permits of the hold are held, 0 if not
 --
--- A permit whose lease is over is not held, whether or not anybody has counted it as free.
--- A key of another type holds nothing: it must not spoil the others. Any other refusal says
--- nothing about who holds, and ends the call.
+-- An expired permit is not held, even if it was not yet counted as free. A key of another type
+-- counts as not held, so that it does not affect the others. Any other rejection proves no loss,
+-- and ends the script.
 --
 -- Time: TIME, and ZSCORE and ZADD for each permit; one ZREM for each hold.
 

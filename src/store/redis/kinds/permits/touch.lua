@@ -1,14 +1,15 @@
--- permits/touch: write a permit as it is, if it is held: replicas are told of something behind it.
+-- permits/touch: writes a permit again without a change, so that replicas receive a write after it.
 --
 --   KEYS[1]  held   zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  id     of the permit
 --
---   1      it is there
---   0      it is not
+--   1      it exists
+--   0      it does not
 --
--- A score that is set to what it was is not told to replicas: so something else comes, and goes.
--- The permit stays meanwhile: the last one takes the key along, which cannot be written again where
--- its slot is on its way to another node. A full server lets a script end what it has begun.
+-- Redis does not replicate a score that is set to its old value, so the script adds and removes
+-- another member. The permit stays meanwhile: if the last member were removed, the key would be
+-- deleted, and could not be written again on the exporting node of a migrating slot. A full server
+-- lets a script end that has begun to write.
 --
 -- Time: ZSCORE, ZADD and two ZREM.
 

@@ -1,19 +1,19 @@
--- read_write/force: take out whoever reads, or whoever writes, and tell the waiters.
+-- read_write/force: removes all readers, or the writer, and notifies the waiters.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[1]  mode     read or write
---   ARGV[2]  channel  where to say so
---   ARGV[3]  message  what to say: 0 after readers, 1 after a writer
---   ARGV[4]  prefix   how the leases of readers begin
+--   ARGV[2]  channel  of the notification
+--   ARGV[3]  message  to publish: 0 after readers, 1 after a writer
+--   ARGV[4]  prefix   of the leases of readers
 --
---   1        was held so, is so no more
---   2        the same, but the server refused to say so on the channel
---   0        was not held so
+--   1        was held in this mode, is no longer
+--   2        the same, but the server denied the notification
+--   0        was not held in this mode
 --
--- Who reads beside a writer reads on when that one is taken out, as long as its lease lasts. When
--- readers are taken out beside a writer nobody may enter, and nobody is told.
+-- A read hold that the writer has as well stays, as long as its lease lasts. If readers are removed
+-- while a writer holds, nobody may enter, so nobody is notified.
 --
--- Time: HGET, HLEN, DEL and PUBLISH; beside others HGETALL, HDEL, HSET and the longest lease.
+-- Time: HGET, HLEN, DEL and PUBLISH; if both are held HGETALL, HDEL, HSET and the longest lease.
 
 local function tell()
     return type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' and 2 or 1
@@ -44,7 +44,7 @@ take_out(true)
 redis.call('HSET', KEYS[1], 'mode', 'read')
 local left = longest_lease(KEYS[1], ARGV[4])
 if left then
-    -- With 0 it is gone: nobody reads any more.
+    -- With 0 the key is deleted: no reader is left.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return tell()

@@ -1,4 +1,4 @@
--- read_write/inspect: say who reads, or who writes.
+-- read_write/inspect: returns a reader, or the writer.
 --
 --   KEYS[1]  lock  hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[1]  mode  read or write
@@ -8,7 +8,7 @@
 --
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
--- Who reads while it writes as well is a reader too, beside none but its own.
+-- Returns a reader while the write side is held: a read hold that the writer also has.
 local function reads_beside()
     local fields = redis.call('HGETALL', KEYS[1])
     for i = 1, #fields, 2 do

@@ -1,20 +1,20 @@
--- read_write/leave: let a reader out. The last one frees the lock and tells the waiters.
+-- read_write/leave: removes a reader. The last one frees the lock and notifies the waiters.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
---   ARGV[1]  owner    who reads
---   ARGV[2]  channel  where to say that the lock is free
---   ARGV[3]  prefix   how the leases of other readers begin
+--   ARGV[1]  owner    of the read hold
+--   ARGV[2]  channel  on which the free lock is announced
+--   ARGV[3]  prefix   of the leases of other readers
 --
---   0                      out
---   -1                     the same, but the server refused to say so on the channel
---   {}                     did not read, and nobody has the lock
---   {pttl, owner, count}   did not read
+--   0                      released
+--   -1                     the same, but the server denied the announcement
+--   {}                     was not a reader, and nobody has the lock
+--   {pttl, owner, count}   was not a reader
 --
--- The lock lives as long as the leases of those who are left. Where there are many leases
--- that is not looked up: then it lives as long as before.
+-- The lock lives as long as the leases of the remaining readers. If they are too many to look up,
+-- it lives as long as before.
 --
--- Time: HDEL, DEL, HLEN and HGET; what it takes to know the longest lease of others.
+-- Time: HDEL, DEL, HLEN and HGET; the cost of the longest lease of others.
 
 local function free()
     redis.call('DEL', KEYS[1])
@@ -24,7 +24,7 @@ local function free()
     return 0
 end
 
--- First what shows whether we may: who has half left would not be heard again.
+-- DEL comes first, because the ACL may deny it: a half removed reader could not be removed again.
 redis.call('DEL', KEYS[2])
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     local pttl = redis.call('PTTL', KEYS[1])

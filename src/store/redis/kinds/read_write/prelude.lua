@@ -1,18 +1,18 @@
--- read_write/prelude: say who has a read-write lock, and for how long. Stands before its scripts.
+-- read_write/prelude: returns holders of a read-write lock, and leases. Precedes its scripts.
 --
---   {pttl, owner, count}   the one who writes, or one who reads
---   left                   for how many milliseconds those yet read who are left; nothing if
---                          they are too many to be looked up, or the server does not let us
+--   {pttl, owner, count}   the writer, or one reader
+--   left                   milliseconds until the last reader's lease ends; nothing if there are
+--                          too many readers to look up, or the server denies it
 --
--- Of too many those are deleted whose lease is over, if they are among 16 by chance.
+-- Of too many readers, the expired ones among 16 random ones are removed.
 --
 -- Time: HLEN, HGETALL; HRANDFIELD and HDEL; a PTTL for each of up to 64 leases of 16 readers.
 
 local MOST = 16
--- Each time that Redisson's reader has entered it has a lease.
+-- Redisson's readers have one lease for each entry.
 local MOST_LEASES = 64
 
--- Who writes is named before its own readers.
+-- The writer is returned before its own read hold.
 local function in_the_way(lock, mode, pttl)
     local fields = mode == 'write' and redis.call('HGETALL', lock) or {}
     for i = 1, #fields, 2 do
@@ -23,7 +23,7 @@ local function in_the_way(lock, mode, pttl)
     return holder(lock, pttl)
 end
 
--- The longest lease of a reader.
+-- Returns the longest lease of a reader.
 local function lease(prefix, owner, count)
     local longest = 0
     for i = 1, count do
@@ -37,7 +37,7 @@ local function lease(prefix, owner, count)
     return longest
 end
 
--- The readers among these fields, as {owner, count}, and how many leases they have together.
+-- Returns the readers among these fields, as {owner, count}, and the number of their leases.
 local function readers(fields)
     local found, leases = {}, 0
     for i = 1, #fields, 2 do
@@ -50,7 +50,7 @@ local function readers(fields)
     return found, leases
 end
 
--- Lets those go whose lease is over, of a few by chance: nobody else does while others read.
+-- Removes expired readers among a few random ones: no other command removes them while others read.
 local function sweep(lock, prefix)
     local fields, looked_at = redis.pcall('HRANDFIELD', lock, MOST + 1, 'WITHVALUES'), 0
     for i, reader in ipairs(not fields.err and readers(fields) or {}) do

@@ -1,14 +1,14 @@
--- read_write/prolong: prolong many writers, each only if it still writes.
+-- read_write/prolong: renews many writers, each only if it still holds.
 --
 --   KEYS[i]      lock    hash {mode: read or write, reader: hold count, owner:write: hold count}
---   ARGV[2i-1]   writer  who writes KEYS[i], as a writer
---   ARGV[2i]     ttl     new lease in milliseconds; 0 only looks
+--   ARGV[2i-1]   writer  the field of the writer of KEYS[i]
+--   ARGV[2i]     ttl     new lease in milliseconds; 0 only checks
 --
---   {o1, o2, …}  for each writer 1 if it writes, 0 if not
+--   {o1, o2, …}  for each writer 1 if it holds, 0 if not
 --
--- The lock lives as long as the longest lease: one that reads beside may have a longer one.
--- A key of another type is not written by anybody: it must not spoil the others.
--- Any other refusal says nothing about who writes, and ends the call.
+-- The lock lives as long as the longest lease, which may be that of a read hold. A key of another
+-- type counts as not held, so that it does not affect the others. Any other rejection proves no
+-- loss, and ends the script.
 --
 -- Time: HEXISTS, PTTL and PEXPIRE for each writer.
 

@@ -1,30 +1,30 @@
--- read_write/read: let a reader in, unless somebody writes.
+-- read_write/read: grants a read lock, unless the write side is held.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count};
 --                     lives as long as the longest lease
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
---   KEYS[3]  writers  zset {owner: when it came, until:owner: minus when it counts no longer};
---                     only given by a reader that lets those writers go first who came before
---   ARGV[1]  owner    who asks, unique to this acquisition
+--   KEYS[3]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
+--                     only passed by a reader that yields to earlier writers
+--   ARGV[1]  owner    of this acquisition, which no other one has
 --   ARGV[2]  ttl      lease in milliseconds
---   ARGV[3]  writer   the writer beside whom it is to read, or nothing
---   ARGV[4]  waited   for how many milliseconds it has waited
---   ARGV[5]  turn     for how many milliseconds those go first who wait to write; then for as
---                     many anybody reads, and so on
+--   ARGV[3]  writer   the writer during whose hold it is to read, or nothing
+--   ARGV[4]  waited   milliseconds that it has waited
+--   ARGV[5]  turn     milliseconds for which waiting writers go first; then any reader may
+--                     enter for as long, and so on
 --
---   owner                  granted. Asking again gives the same grant and a fresh lease
---   {pttl, owner, count}   somebody writes for at most pttl milliseconds (-1: without end)
---   {left, writer, 0}      this one came before to write, and goes first for so many milliseconds
---   {}                     the writer beside whom it was to read writes no more
+--   owner                  granted. A repeated request gets the same grant and a fresh lease
+--   {pttl, owner, count}   the write side is held for at most pttl milliseconds (-1: without end)
+--   {left, writer, 0}      this earlier writer goes first for that many milliseconds
+--   {}                     the writer of ARGV[3] no longer holds
 --
--- Of writers that wait no more than 16 are looked at.
+-- At most 16 writers that stopped waiting are checked.
 --
--- Time: HGET, HEXISTS, SET, HSET, PTTL and PEXPIRE, however many read; ZRANGEBYSCORE and ZSCORE.
+-- Time: HGET, HEXISTS, SET, HSET, PTTL, PEXPIRE for any number of readers; ZRANGEBYSCORE, ZSCORE.
 
 local MOST_LOOKED_AT = 16
 
--- Who goes first, of those who came before to write, if its turn is not over. Its turns begin
--- when it came.
+-- Returns the earlier writer that goes first, if its turn is not over. Its turns begin at its
+-- arrival.
 local function courtesy()
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -69,7 +69,7 @@ redis.call('HSET', KEYS[1], ARGV[1], '1')
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
     if type(lease) == 'table' then
-        -- Without a lease nobody may have it.
+        -- Without a lease, the hold must not stay.
         redis.call('HDEL', KEYS[1], ARGV[1])
         if not mode then
             redis.call('HDEL', KEYS[1], 'mode')

@@ -1,12 +1,12 @@
--- read_write/recount: set how many times the owner writes, if it does.
+-- read_write/recount: sets the hold count of a writer, if it holds.
 --
 --   KEYS[1]  lock    hash {mode: read or write, reader: hold count, owner:write: hold count}
---   ARGV[1]  writer  who writes, as a writer
---   ARGV[2]  count   how many times from now on
+--   ARGV[1]  writer  the field of the writer
+--   ARGV[2]  count   the new hold count
 --   ARGV[3]  ttl     new lease in milliseconds; 0 leaves it as it is
 --
---   1        done; asking again changes nothing
---   0        not written by this owner
+--   1        done; a repeated request changes nothing
+--   0        not held by this writer
 --
 -- Time: HEXISTS, HSET, PTTL and PEXPIRE.
 
@@ -15,7 +15,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 end
 
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
--- One that reads beside may have a longer lease.
+-- A read hold of the same owner may have a longer lease.
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end

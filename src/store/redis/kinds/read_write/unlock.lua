@@ -1,24 +1,24 @@
--- read_write/unlock: let a writer out, who may go on reading, and tell the waiters.
+-- read_write/unlock: releases a writer, which may keep a read hold, and notifies the waiters.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
---   KEYS[2]  writers  zset {owner: when it came, until:owner: minus when it counts no longer};
---                     only given by one who may have waited
---   ARGV[1]  owner    who writes
---   ARGV[2]  writer   the same owner as a writer
---   ARGV[3]  channel  where to say that the lock is free, or free to be read
---   ARGV[4]  prefix   how the leases of readers begin
---   ARGV[5]  own      how many of those who hear of it are who gives it back
+--   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
+--                     only passed by a writer that may have waited
+--   ARGV[1]  owner    of the write hold
+--   ARGV[2]  writer   the field of this owner as a writer
+--   ARGV[3]  channel  on which the lock is announced as free, or free for readers
+--   ARGV[4]  prefix   of the leases of readers
+--   ARGV[5]  own      how many of the subscribers belong to the releasing client
 --
---   0                      out
---   gap                    out; others hear of it, to whom so many milliseconds are due, 2 to 16
---   -1                     the same, but the server refused to say so on the channel
---   {}                     did not write, and nobody has the lock
---   {pttl, owner, count}   did not write
+--   0                      released
+--   gap                    released; others listen, and may ask first for 2 to 16 milliseconds
+--   -1                     released, but the server denied the announcement
+--   {}                     was not the writer, and nobody has the lock
+--   {pttl, owner, count}   was not the writer
 --
--- Readers that are left keep the lock as long as their leases last. The gaps grow and shrink by
--- the second: some who hear of it are farther away than others.
+-- Remaining readers keep the lock as long as their leases last. The gap changes each second,
+-- because some clients have longer round trips than others.
 --
--- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; what it takes to know the longest lease.
+-- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of the longest lease.
 
 local function tell()
     local ears = redis.pcall('PUBLISH', ARGV[3], '1')
@@ -30,8 +30,8 @@ local function tell()
     return 2 ^ (1 + redis.call('TIME')[1] % 4)
 end
 
--- Whether it stood among those who wait to write. A key that we may not have is no reason
--- to keep a lock.
+-- Returns whether it was among the waiting writers. If the ACL denies the key, the lock is released
+-- all the same.
 local function leave_the_writers()
     local gone = redis.pcall('ZREM', KEYS[2], ARGV[1], 'until:' .. ARGV[1])
     return type(gone) == 'number' and gone > 0
@@ -40,7 +40,7 @@ end
 local waited = KEYS[2] and leave_the_writers()
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     if waited then
-        -- Readers have let it go first.
+        -- Readers have yielded to it until now.
         tell()
     end
     local pttl = redis.call('PTTL', KEYS[1])
@@ -55,7 +55,7 @@ redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HSET', KEYS[1], 'mode', 'read')
 local left = longest_lease(KEYS[1], ARGV[4])
 if left then
-    -- With 0 it is gone: nobody reads any more.
+    -- With 0 the key is deleted: no reader is left.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return tell()

@@ -1,20 +1,20 @@
--- read_write/write: let a writer in, if nobody else has the lock.
+-- read_write/write: grants the write lock, if no other owner has the lock.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count};
 --                     lives as long as the longest lease
---   KEYS[2]  writers  zset {owner: when it came, until:owner: minus when it counts no longer};
---                     only given by one who waits
---   ARGV[1]  owner    who asks, unique to this acquisition
+--   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
+--                     only passed by a waiting writer
+--   ARGV[1]  owner    of this acquisition, which no other one has
 --   ARGV[2]  ttl      lease in milliseconds
---   ARGV[3]  writer   the same owner as a writer
---   ARGV[4]  counts   for how many milliseconds it counts among those who wait
+--   ARGV[3]  writer   the field of this owner as a writer
+--   ARGV[4]  counts   milliseconds for which it counts as waiting
 --
---   owner                  granted. Asking again gives the same grant and a fresh lease
---   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end)
+--   owner                  granted. A repeated request gets the same grant and a fresh lease
+--   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end)
 --
--- Time: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; when taken HGET, HGETALL, ZRANGEBYSCORE and ZADD.
+-- Time: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; when held HGET, HGETALL, ZRANGEBYSCORE and ZADD.
 
--- Who is gone keeps nobody waiting. What a server refuses here costs a place, and no more.
+-- Removes a waiting writer. If the server denies it, the writer only loses its precedence.
 local function leave_the_writers(owner)
     redis.pcall('ZREM', KEYS[2], owner, 'until:' .. owner)
 end
@@ -49,7 +49,7 @@ if pttl < tonumber(ARGV[2]) then
     local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
     if type(lease) == 'table' then
         if pttl == -2 then
-            -- Without a lease nobody may have it.
+            -- Without a lease, the hold must not stay.
             redis.call('HDEL', KEYS[1], 'mode', ARGV[3])
         end
         return lease

@@ -1,38 +1,40 @@
--- semaphore/acquire: take permits from a semaphore, if it has them.
+-- semaphore/acquire: takes permits from a semaphore, if enough are free.
 --
---   KEYS[1]  semaphore  counter of free permits, Redisson's; without it there are none
---   KEYS[2]  holders    hash {owner: permits}, without an end
---   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is refused}
---   KEYS[4]  patient    hash {owner, permits, since, until, began}: who of ours waits for
---                       longest, for how many, since when, until when they are left to it if
---                       it asks no more, and since when permits are left to anybody; all in
---                       milliseconds since 1970. It ends two turns after it began
---   ARGV[1]  owner      who asks, unique to this acquisition
+--   KEYS[1]  semaphore  Redisson's counter of free permits; without it there are none
+--   KEYS[2]  holders    hash {owner: permits}, without a TTL
+--   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is rejected}
+--   KEYS[4]  patient    hash {owner, permits, since, until, began}: the longest waiter of this
+--                       library, how many permits it requests, since when, until when they
+--                       are left to it after its last request, and when the first turn began;
+--                       all in milliseconds since 1970. It expires two turns after it began
+--   ARGV[1]  owner      of this acquisition, which no other one has
 --   ARGV[2]  permits    how many, at least one
 --   ARGV[3]  waited     milliseconds that it has waited, if that is long; else empty
---   ARGV[4]  rest       milliseconds for which permits are left to it when it asks no more
---   ARGV[5]  turn       milliseconds for which permits are left to anybody; for as long
---                       after that they are left to nobody
---   ARGV[6]  channel    where to say how many are free, when they are left to it no more
+--   ARGV[4]  rest       milliseconds for which permits are left to it after its last request
+--   ARGV[5]  turn       milliseconds for which permits are left to the longest waiters; for as
+--                       long after that, they are left to nobody
+--   ARGV[6]  channel    on which the number of free permits is published when they are no
+--                       longer left to it
 --
---   owner    granted. The same owner asking again has them already: nothing changes
---   {-1}     there are too few
---   {-2}     there is no counter: nobody has said how many there are to be
---   {pttl}   there are enough, but they are left to one who has waited for longer, for at
---            most so many milliseconds
+--   owner    granted. A repeated request finds the permits and changes nothing
+--   {-1}     too few are free
+--   {-2}     there is no counter: the number of permits was never set
+--   {pttl}   enough are free, but they are left to one that has waited for longer, for at
+--            most this many milliseconds
 --
--- An owner that has withdrawn is refused: its question was on its way all the time.
+-- An owner that has withdrawn is rejected: its request was in flight all the time.
 --
--- Who has waited for long, and asks in vain, becomes the patient one unless one who has
--- waited for longer is. All others of ours leave it what it wants, until it has it or the
--- turn is over. Redisson's do not know of it. One who wants more than are free and ours have
--- together must not keep the others out: it may wait for ever. So it may, too, when some of
--- ours are dead, or hold for hours, which nobody can know: therefore the turn.
+-- An owner that has waited for long in vain becomes the patient one, unless an earlier one is. All
+-- other owners of this library leave it its permits, until it has them or the turn is over.
+-- Redisson's clients do not know of it. If it requests more than the free permits and those of this
+-- library's holders together, it must not keep the others out: it may wait for ever. It may also
+-- wait for ever if some holders are dead, or hold for hours, which no script can know: therefore
+-- the turn.
 --
--- For one who has waited for long, in vain: TIME, HLEN, HVALS of a thousand at most, HSET
--- and PEXPIRE besides; HDEL and PUBLISH when it is the patient one no more.
+-- For an owner that has waited for long in vain: TIME, HLEN, HVALS of a thousand at most, HSET and
+-- PEXPIRE besides; HDEL and PUBLISH when it is no longer the patient one.
 --
--- TIME besides when somebody is patient, and DEL for that one when it has them.
+-- TIME besides when there is a patient one, and DEL when it gets its permits.
 --
 -- Time: HGET, ZSCORE, GET, HMGET, HSET and DECRBY.
 
@@ -58,13 +60,13 @@ if began or ARGV[3] ~= '' then
     now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Others may have written something else, and clocks are set back.
+-- Another program may have written the hash, or the clock was set back.
 began = tonumber(began or nil)
 if not (began and began <= now) then
     owner, began = false, now
 end
 
--- Whether one who has waited for so long may be the patient one.
+-- Whether this owner may become the patient one.
 local waits_since = ARGV[3] ~= '' and now - ARGV[3]
 local may_be_patient = waits_since and now < began + turn
 
@@ -81,7 +83,7 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Whether as many may be free at once, as far as we can see.
+-- Returns whether as many permits may be free at once, as far as the holders show.
 local function may_be_free()
     local all = free
     if redis.call('HLEN', KEYS[2]) > 1000 then
@@ -93,18 +95,18 @@ local function may_be_free()
     return all >= wanted
 end
 
--- Notes who waits longest, in vain.
+-- Notes this owner as the longest waiter.
 local function be_patient()
     local named = redis.pcall('HSET', KEYS[4], 'owner', ARGV[1], 'permits', ARGV[2], 'since',
         whole(waits_since), 'until', whole(now + ARGV[4]), 'began', whole(began))
     local left_to_it = whole(began + 2 * turn - now)
     if type(named) == 'number' and type(redis.pcall('PEXPIRE', KEYS[4], left_to_it)) ~= 'number' then
-        -- Without an end it must not stay.
+        -- Without a TTL it must not stay.
         redis.pcall('DEL', KEYS[4])
     end
 end
 
--- Leaves to the others what was left to it.
+-- Leaves the permits to all waiters again.
 local function be_patient_no_more()
     redis.pcall('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     if free > 0 then

@@ -1,15 +1,15 @@
--- semaphore/add: add permits to a semaphore, or take some away.
+-- semaphore/add: adds permits to a semaphore, or removes some.
 --
---   KEYS[1]  semaphore  counter of free permits; made if there is none
---   KEYS[2]  receipt    what this question was answered, for a minute
---   ARGV[1]  permits    how many more, or with a sign, fewer
---   ARGV[2]  channel    where to say how many are free
+--   KEYS[1]  semaphore  counter of free permits; created if it is missing
+--   KEYS[2]  receipt    reply to this request, kept for a minute
+--   ARGV[1]  permits    how many to add; negative to remove
+--   ARGV[2]  channel    on which the number of free permits is published
 --   ARGV[3]  rest       milliseconds for which the receipt is kept
 --
---   0, 1, -1, …   how many are free then
---   {err}         there would be more, or fewer, than Java can count
+--   0, 1, -1, …   the new number of free permits
+--   {err}         the result would exceed Java's `int`
 --
--- A number below 0 is not published: Redisson's would not read it.
+-- A negative number is not published, because Redisson cannot read it.
 --
 -- Time: GET, GET, SET, INCRBY, PUBLISH and SET.
 

@@ -1,17 +1,17 @@
--- semaphore/delete: remove a semaphore, and who has permits of it.
+-- semaphore/delete: deletes a semaphore and its hash of holders.
 --
 --   KEYS[1]  semaphore  counter of free permits
---   KEYS[2]  receipt    what this question was answered, for a minute
+--   KEYS[2]  receipt    reply to this request, kept for a minute
 --   KEYS[3]  holders    hash {owner: permits}
 --   ARGV[1]  rest       milliseconds for which the receipt is kept
 --
---   1   there was one
---   0   there was none
+--   1   the semaphore existed
+--   0   it did not
 --
--- GET refuses a key of another type, which DEL would delete. DEL of the receipt changes
--- nothing: a full server lets a script end that has begun so.
+-- GET rejects a key of another type, which DEL would delete. DEL of the receipt changes nothing,
+-- but a full server lets a script end that has begun with it.
 --
--- Time: GET, GET, DEL, SET and SET; DEL when there was one.
+-- Time: GET, GET, DEL, SET and SET; DEL when the semaphore existed.
 
 local before = answered(KEYS[2])
 if before then

@@ -1,10 +1,10 @@
--- semaphore/drain: take all free permits away.
+-- semaphore/drain: removes all free permits.
 --
 --   KEYS[1]  semaphore  counter of free permits
---   KEYS[2]  receipt    what this question was answered, for a minute
+--   KEYS[2]  receipt    reply to this request, kept for a minute
 --   ARGV[1]  rest       milliseconds for which the receipt is kept
 --
---   0, 1, 2, …   how many there were. A number below 0 stays as it is
+--   0, 1, 2, …   how many were removed. A negative number stays as it is
 --
 -- Time: GET, GET, SET, DECRBY and SET.
 

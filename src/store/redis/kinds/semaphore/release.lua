@@ -1,38 +1,37 @@
--- semaphore/release: give the permits of an owner back, or withdraw its question.
+-- semaphore/release: releases the permits of an owner, or withdraws its request.
 --
 --   KEYS[1]  semaphore  counter of free permits
 --   KEYS[2]  holders    hash {owner: permits}
---   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is refused}
+--   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is rejected}
 --   KEYS[4]  patient    hash {owner, permits, since, until, began}
---   ARGV[1]  owner      who gives back
---   ARGV[2]  channel    where to say how many are free
---   ARGV[3]  refused    milliseconds for which its question may still be on its way
---   ARGV[4]  mode       `forget` to leave the permits taken, by nobody that we know;
---                       `leave` when it has none and no question of it is on its way; else
---                       `back`
+--   ARGV[1]  owner      of the permits
+--   ARGV[2]  channel    on which the number of free permits is published
+--   ARGV[3]  refused    milliseconds for which its request may still be in flight
+--   ARGV[4]  mode       `forget` to leave the permits taken, without an owner; `leave` when it
+--                       has none and has no request in flight; else `back`
 --
 --   1   it had permits, and has none now
---   2   the same, but the server refused to say so on the channel
---   0   it had none; or the semaphore is gone, and they with it
+--   2   the same, but the server denied the notification
+--   0   it had none; or the semaphore was deleted with its permits
 --
--- Who has none is refused from now on, unless it only leaves. So is who leaves its permits
--- taken: nothing else will be asked of it.
+-- If the owner has no permits, it is rejected from now on, unless the mode is `leave`. The same
+-- holds after `forget`, because nothing else will be requested for it.
 --
--- The first to write are HDEL and ZREMRANGEBYSCORE, which a full server allows; it then
--- allows the others as well.
+-- The first writes are HDEL and ZREMRANGEBYSCORE, which a full server allows; it then allows the
+-- others as well.
 --
--- When there is nothing to give back: TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
+-- If there is nothing to release: TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
 --
 -- Time: HGET, HDEL, EXISTS, INCRBY and PUBLISH.
 
--- Has who waits ask. Redisson's read no number below 0.
+-- Notifies the waiters. Redisson cannot read a negative number.
 local function tell(free)
     return free < 0 or type(redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', free))) == 'number'
 end
 
 local permits = redis.call('HGET', KEYS[2], ARGV[1])
 local back = permits and ARGV[4] ~= 'forget'
--- What may be refused is asked first: behind the first write nothing may stop it.
+-- A command that may be denied comes first, because nothing may stop the script after a write.
 local exists = back and redis.call('EXISTS', KEYS[1]) == 1
 if permits then
     redis.call('HDEL', KEYS[2], ARGV[1])

@@ -1,16 +1,16 @@
--- semaphore/set_if_absent: make a semaphore with so many permits, if there is none.
+-- semaphore/set_if_absent: creates a semaphore with this number of permits, if there is none.
 --
 --   KEYS[1]  semaphore  counter of free permits
---   KEYS[2]  receipt    what this question was answered, for a minute
+--   KEYS[2]  receipt    reply to this request, kept for a minute
 --   KEYS[3]  holders    hash {owner: permits}
 --   ARGV[1]  permits    how many
---   ARGV[2]  channel    where to say how many are free
+--   ARGV[2]  channel    on which the number of free permits is published
 --   ARGV[3]  rest       milliseconds for which the receipt is kept
 --
---   1   made; who had permits of one before has none of this
---   0   there is one already: asked again that is so, and no receipt stays
+--   1   created; owners of permits of an earlier semaphore have none of this one
+--   0   it exists. A repeated request gets the same reply, so no receipt stays
 --
--- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET when it is made.
+-- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET when it is created.
 
 local before = answered(KEYS[2])
 if before then
