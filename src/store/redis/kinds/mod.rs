@@ -1,5 +1,5 @@
-//! The kinds of objects, each in a folder with its scripts. The engine asks the same of every
-//! kind: see [`InRedis`]. A function that only one kind has stands in the module of that kind.
+//! The kinds of objects, each in a folder with its scripts. The engine sends the same requests to
+//! every kind: see [`InRedis`]. A function of only one kind is in the module of that kind.
 
 pub(crate) mod latch;
 pub(crate) mod lock;
@@ -25,8 +25,8 @@ use crate::domain::{
     ReleaseMode, Renewal, Replicas, Verdict, Work,
 };
 
-/// A kind of object in Redis: what the engine asks of every kind. A kind leaves out what its
-/// objects are not asked.
+/// A kind of object in Redis, with the requests of the engine. A kind omits requests that it does
+/// not support.
 pub(super) trait InRedis {
     /// Its scripts, which are loaded when a connection is made.
     const SCRIPTS: Scripts;
@@ -34,16 +34,16 @@ pub(super) trait InRedis {
     /// A message that makes all waiters ask, those of Redisson as well, and is never wrong.
     const WAKES: &'static str;
 
-    /// Where releases of `name` are announced.
+    /// Returns the channel on which releases of `name` are announced.
     fn channel(name: &Name) -> String;
 
-    /// How a replica is asked whether it has what was granted by `claim`. `None` if nothing is
-    /// ever granted.
+    /// Returns the commands that prove the grant of `claim` at a replica. `None` if the kind has no
+    /// holds.
     fn granted(_claim: &Claim) -> Option<Granted> {
         None
     }
 
-    /// Whether [`WAKES`](Self::WAKES) is true of `name` now.
+    /// Returns whether [`WAKES`](Self::WAKES) is true of `name` now.
     fn wakes_now(_: &RedisStore, _name: &Name) -> impl Future<Output = bool> + Send {
         ready(true)
     }
@@ -107,13 +107,12 @@ pub(super) trait InRedis {
     }
 }
 
-/// No client sends such a request for an object of this kind.
+/// Rejects a request that this kind does not support.
 fn unsupported<T>() -> Reply<T> {
     Err(Failure::Unsupported("this primitive does not support the request"))
 }
 
-/// Evaluates `$answer` with the type that `$kind` has in Redis: the one place that tells kinds
-/// apart.
+/// Evaluates `$answer` with the type of `$kind`. No other code distinguishes kinds.
 macro_rules! by_kind {
     ($kind:expr, $InRedis:ident => $answer:expr) => {
         match $kind {
@@ -150,24 +149,24 @@ pub(super) use by_kind;
 impl RedisStore {
     /// Grants `claim` if the lock is free, with a hold count of 1.
     ///
-    /// Asking again with the same owner grants it again with a fresh lease.
+    /// A repeated request of the same owner grants it again, with a fresh lease.
     ///
-    /// With a `place` it has one in the queue while the lock is busy. A release may then reserve
-    /// the lock for it and send [`Event::Ask`](crate::store::Event::Ask). The next request then
-    /// acquires it.
+    /// With a `place`, the owner gets a queue entry while the lock is busy. A release may then
+    /// reserve the lock for it, and sends [`Event::Ask`](crate::store::Event::Ask). The next
+    /// request acquires it.
     pub(crate) async fn acquire(&self, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
     }
 
-    /// Lets the claim's owner read while its writer holds, and not otherwise.
+    /// Grants a read lock to the owner of the claim while `writer` writes, and not otherwise.
     pub(crate) async fn acquire_beside(&self, claim: &Claim, writer: &Owner) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire_beside(self, claim, writer)).await)
     }
 
-    /// Sets the hold count of the claim's owner, if it still holds, and renews
-    /// its lease if `ttl` is given.
+    /// Sets the hold count of the claim's owner, if it still holds, and renews its lease if `ttl`
+    /// is given.
     ///
-    /// It sets, and does not add: asking again changes nothing.
+    /// It sets the count and does not add to it, so a repeated request changes nothing.
     pub(crate) async fn recount(
         &self,
         claim: &Claim,
@@ -177,10 +176,10 @@ impl RedisStore {
         by_kind!(claim.object.kind, K => Box::pin(K::recount(self, claim, count, ttl)).await)
     }
 
-    /// Takes the hold from the claim's owner, whatever its count. Wakes those who
-    /// listen, or reserves the lock for the next in the queue: see [`ReleaseMode`].
+    /// Removes the hold of the claim's owner, whatever its count. Notifies waiters, or reserves the
+    /// lock for the next in the queue: see [`ReleaseMode`].
     ///
-    /// A repeated request returns `NotHeld`: the caller must know that it is a repetition.
+    /// A repeated request returns `NotHeld`, so the caller must know that it repeats one.
     pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
         by_kind!(claim.object.kind, K => {
             let released = K::release(self, claim, mode);
@@ -188,24 +187,25 @@ impl RedisStore {
         })
     }
 
-    /// Holds of one group may be renewed by one request: of one kind, and in a cluster of one
-    /// slot, since a script may not name two. A node that hangs puts only its own holds in doubt,
-    /// also if it is importing the slot.
+    /// Returns the group of `object`. One request may renew the holds of one group, which have the
+    /// same kind and, in a cluster, the same slot, because a script may not use two. A node that
+    /// hangs puts only its own holds in doubt, also if it is importing the slot.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
         object.kind as u32 + KINDS * self.topology.group(object)
     }
 
-    /// Renews each hold that is still its owner's; one outcome for each, in order.
-    /// One that is not known is [`Outcome::Unknown`].
+    /// Renews each hold that its owner still has. Returns one outcome for each, in order; an
+    /// undecided one is [`Outcome::Unknown`].
     ///
-    /// All are of one [`group`](Self::group). Not atomic as a whole, only for each hold.
+    /// All are of one [`group`](Self::group). Each hold is renewed atomically, but not all
+    /// together.
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         Box::pin(self.renew_or_halve(renewals)).await
     }
 
-    /// How many replicas have what was granted by `claim`: as soon as there are as many as are
-    /// wanted, or when their time is over. 0 if it is not its owner's any more.
+    /// Returns how many replicas have executed the grant of `claim`: as soon as there are enough,
+    /// or when the time is over. Returns 0 if its owner no longer holds.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(claim.object.kind, K => K::granted(claim)) {
             Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)).await,
@@ -213,25 +213,25 @@ impl RedisStore {
         }
     }
 
-    /// Runs `work` if the claim's owner holds now, and returns its result. `None` without a run if
-    /// it does not hold.
+    /// Executes `work` if the claim's owner holds now, and returns its result. Otherwise it does
+    /// nothing and returns `None`.
     ///
-    /// **Never repeat it**: the work would run twice.
+    /// **Must not be repeated**: the work would be done twice.
     pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
         by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)).await)
     }
 
-    /// The holder of `object`.
+    /// Returns the holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Reply<Option<Holder>> {
         by_kind!(object.kind, K => Box::pin(K::holder(self, object)).await)
     }
 
-    /// How many times `owner` holds `object` now.
+    /// Returns how many times `owner` holds `object`.
     pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Reply<u32> {
         by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)).await)
     }
 
-    /// Frees `object` from any holder and wakes waiters. Returns whether it was held.
+    /// Frees `object` whoever holds it, and notifies waiters. Returns whether it was held.
     pub(crate) async fn force_release(&self, object: &Object) -> Reply<bool> {
         by_kind!(object.kind, K => {
             let released = K::force_release(self, object);
@@ -240,12 +240,12 @@ impl RedisStore {
     }
 }
 
-/// Where releases of `object` are announced.
+/// Returns the channel on which releases of `object` are announced.
 pub(super) fn channel_of(object: &Object) -> String {
     by_kind!(object.kind, K => K::channel(&object.name))
 }
 
-/// All scripts, to be loaded when a connection is made, for these channels.
+/// Returns all scripts for these channels, to be loaded when a connection is made.
 pub(super) fn preloads(channels: Channels) -> Vec<Preload> {
     let kinds = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
     scripts::preloads(&[&kinds[..], &[rate_limiter::SCRIPTS]].concat(), channels)

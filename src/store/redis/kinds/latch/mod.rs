@@ -28,12 +28,12 @@ impl InRedis for Latch {
 
     const WAKES: &'static str = "0";
 
-    /// In braces, whatever the name is.
+    /// With braces, whatever the name is.
     fn channel(name: &Name) -> String {
         format!("redisson_countdownlatch__channel__{{{name}}}")
     }
 
-    /// Redisson's waiters do not ask, but believe the message.
+    /// Redisson's waiters do not read the counter, but believe the message.
     async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
         store.number_at(name).await.is_ok_and(|count| count <= 0)
     }
@@ -46,25 +46,25 @@ impl InRedis for Latch {
     }
 }
 
-/// A change of a latch, and what its reply is.
+/// A change of a latch, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the count if it is unset: 1 if it did, else 0.
+    /// Sets the count if there is none. Returns 1 if it did, else 0.
     SetIfAbsent(u32),
-    /// Counts down by one, and deletes the latch with the last one: the count afterwards.
+    /// Counts down by one, and deletes the latch at zero. Returns the new count.
     CountDown,
-    /// Deletes the latch: 1 if there was one, else 0.
+    /// Deletes the latch. Returns 1 if it existed, else 0.
     Delete,
 }
 
-/// How often it is still to be counted down.
+/// Returns the count.
 pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
     is_whole(store, name).await?;
     store.number_at(name).await
 }
 
-/// Changes the count. Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes
-/// nothing, and replies as before.
+/// Changes the count. A repeated request with the same `receipt` within [`RECEIPT_RESTS`] changes
+/// nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -82,7 +82,7 @@ pub(crate) async fn change(
     store.apply::<Latch>(name, script, &[&receipt], arguments).await
 }
 
-/// Refuses a latch of which the messages cannot be sent from where it lies.
+/// Rejects a latch whose channel is in another slot than its counter.
 async fn is_whole(store: &RedisStore, name: &Name) -> Reply<()> {
     let slot = |key: &str| slot_of(key.as_bytes());
     let apart = || slot(name.as_str()) != slot(&Latch::channel(name));

@@ -1,4 +1,4 @@
-//! Guarded writes: one script checks the lock and then runs the write.
+//! Work that a store does only while a lock is held: one script checks the lock first.
 
 use std::sync::LazyLock;
 
@@ -18,16 +18,16 @@ use crate::{
 
 pub(super) static WRITE: LazyLock<Script> = script!("write");
 
-/// The end of a script that the user wrote.
+/// The text after a script of the user.
 const EVAL: &str = include_str!("eval.lua");
 
-/// A script of this text, behind a look at the lock. Its lines keep their numbers.
+/// Returns a script that checks the lock, then runs `text`. The line numbers of `text` are kept.
 fn eval(text: &str) -> Script {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
 
-/// Refusals of a server that meet the first write of a script, and no later one: the code, and how
-/// its words begin. A script may return an error with the same code after it has written.
+/// Rejections that can only meet the first write of a script: the code, and how the text begins. A
+/// script may itself return an error with the same code after a write.
 const BEFORE_ALL: [(&str, &str); 6] = [
     ("MISCONF", "Errors writing to the AOF file"),
     ("MISCONF", "Redis is configured to save"),
@@ -37,7 +37,7 @@ const BEFORE_ALL: [(&str, &str); 6] = [
     ("READONLY", "You can't write"),
 ];
 
-/// Has `work` done, if the lock has this field.
+/// Executes `work`, if the lock has this field.
 pub(in crate::store::redis::kinds) async fn by_field(
     store: &RedisStore,
     field: &str,
@@ -57,8 +57,8 @@ pub(in crate::store::redis::kinds) async fn by_field(
 }
 
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
-    // A deleted key of a migrating slot cannot be written again at the old node. A further key that
-    // does not exist makes that node refuse the whole script beforehand.
+    // On the exporting node of a migrating slot, a deleted key cannot be written again. A key that
+    // does not exist makes the node reject the whole request beforehand.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
     let writes = || writes.iter().chain(&guard);
@@ -68,13 +68,13 @@ async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write])
     store.send(&request).await
 }
 
-/// The key of the lock, and `others` behind it.
+/// Returns the key of the lock, then `others`.
 fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<&'a [u8]> {
     let lock = claim.name().as_str().as_bytes();
     [lock].into_iter().chain(others.into_iter().map(Vec::as_slice)).collect()
 }
 
-/// Whether a key is deleted, and then written.
+/// Returns whether a key is deleted, and then written.
 fn comes_back(writes: &[Write]) -> bool {
     let is_gone = |write: &Write, before: &[Write]| {
         before.iter().any(|it| it.key == write.key && matches!(it.edit, Edit::Delete))
@@ -82,7 +82,7 @@ fn comes_back(writes: &[Write]) -> bool {
     writes.iter().enumerate().any(|(at, write)| is_gone(write, &writes[..at]))
 }
 
-/// Adds `edit` as `write.lua` takes it.
+/// Adds `edit` in the form that `write.lua` reads.
 fn tell(command: &mut Cmd, edit: &Edit) {
     match edit {
         Edit::Set(value) => command.arg("SET").arg(&value[..]).arg(""),
@@ -92,7 +92,7 @@ fn tell(command: &mut Cmd, edit: &Edit) {
     };
 }
 
-/// The result of the write. `None` if the lock was not held.
+/// Reads the result. `None` if the lock was not held.
 fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     let mut parts = match reply {
         Value::Int(0) => return Ok(None),
@@ -110,7 +110,7 @@ fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     }
 }
 
-/// A failure of what may have written something before.
+/// Returns the failure of a script that may have written something before.
 fn half_done(words: &Value) -> Failure {
     let words = replies::into_text(words);
     let (code, rest) = replies::code_and_words(&words);
@@ -120,7 +120,7 @@ fn half_done(words: &Value) -> Failure {
     }
 }
 
-/// The result of a script. An error in it is a failure of the script.
+/// Converts the result of a script. An error in it is a failure of the script.
 fn value(value: Value) -> Result<domain::Value, Failure> {
     use domain::Value as Returned;
     Ok(match value {

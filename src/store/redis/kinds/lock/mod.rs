@@ -1,4 +1,4 @@
-//! The lock: Redisson's hash and counter of tokens, and a queue of our own.
+//! The lock: Redisson's hash and token counter, and a queue that only Leasehold has.
 
 pub(super) mod guarded;
 
@@ -121,14 +121,14 @@ impl InRedis for Lock {
     }
 }
 
-/// Raises the counter of tokens to `least`, and never lowers it: what it is then. Asked again it
-/// raises nothing, so it needs no receipt.
+/// Raises the token counter to `least`, and never lowers it. Returns its value. A repeated request
+/// raises nothing, so it needs no idempotency key.
 pub(crate) async fn raise_token(store: &RedisStore, name: &Name, least: u64) -> Reply<i64> {
     let request = Request::script(&RAISE_TOKEN, &[keys::tokens(name)], least);
     store.ask(request.read(replies::number)).await
 }
 
-/// Asks for a lock: with a place in its queue, and with tokens, if they are wanted.
+/// Requests a lock: with a queue entry and with tokens, if the caller wants them.
 fn acquire<'a>(
     store: &'a RedisStore,
     claim: &'a Claim,
@@ -152,7 +152,7 @@ fn acquire<'a>(
     })
 }
 
-/// Gives a lock back to the next in its queue, or to everybody if we may not queue.
+/// Hands a lock to the next in its queue, or releases it to everybody if the ACL denies the queue.
 async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     let ask = |queues: bool| async move {
         if !queues {
@@ -170,11 +170,11 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     store.with_waiters(&claim.object, ask).await
 }
 
-/// Releases a lock for the client that asks first, by two commands in one write: a script around
-/// them would cost as much again.
+/// Releases a lock to the first request, by two commands in one batch. A script around them would
+/// take as long again.
 ///
-/// Both are sent whatever becomes of the first, so that asking again makes up for
-/// a message that was lost. One too many wakes waiters for nothing.
+/// Both are sent even if the first one fails, so that a repeated request also repeats a lost
+/// message. An unnecessary message wakes waiters in vain.
 async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     let name = claim.name();
     let mut free = roomy("HDEL");
@@ -194,7 +194,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
         return Ok(GivenBack::NotHeld { holder: successor(store, &claim.object).await });
     }
     let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, name))?;
-    // Without a subscriber, the script reads no queue.
+    // Without listeners, nothing is looked up.
     let others =
         ears > 0 && ears > i64::from(store.topology.is_subscribed_to_releases(&claim.object));
     Ok(GivenBack::Freed(match others {
@@ -203,9 +203,9 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     }))
 }
 
-/// The holder of a lock that this client lost, if the server returns it.
+/// Returns the current holder of a lock that this owner lost, if the server replies.
 async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
-    // The reply shows that the lock is lost; a retry would only hide it.
+    // The loss is already known. An error here would only hide it.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {
         tracing::debug!(target: "leasehold", lock = %object.name, %failure,
             "hold found ended at its release: its successor is unknown");
@@ -213,18 +213,18 @@ async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
     })
 }
 
-/// The hold count in this field of the hash `name`.
+/// Reads the hold count in this field of the hash `name`.
 pub(super) async fn count_of(store: &RedisStore, name: &Name, field: &str) -> Reply<u32> {
     let request = Request::command("HGET", name.as_str(), field).about(name);
     store.ask(request.read(replies::count)).await
 }
 
-/// Whether the reply to a waiter shows that the server refused a queue entry.
+/// Returns whether the server denied the waiter a queue entry.
 fn place_was_refused(reply: &Value) -> bool {
     matches!(reply, Value::Array(parts) if parts.len() == 4)
 }
 
-/// Whether a hold was there to be deleted.
+/// Returns whether a hold was deleted.
 fn is_freed(reply: &Value) -> Result<bool, Failure> {
     match reply {
         Value::Int(deleted) => Ok(*deleted == 1),
@@ -232,7 +232,7 @@ fn is_freed(reply: &Value) -> Result<bool, Failure> {
     }
 }
 
-/// How many clients a message went to.
+/// Reads how many clients received a message.
 fn ears(reply: &Value, name: &Name) -> Result<i64, Failure> {
     match reply {
         Value::Int(ears) => Ok(*ears),

@@ -75,13 +75,13 @@ impl InRedis for Permits {
     }
 }
 
-/// How many permits there are.
+/// Returns the number of permits.
 pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<Counts> {
     store.ask(on(name, &COUNT, Permits::channel(name)).read(counts)).await
 }
 
-/// How long this permit is still held: with a `lease` for that long from now on, at least. `None`
-/// if it is free.
+/// Returns how long this permit is held. With a `lease`, it is held at least that long from now on.
+/// `None` if nobody holds it.
 pub(crate) async fn lease(
     store: &RedisStore,
     name: &Name,
@@ -95,21 +95,21 @@ pub(crate) async fn lease(
     })
 }
 
-/// A change of permits, and what its reply is.
+/// A change of permits, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets how many there are, held ones among them: how many are free then.
+    /// Sets the total, with the held ones. Returns how many are free.
     Set(u32),
-    /// Sets the number of permits if it is unset: 1 if it did, else 0.
+    /// Sets the total if it is not set. Returns 1 if it did, else 0.
     SetIfAbsent(u32),
-    /// Adds permits, or takes them away: how many are free then.
+    /// Adds or removes permits. Returns how many are free.
     Add(i64),
-    /// Releases this permit of any holder: 1 if it was held, else 0.
+    /// Releases this permit, whoever holds it. Returns 1 if it was held, else 0.
     Release(PermitId),
 }
 
-/// Changes permits. Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes
-/// nothing, and replies as before.
+/// Changes permits. A repeated request with the same `receipt` within [`RECEIPT_RESTS`] changes
+/// nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -142,7 +142,7 @@ fn first_of(claim: &Claim) -> Option<PermitId> {
     permits_of(&claim.owner, claim.share).next()
 }
 
-/// The first id if permits were granted, or `{left}`.
+/// Reads the first id if permits were granted, or `{left}`.
 fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         Value::BulkString(id) if first_of(claim).is_some_and(|it| it.as_bytes()[..] == id[..]) => {
@@ -152,7 +152,7 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// Whether all permits that were given back had been held.
+/// Reads whether all released permits were held.
 fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match replies::number(reply)? {
         all @ 0..=1 => Ok(all == 1),
@@ -164,7 +164,7 @@ fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
     }
 }
 
-/// `{free, held, set}`.
+/// Reads `{free, held, set}`.
 fn counts(reply: &Value) -> Result<Counts, Failure> {
     match reply {
         Value::Array(parts) => match parts[..] {

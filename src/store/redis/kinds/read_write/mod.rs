@@ -1,5 +1,5 @@
 //! The two sides of a read-write lock. A reader is a field of the lock's hash by its owner, and a
-//! key of its own that lives as long as its lease; a writer is the field `<owner>:write`.
+//! key that lives as long as its lease. A writer is the field `<owner>:write`.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -36,16 +36,16 @@ static RECOUNT_WRITER: LazyLock<Script> = script!("recount");
 static INSPECT: LazyLock<Script> = script!("../holder", "prelude", "inspect");
 static FORCE: LazyLock<Script> = script!("../holder", "prelude", "force");
 
-/// The ending of a writer's field.
+/// The suffix of a writer's field.
 const WRITER: &str = ":write";
 
-/// The reading side.
+/// The read side.
 pub(in crate::store::redis) struct Readers;
 
 impl InRedis for Readers {
     const SCRIPTS: Scripts = &[&READ, &LEAVE, &RENEW_READERS, &INSPECT, &FORCE];
 
-    /// Each who waits.
+    /// Every waiter asks.
     const WAKES: &'static str = "1";
 
     fn channel(name: &Name) -> String {
@@ -71,7 +71,7 @@ impl InRedis for Readers {
         store.ask(read(claim, None, Some(writer))).await
     }
 
-    /// Readers that share it are one reader in the store.
+    /// The tasks that share a read lock are one reader in the store.
     async fn recount(
         store: &RedisStore,
         claim: &Claim,
@@ -121,7 +121,7 @@ impl InRedis for Readers {
     }
 }
 
-/// The writing side.
+/// The write side.
 pub(in crate::store::redis) struct Writers;
 
 impl InRedis for Writers {
@@ -199,12 +199,13 @@ impl InRedis for Writers {
     }
 }
 
-/// Both sides share it.
+/// Returns the channel of both sides.
 fn channel(name: &Name) -> String {
     keys::redissons("redisson_rwlock", name)
 }
 
-/// Asks to read, behind the writers that waited before this reader, or beside its own writer.
+/// Requests a read lock, behind the writers that came before the caller had `waited`, or while one
+/// writes.
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,
@@ -222,7 +223,7 @@ fn read<'a>(
     request.reporting_split(waited.is_some()).read(|reply| verdict(reply, claim))
 }
 
-/// Asks to write; one that waits may be known to those who come later.
+/// Requests the write lock. With `waits`, later readers see this writer.
 fn write(claim: &Claim, waits: bool) -> Ask<'_, impl Read<Verdict>> {
     let name = claim.name();
     let writers = keys::writers(name);
@@ -233,7 +234,7 @@ fn write(claim: &Claim, waits: bool) -> Ask<'_, impl Read<Verdict>> {
     request.reporting_split(waits).read(|reply| verdict(reply, claim))
 }
 
-/// Gives back what is held to write.
+/// Releases the write lock.
 fn unlock<'a>(
     store: &RedisStore,
     claim: &'a Claim,
@@ -249,8 +250,8 @@ fn unlock<'a>(
     request.reporting_split(waited).read(|reply| given_back(reply, name))
 }
 
-/// Renews a reader whose lock and lease lie on two nodes, each separately. A release in between
-/// leaves a lease without a reader, which expires.
+/// Renews a reader whose lock and lease are on two nodes, each by itself. If it stops reading in
+/// between, its lease key is unused and expires.
 async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     let Renewal { object, owner, ttl, .. } = renewal;
     let looked = prolong_lock(store, object, owner, 0).await?;
@@ -260,7 +261,7 @@ async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     prolong_lock(store, object, owner, ttl.map_or(0, millis)).await
 }
 
-/// The script for writers reads one field of the lock, of any holder.
+/// The script of the writers renews any field of the lock.
 async fn prolong_lock(
     store: &RedisStore,
     object: &Object,
@@ -272,7 +273,7 @@ async fn prolong_lock(
     Ok(outcomes.into_iter().next().unwrap_or(Outcome::Unknown))
 }
 
-/// Prolongs the lease of a reader, or only looks at it. Whether there was one.
+/// Renews the lease of a reader, or only checks it. Returns whether it exists.
 async fn lease_lives_on(
     store: &RedisStore,
     object: &Object,
@@ -285,13 +286,13 @@ async fn lease_lives_on(
     Ok(store.send(&request).await? == Value::Int(1))
 }
 
-/// One of those who are in this mode.
+/// Returns one holder of this mode.
 async fn holder_in(store: &RedisStore, mode: &str, object: &Object) -> Reply<Option<Holder>> {
     let request = Request::of(&object.name, &INSPECT, &[], mode);
     Ok(store.ask(request.read(replies::holder)).await?.map(as_owner))
 }
 
-/// Removes all holders of this side, and publishes this `message`.
+/// Removes all holders of this side, and publishes `message`.
 async fn force_out_of(
     store: &RedisStore,
     mode: &str,
@@ -304,12 +305,12 @@ async fn force_out_of(
     store.ask(request.read(|reply| replies::freed(reply, name))).await
 }
 
-/// The field of `owner` as a writer.
+/// Returns the field of `owner` as a writer.
 fn writer(owner: &Owner) -> String {
     format!("{}{WRITER}", owner.as_str())
 }
 
-/// Parses a grant, a holder, or a waiting writer.
+/// Reads a grant, a holder or waiting writer, or nothing.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
@@ -322,7 +323,7 @@ fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     }
 }
 
-/// A holder by its owner, without the ending of a writer's field.
+/// Removes the suffix of a writer's field.
 fn as_owner(holder: Holder) -> Holder {
     let owner = holder.owner.as_str().strip_suffix(WRITER).map(Owner::lossy);
     Holder { owner: owner.unwrap_or_else(|| holder.owner.clone()), ..holder }

@@ -1,4 +1,5 @@
-//! The semaphore. Redisson has the counter and the channel; who has how many permits is our own.
+//! The semaphore. Redisson has the counter and the channel; only Leasehold stores the owners of
+//! permits.
 
 use std::sync::LazyLock;
 
@@ -79,7 +80,7 @@ impl InRedis for Semaphore {
         })
     }
 
-    /// Looks whether each owner has its permits: they have no lease to renew.
+    /// Checks whether each owner has its permits, which have no lease to renew.
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let look = |renewal: &Renewal| {
             let holders = keys::holders(&renewal.object.name);
@@ -96,7 +97,7 @@ impl InRedis for Semaphore {
         replies.iter().map(outcome).collect()
     }
 
-    /// How many permits `owner` has.
+    /// Returns how many permits `owner` has.
     async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
         let holders = keys::holders(&object.name);
         let request = Request::command("HGET", &holders, owner.as_str()).about(&object.name);
@@ -104,26 +105,26 @@ impl InRedis for Semaphore {
     }
 }
 
-/// How many permits are free.
+/// Returns how many permits are free.
 pub(crate) async fn available(store: &RedisStore, name: &Name) -> Reply<i64> {
     store.number_at(name).await
 }
 
-/// A change of the number of permits, and what its reply is.
+/// A change of the number of permits, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the number of permits if it is unset: 1 if it did, else 0.
+    /// Sets it if it is not set. Returns 1 if it did, else 0.
     SetIfAbsent(u32),
-    /// Adds permits, or takes them away: how many are free then.
+    /// Adds or removes permits. Returns how many are free.
     Add(i64),
-    /// Takes away all permits that are free: how many there were.
+    /// Removes all free permits. Returns how many there were.
     Drain,
-    /// Deletes the semaphore: 1 if there was one, else 0.
+    /// Deletes the semaphore. Returns 1 if it existed, else 0.
     Delete,
 }
 
-/// Changes the number of permits. Asked again with the same `receipt` within [`RECEIPT_RESTS`] it
-/// changes nothing, and replies as before.
+/// Changes the number of permits. A repeated request with the same `receipt` within
+/// [`RECEIPT_RESTS`] changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -142,7 +143,7 @@ pub(crate) async fn change(
     store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_RESTS))).await
 }
 
-/// The owner if permits were granted, or `{pttl}`.
+/// Reads the owner if permits were granted, or `{pttl}`.
 fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
@@ -150,7 +151,7 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// The keys beside the counter: holders of permits, withdrawn requests, the longest waiter.
+/// Returns the keys besides the counter: owners of permits, withdrawn owners, the longest waiter.
 fn beside(name: &Name) -> [String; 3] {
     [keys::holders(name), keys::withdrawn(name), keys::patient(name)]
 }
