@@ -1,4 +1,4 @@
-//! Pauses that grow while something is in trouble, and are spread.
+//! Growing pauses with jitter, for repeated failures.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Twice the last one, from `first` up to `longest`, and spread.
+    /// Returns twice the last pause, from `first` up to `longest`, with jitter.
     pub(crate) fn next(&mut self, (first, longest): (Duration, Duration)) -> Duration {
         self.last = self.last.saturating_mul(2).max(first).min(longest);
         spread(self.last)
     }
 }
 
-/// Three quarters to five quarters of `time`, so that clients do not come in step.
+/// Returns 75 % to 125 % of `time`, so that clients do not synchronize.
 pub(crate) fn spread(time: Duration) -> Duration {
     time.mul_f64(0.75 + fastrand::f64() / 2.0)
 }

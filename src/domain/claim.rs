@@ -1,4 +1,4 @@
-//! What is asked of a store, and what it answers.
+//! Requests to a store, and its replies.
 
 use std::{fmt, num::NonZero, time::Duration};
 
@@ -9,33 +9,32 @@ use super::{CENTURY, Name, Object, Owner};
 pub(crate) struct Claim {
     pub(crate) object: Object,
     pub(crate) owner: Owner,
-    /// How long a grant lasts unless it is renewed.
+    /// The lease of a grant.
     pub(crate) ttl: Duration,
     pub(crate) share: Share,
 }
 
-/// How much of its object a claim is for.
+/// The part of its object that a claim requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Share {
-    /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
-    /// made of it, or none.
+    /// All of it. The grant draws this number of fencing tokens, one for each hold that may come
+    /// from it.
     Whole { tokens: u32 },
-    /// One of many who have it together.
+    /// A read lock.
     Beside,
-    /// The same, of one that lets those go first who have waited to have it all for so many
-    /// milliseconds already, and longer: those who came before it.
+    /// A read lock that yields to writers that began to wait earlier. `waited` is in milliseconds.
     Behind { waited: u32 },
-    /// So many permits.
+    /// This number of permits.
     Units(u32),
-    /// Nothing of it: it is only waited for.
+    /// Nothing: the caller only waits.
     Nothing,
 }
 
-/// The most tokens that a grant draws at once, for those who wait here. What is not used is
-/// a gap, which harms nobody.
+/// Maximum number of tokens that one grant draws, for the waiters of this process. Unused tokens
+/// leave a gap, which is harmless.
 const MOST_TOKENS: usize = 64;
 
-/// The greatest number that a counter of tokens may be raised to: grants are possible after it.
+/// Maximum of a token counter that a caller may set, so that grants are still possible after it.
 /// Scripts count up to 2^53 - 1.
 pub(crate) const MOST_TOKEN: u64 = (1 << 53) - 1 - MOST_TOKENS as u64;
 
@@ -43,10 +42,11 @@ impl Share {
     /// All of it, without tokens.
     pub(crate) const WHOLE: Self = Self::Whole { tokens: 0 };
 
-    /// All of it, with a token for each hold.
+    /// All of it, with one token.
     pub(crate) const FENCED: Self = Self::Whole { tokens: 1 };
 
-    /// What to ask for after one has `waited`, with so many others `in_line` behind.
+    /// Returns what to request after the caller has `waited`, with `in_line` other waiters behind
+    /// it.
     pub(crate) fn now(self, waited: Duration, in_line: impl FnOnce() -> usize) -> Self {
         match self {
             Self::Whole { tokens: 0 } => self,
@@ -61,7 +61,7 @@ impl Share {
         }
     }
 
-    /// How many fencing tokens are wanted.
+    /// Returns how many fencing tokens are requested.
     pub(crate) fn tokens(self) -> u32 {
         match self {
             Self::Whole { tokens } => tokens,
@@ -75,12 +75,13 @@ impl Claim {
         &self.object.name
     }
 
-    /// Whether no lease ends what is granted.
+    /// Returns whether no lease ends the grant.
     pub(crate) fn is_endless(&self) -> bool {
         self.ttl == CENTURY
     }
 
-    /// Whether it is a number that has no owner: what its release says is for who asks later.
+    /// Returns whether this claims plain semaphore permits, which have no owner. The result of
+    /// their release is stored for a retry.
     pub(crate) fn is_number(&self) -> bool {
         self.is_endless() && matches!(self.share, Share::Units(_))
     }
@@ -91,19 +92,19 @@ impl Claim {
         Self { object, owner, ttl, share: Share::WHOLE }
     }
 
-    /// How many fencing tokens are wanted.
+    /// Returns how many fencing tokens are requested.
     pub(crate) fn tokens(&self) -> u32 {
         self.share.tokens()
     }
 
-    /// How many permits are wanted.
+    /// Returns how many permits are requested.
     pub(crate) fn units(&self) -> u32 {
         self.share.units()
     }
 }
 
 impl Share {
-    /// How many permits it is.
+    /// Returns how many permits are requested.
     pub(crate) fn units(self) -> u32 {
         match self {
             Self::Units(units) => units,
@@ -120,58 +121,59 @@ impl Verdict {
 /// A number that grows with each hold of a name.
 pub(crate) type Token = NonZero<u64>;
 
-/// What a question that is answered "busy" leaves in the queue of the lock. A place
-/// is its owner's: it goes when the owner is granted the lock, or withdraws.
+/// The trace of a rejected request in the queue of the lock. A queue entry belongs to its owner: it
+/// goes when the owner acquires the lock or withdraws.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// The place that it has, if it has one.
+    /// The entry that it has, if it has one.
     Kept,
-    /// A place of a client that is notified when the lock is reserved for it.
+    /// The entry of a client that is notified when the lock is reserved for it.
     Listening,
-    /// Where nobody queues: it has waited for so long, and who came later is to leave it
-    /// what it wants.
+    /// For objects without a queue: how long the caller has waited. Later callers have to leave it
+    /// what it requests.
     Waited(Duration),
 }
 
-/// How a hold is given back. Only locks tell the first two apart.
+/// The way in which a hold is released. Only locks distinguish the first two modes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReleaseMode {
-    /// All waiters are notified, and the first request acquires it.
+    /// Notifies all waiters; the first request acquires it.
     Broadcast,
-    /// It is reserved for the next in the queue, which is notified; in between it is left
-    /// to those who do not queue. The place of who gives back goes as well.
+    /// Reserves it for the head of the queue, which is notified. Before that, a yield window lets
+    /// clients without a queue entry acquire. The queue entry of the releasing owner is removed,
+    /// too.
     HandOver,
-    /// It is nobody's, and not free: who has it from now on, the store need not know. Of a
-    /// lock nothing is left then, and it is handed over.
+    /// Removes the claim without freeing what it holds. The store need not know the next holder. A
+    /// lock is removed and handed over.
     Forget,
-    /// The claim has nothing, and no question of it is on its way: only its place goes, and
-    /// what is left to it.
+    /// Removes only the queue entry and the reservation. The claim holds nothing and has no request
+    /// in flight.
     Leave,
 }
 
-/// What a store says to a claim.
+/// The reply of a store to a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Others have it.
+    /// Others hold it.
     Busy(Taken),
-    /// It is the claim's, from now on for its whole ttl; with the first of the tokens that
-    /// were to be drawn. The others follow it.
+    /// The claim holds it from now on for its whole lease. `token` is the first of the drawn
+    /// tokens; the others follow it.
     Granted { token: Option<Token> },
 }
 
-/// What is in the way of a claim.
+/// The obstacle to a grant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
-    /// The holder, if it has a name.
+    /// The holder, if it is known.
     pub(crate) holder: Option<Holder>,
-    /// When it is free at the latest, if that is known.
+    /// The time until it is free at the latest, if that is known.
     pub(crate) at_most: Option<Duration>,
-    /// Whether nobody has set how many permits there are.
+    /// Whether the number of permits was never set.
     pub(crate) unset: bool,
 }
 
 impl Taken {
-    /// Too little of it is free; or others who wait go first.
+    /// Too little of it is free, or earlier waiters go first.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 
@@ -181,17 +183,17 @@ impl From<Holder> for Taken {
     }
 }
 
-/// What became of a hold that was given back.
+/// The result of a release.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GivenBack {
-    /// It was held, and is free now or the next one's.
+    /// The hold has ended; the lock is free or reserved.
     Freed(RemoteWaiters),
-    /// It was not held by this owner, but by `holder` or nobody.
+    /// This owner did not hold it, but `holder`, or nobody.
     NotHeld { holder: Option<Holder> },
 }
 
 impl GivenBack {
-    /// The holder, if it is known.
+    /// Returns the holder, if it is known.
     pub(crate) fn holder(self) -> Option<Holder> {
         match self {
             Self::NotHeld { holder } => holder,
@@ -200,36 +202,36 @@ impl GivenBack {
     }
 }
 
-/// The known waiters of a released lock in other clients, which have to ask for it.
+/// The known waiters of a released lock in other clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RemoteWaiters {
-    /// Nobody; or it is reserved, and others may queue behind.
+    /// No waiters; or the lock is reserved, and others may queue behind.
     Nobody,
-    /// Other clients listen. They may have been waiting, and may queue.
+    /// Other clients listen. They may be waiting, and may have queue entries.
     Listeners,
-    /// Those who do not queue may ask first, for so long.
+    /// Clients without a queue entry may acquire first, for this time.
     Outsiders(Duration),
-    /// The same, and after that the next in the queue asks.
+    /// The same, and then the head of the queue may acquire.
     Next(Duration),
 }
 
-/// A hold to be looked after.
+/// A hold to renew or to check.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     pub(crate) object: Object,
     pub(crate) owner: Owner,
     pub(crate) share: Share,
-    /// The new lease; without one the hold is only looked at.
+    /// The new lease. Without it, the hold is only checked.
     pub(crate) ttl: Option<Duration>,
 }
 
-/// What became of a renewal.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// The store knows no such hold.
+    /// The store has no such hold.
     NotOurs,
     Renewed,
-    /// No answer: silence is not loss.
+    /// No reply. This does not prove a loss.
     Unknown,
 }
 
@@ -258,7 +260,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// What is known of it, when that was said so long ago.
+    /// Returns what this holder is now, if the store returned it `since` ago.
     pub(crate) fn after(self, since: Duration) -> Self {
         Self { remaining: self.remaining.map(|left| left.saturating_sub(since)), ..self }
     }
@@ -281,8 +283,8 @@ impl Holder {
         &self.owner
     }
 
-    /// How many times it holds: more than 1 after re-entry; 0 of one that waits to write, and is
-    /// let go first.
+    /// Returns how many times the owner holds the lock. It is more than 1 after a reentry, and 0
+    /// for a writer that waits and goes first.
     ///
     /// # Examples
     ///
@@ -301,8 +303,8 @@ impl Holder {
         self.count
     }
 
-    /// How long the lease had still to go. `None` if somebody took the lease
-    /// off the key, so that it never ends: neither Redisson nor Leasehold does.
+    /// Returns the time that the lease had left. `None` means that the lease never ends, because
+    /// someone removed the TTL of the key. Neither Redisson nor Leasehold does that.
     ///
     /// # Examples
     ///
@@ -331,7 +333,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Rounded down to what a person wants to read.
+/// Rounds down to whole milliseconds.
 pub(crate) fn in_millis(time: Duration) -> Duration {
     time - Duration::from_nanos(u64::from(time.subsec_nanos()) % 1_000_000)
 }

@@ -1,45 +1,43 @@
-//! Why a store has no answer.
+//! Why a request failed.
 
 use std::{error::Error, fmt, io, sync::Arc};
 
 use tokio::time::error::Elapsed;
 
-/// Why a store has no answer, and whether the request may have been executed.
+/// Why a request failed, and whether it may have been executed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// Asked outside of a runtime. Nothing happened.
+    /// There is no runtime. Nothing happened.
     NoRuntime,
-    /// The store refused, and says why. Nothing happened. The command is named
-    /// where it is known.
+    /// The store rejected the request. Nothing happened. `command` is `None` if it is not known.
     Refused { code: String, message: String, command: Option<String> },
-    /// Sent, but no answer came. It **may have happened**, or happen yet.
+    /// The request was sent, but no reply came. It **may have happened**, or may still happen.
     Unanswered(Arc<dyn Error + Send + Sync>),
-    /// Never sent. Nothing happened.
+    /// The request was never sent. Nothing happened.
     Unreachable(Arc<dyn Error + Send + Sync>),
-    /// Answered with something that we cannot read. It **may have happened**.
+    /// The reply is unreadable. The request **may have happened**.
     Unreadable(String),
-    /// Something of another kind lies under the name. Nothing happened.
+    /// The key has another type. Nothing happened.
     WrongType { found: String },
-    /// Done in part, then refused: what was written before stays.
+    /// The script failed after its first write, which stays.
     Failed(String),
-    /// This store cannot do it, or not with an object of this kind. Nothing happened.
+    /// This store or this kind of object does not support the request. Nothing happened.
     Unsupported(&'static str),
 }
 
-/// What a refusal asks of the one who meets it.
+/// The remedy for a rejection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Refusal {
-    /// A right or the right password: somebody has to grant it.
+    /// A permission or the right password, which an administrator has to grant.
     Forbidden,
-    /// Time, or room: the server is not ready for this now.
+    /// Time or memory: the server is not ready now.
     NotReady,
-    /// Another request: this one will never do.
+    /// Another request: this one will always be rejected.
     Lasting,
 }
 
-/// Codes of refusals that end by themselves, so that it helps to ask again. A
-/// server that cannot write its snapshot (`MISCONF`) tries that again every few
-/// seconds, and takes writes as soon as it can.
+/// Codes of rejections that may pass, so a retry helps. A server that cannot write its snapshot
+/// (`MISCONF`) tries that again every few seconds, and accepts writes as soon as it can.
 const PASSING: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",
@@ -52,14 +50,14 @@ const PASSING: [&str; 9] = [
     "UNKILLABLE",
 ];
 
-/// Codes of a missing right.
+/// Codes of a missing permission.
 const FORBIDDEN: [&str; 4] = ["DENIED", "NOAUTH", "NOPERM", "WRONGPASS"];
 
-/// The code of a full server, which is returned at once: waiting frees no memory.
+/// The code of a full server. The caller gets it at once, because waiting frees no memory.
 const FULL: &str = "OOM";
 
 impl Refusal {
-    /// What a refusal with this code asks for.
+    /// Returns what a rejection with this code requires.
     pub(crate) fn of(code: &str) -> Self {
         match code {
             code if FORBIDDEN.contains(&code) => Self::Forbidden,
@@ -75,7 +73,7 @@ impl Failure {
         Self::Refused { code: code.into(), command: command_in(&message), message }
     }
 
-    /// Names the `command` that was refused, unless the store has named it.
+    /// Sets the rejected `command`, unless the store has named it.
     pub(crate) fn naming(mut self, refused: Option<&str>) -> Self {
         if let Self::Refused { command: command @ None, .. } = &mut self {
             *command = refused.map(str::to_ascii_uppercase);
@@ -91,12 +89,12 @@ impl Failure {
         Self::Unreachable(cause.into().into())
     }
 
-    /// Whether the request may have been executed, or may be yet.
+    /// Returns whether the request may have been executed, or may still be.
     pub(crate) fn may_have_happened(&self) -> bool {
         matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
     }
 
-    /// What was in the way, and no more.
+    /// Returns the cause without the words of this type.
     pub(crate) fn obstacle(&self) -> String {
         match self {
             Self::Unreachable(cause) => in_words(&**cause),
@@ -104,7 +102,7 @@ impl Failure {
         }
     }
 
-    /// Whether asking again later can help.
+    /// Returns whether a retry can help.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Refused { code, .. } => PASSING.contains(&code.as_str()),
@@ -114,19 +112,19 @@ impl Failure {
         }
     }
 
-    /// Whether asking again later can help a caller that does not wait for a connection.
+    /// Returns whether a retry can help a caller that does not wait for a connection.
     pub(crate) fn may_pass_while_reachable(&self) -> bool {
         self.may_pass() && !matches!(self, Self::Unreachable(_))
     }
 
-    /// Whether a later retry can help a release: a rejected login may be accepted then.
+    /// Returns whether a later retry can help a release: a rejected login may be accepted then.
     pub(crate) fn may_pass_or_let_in(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
         self.may_pass() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
     }
 }
 
-/// The command that a refusal names: "no permissions to run the 'hset' command".
+/// Returns the command in a rejection: "no permissions to run the 'hset' command".
 fn command_in(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("the '")?;
     let (command, _) = rest.split_once("' command")?;
@@ -149,7 +147,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What `cause` means to a person.
+/// Explains `cause` without the words of sockets.
 fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,

@@ -1,4 +1,4 @@
-//! What a holder has its store do only while it holds.
+//! Changes that a store executes only while the caller holds a lock.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Write {
     pub(crate) edit: Edit,
 }
 
-/// What becomes of a key.
+/// A change of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Edit {
     Set(Vec<u8>),
@@ -38,7 +38,7 @@ impl Write {
         Self { key: key.into(), edit }
     }
 
-    /// Sets `key` to `value`, whatever it was. It lives without an end then, as after `SET`.
+    /// Sets `key` to `value`, whatever its type. It has no TTL afterwards, as after `SET`.
     ///
     /// # Examples
     ///
@@ -66,7 +66,7 @@ impl Write {
         Self::new(key, Edit::SetField { field: field.into(), value: value.into() })
     }
 
-    /// Deletes `key`, of whatever type it is.
+    /// Deletes `key`, whatever its type.
     ///
     /// # Examples
     ///
@@ -78,7 +78,7 @@ impl Write {
         Self::new(key, Edit::Delete)
     }
 
-    /// Has `key` deleted `after` so long, if it is there. From 1 ms to 100 years.
+    /// Sets the TTL of `key`, if it exists. From 1 ms to 100 years.
     ///
     /// # Examples
     ///
@@ -94,9 +94,8 @@ impl Write {
 /// A Lua script of yours, with its keys and arguments: see
 /// [`LockGuard::eval`](crate::LockGuard::eval).
 ///
-/// It finds them in `KEYS` and `ARGV`, counted from 1; the lock's key is not among them. Name
-/// every key that it uses. The server keeps each text that it has seen: what changes from call to
-/// call belongs into arguments.
+/// The script finds them in `KEYS` and `ARGV`, counted from 1, without the lock's key. Pass every
+/// key that it uses. The server caches each text, so pass values that change as arguments.
 ///
 /// # Examples
 ///
@@ -113,7 +112,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script without keys and arguments.
+    /// Makes a script without keys and arguments.
     ///
     /// # Examples
     ///
@@ -152,7 +151,7 @@ impl Script {
     }
 }
 
-/// What a store is to do, if the asker holds.
+/// The work of a store if the caller holds.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     /// All of these in this order, or nothing.
@@ -160,10 +159,10 @@ pub(crate) enum Work {
     Script(Script),
 }
 
-/// What a [`Script`] returned.
+/// The result of a [`Script`].
 ///
-/// As Redis's older protocol has it: a `true` is the integer 1, a `false` and nothing are
-/// [`Nil`](Self::Nil), a number in Lua loses its fraction.
+/// It follows the older protocol of Redis: `true` is the integer 1, `false` and no value are
+/// [`Nil`](Self::Nil), and a Lua number loses its fraction.
 ///
 /// # Examples
 ///
@@ -177,20 +176,20 @@ pub(crate) enum Work {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Nothing.
+    /// No value.
     Nil,
     /// An integer.
     Int(i64),
-    /// A text or any other bytes, as `GET` gives them.
+    /// A text or any other bytes, as from `GET`.
     Bytes(Vec<u8>),
-    /// A status, as the `OK` of `SET`.
+    /// A status, such as the `OK` of `SET`.
     Status(String),
-    /// Several of them.
+    /// A list of values.
     List(Vec<Self>),
 }
 
 impl Value {
-    /// The integer, if it is one. A text of digits is not an integer.
+    /// Returns the integer, if it is one. A text of digits is not an integer.
     ///
     /// # Examples
     ///
@@ -205,7 +204,7 @@ impl Value {
         }
     }
 
-    /// The bytes, or the text of a status.
+    /// Returns the bytes, or the text of a status.
     ///
     /// # Examples
     ///
@@ -221,7 +220,7 @@ impl Value {
         }
     }
 
-    /// The same as text, if it is UTF-8.
+    /// Returns the bytes or the status as text, if it is UTF-8.
     ///
     /// # Examples
     ///
@@ -233,7 +232,7 @@ impl Value {
         str::from_utf8(self.as_bytes()?).ok()
     }
 
-    /// The parts of a list.
+    /// Returns the elements of a list.
     ///
     /// # Examples
     ///
@@ -248,7 +247,7 @@ impl Value {
         }
     }
 
-    /// The bytes themselves, or those of a status.
+    /// Returns the bytes, or those of a status, without a copy.
     ///
     /// # Examples
     ///

@@ -1,5 +1,5 @@
-//! Maps by keys whose hash is known before: 8 700 instructions for a pair in memory, 11 300 with
-//! one that hashes each time.
+//! Maps with precomputed hashes: 8,700 instructions per acquire and release in memory, 11,300
+//! without.
 
 use std::{
     collections::HashMap,
@@ -7,16 +7,16 @@ use std::{
     sync::LazyLock,
 };
 
-/// A map by keys that hash as one number.
+/// A map whose keys hash as one number.
 pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// The hash of a text from outside, which nobody outside can foresee.
+/// Hashes a text from outside with a secret, so that nobody can provoke collisions.
 pub(super) fn hash_of(text: &str) -> u64 {
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one(text)
 }
 
-/// Takes one number and spreads it over all bits: a table looks at some of them only.
+/// Spreads one number over all bits, because a table uses only some of them.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(u64);
 

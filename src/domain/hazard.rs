@@ -195,7 +195,7 @@ impl Hazard {
 }
 
 impl Hazard {
-    /// Whether it may end without a changed setting.
+    /// Returns whether it may end without a changed setting.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -206,7 +206,7 @@ impl Hazard {
         )
     }
 
-    /// Whether a check that finds this cannot find the `other`.
+    /// Returns whether a check that finds this cannot find `other`.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         match self {
             Self::ChecksDenied { .. } => matches!(
@@ -225,7 +225,7 @@ impl Hazard {
     }
 }
 
-/// Whether the cause is a rejected login.
+/// Returns whether the cause is a rejected login.
 fn refuses_login(why: &str) -> bool {
     ["NOAUTH", "WRONGPASS"].iter().any(|code| why.contains(code))
 }

@@ -144,34 +144,34 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a store says of itself. It may say less.
+/// The report of a store about itself; all of it is optional.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct About {
     pub(crate) role: Option<Role>,
     pub(crate) version: Option<String>,
     pub(crate) eviction_policy: Option<String>,
-    /// Whether its memory is full, and it throws nothing away.
+    /// Whether its memory is full and its policy evicts nothing.
     pub(crate) is_full: bool,
-    /// Whether it is of a cluster, whatever its role there.
+    /// Whether it belongs to a cluster, whatever its role.
     pub(crate) clustered: bool,
-    /// Where it is.
+    /// The address of the server.
     pub(crate) server: String,
-    /// What it calls itself until it ends.
+    /// The run id, which changes when the server restarts.
     pub(crate) run_id: Option<String>,
-    /// How many replicas follow it, if it is no replica itself.
+    /// The number of connected replicas, if it is not a replica itself.
     pub(crate) replicas: Option<usize>,
-    /// What can hurt locks there.
+    /// The hazards there.
     pub(crate) hazards: Vec<Hazard>,
-    /// Whether it says that its whole cluster is down.
+    /// Whether it reports that its whole cluster is down.
     pub(crate) cluster_down: bool,
-    /// How each server is.
+    /// The health of each server.
     pub(crate) nodes: Vec<NodeHealth>,
-    /// Why nothing else is known of it.
+    /// Why nothing else is known.
     pub(crate) failure: Option<String>,
 }
 
 impl About {
-    /// What was `looked` at, and how each of the servers is.
+    /// Returns the result of a health check, with the health of each server.
     pub(crate) fn of(nodes: Vec<NodeHealth>, looked: Result<Self, Failure>) -> Self {
         let about = looked.unwrap_or_else(|failure| Self {
             failure: Some(failure.to_string()),
@@ -180,17 +180,17 @@ impl About {
         Self { nodes, ..about }
     }
 
-    /// Whether it could be looked at.
+    /// Returns whether no check was denied.
     pub(crate) fn is_seen(&self) -> bool {
         !self.hazards.iter().any(|it| matches!(it, Hazard::ChecksDenied { .. }))
     }
 
-    /// Whether it says that it is of no cluster.
+    /// Returns whether it reports that it is not a cluster node.
     pub(crate) fn is_alone(&self) -> bool {
         self.role.is_some() && !self.clustered
     }
 
-    /// Why it takes no locks, if it does not.
+    /// Returns why it grants no locks, if it does not.
     pub(crate) fn obstacle(&self) -> Option<String> {
         if self.failure.is_some() {
             return self.failure.clone();
@@ -203,7 +203,7 @@ impl About {
         Some(format!("{stops}; {}", stops.remedy()))
     }
 
-    /// What is known of it, and nothing else.
+    /// Returns its health without the fields that only the client knows.
     pub(crate) fn health(self) -> Health {
         Health {
             commands_up: false,

@@ -1,20 +1,20 @@
-//! Until when we may believe that a lock is ours, and which durations make sense.
+//! How long a holder may trust its lease, and which durations Redis can keep.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest duration that Redis can tell from none.
+/// The shortest duration that Redis distinguishes from none.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A century: far below what overflows in Redis, in Java or here.
+/// 100 years: far below an overflow in Redis, Java or Rust.
 pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// A grant as its holder sees it: asked for at a moment, for a time.
+/// A grant as its holder sees it: the time of the request, and the lease.
 ///
-/// The server counts from when it executed the request, which is later, so a
-/// lease counted from the moment of asking ends here before it ends there. The
-/// margin pays for two clocks that do not run at the same rate.
+/// The server starts the lease when it executes the request, which is later. A lease that starts at
+/// the request therefore ends here before it ends there. The margin covers two clocks that run at
+/// different rates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) asked_at: Instant,
@@ -26,24 +26,23 @@ impl Lease {
         Self { asked_at, ttl }
     }
 
-    /// From this moment on the lease must not be believed.
+    /// Returns the moment after which the holder must not trust the lease.
     pub(crate) fn ends(&self) -> Instant {
         self.asked_at + self.ttl - margin(self.ttl)
     }
 
-    /// When to ask for more time: early enough to fail twice.
+    /// Returns when to renew: early enough for two failures.
     pub(crate) fn renew_at(&self) -> Instant {
         self.asked_at + self.ttl / 3
     }
 }
 
-/// What we take off the end of a lease: two milliseconds and a hundredth of it,
-/// but never more than a quarter.
+/// Returns the part at the end of a lease that is not used: 2 ms and 1 %, but at most a quarter.
 fn margin(ttl: Duration) -> Duration {
     (Duration::from_millis(2) + ttl / 100).min(ttl / 4)
 }
 
-/// Passes `duration` if Redis can keep it.
+/// Returns `duration` if Redis can keep it.
 pub(crate) fn checked(
     setting: &'static str,
     duration: Duration,

@@ -1,4 +1,4 @@
-//! Logs a problem that many callers have at once only once, with their number.
+//! Logs a problem of many callers once, with their number.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl LogThrottle {
         Self(Mutex::new((None, 0)))
     }
 
-    /// Counts it once more at `now`. Returns how often it happened, if it must be logged.
+    /// Counts the problem at `now`. Returns how often it happened, if it must be logged.
     pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock();
         told.1 += 1;

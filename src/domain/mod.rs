@@ -1,6 +1,6 @@
-//! The words: names, owners, claims, leases, failures.
+//! The basic types: names, owners, claims, leases, failures.
 //!
-//! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
+//! They do no I/O and read no clock. Only `failure.rs` knows of Redis: it has the error codes.
 
 mod backoff;
 mod claim;

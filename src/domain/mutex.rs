@@ -1,4 +1,4 @@
-//! A mutex that outlives a panic: what it guards is whole after each line.
+//! A mutex that ignores poisoning, because its data is consistent after each statement.
 
 use std::sync::{self, MutexGuard, PoisonError};
 

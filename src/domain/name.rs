@@ -1,4 +1,4 @@
-//! The name of a lock, checked once at the door.
+//! The name of a lock, checked once when it is made.
 
 use std::{
     fmt,
@@ -11,7 +11,8 @@ use super::hashed::hash_of;
 /// The longest name in bytes.
 const MAX_BYTES: usize = 512;
 
-/// What our own keys begin with: a lock of such a name would be the queue of another.
+/// The prefix of the keys that only Leasehold uses. A lock with such a name could be the queue of
+/// another.
 const RESERVED: &str = "leasehold_";
 
 /// The name of a lock: a key in Redis, the same for Java and Rust.
@@ -82,7 +83,7 @@ impl Name {
     }
 }
 
-/// Whether the first brace of `text` opens a tag that is not empty.
+/// Returns whether the first brace of `text` opens a tag that is not empty.
 fn starts_a_hash_tag(text: &str) -> bool {
     let Some((before, after)) = text.split_once('{') else { return false };
     !before.contains('}') && after.find('}').is_some_and(|end| end > 0)
@@ -140,7 +141,7 @@ pub enum InvalidName {
     /// No characters at all.
     #[error("a name needs at least one character")]
     Empty,
-    /// It begins as keys of our own do.
+    /// It begins with the reserved prefix.
     #[error("a name must not begin with `leasehold_`: this prefix is reserved; choose another")]
     Reserved,
     /// Longer than 512 bytes.

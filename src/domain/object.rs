@@ -1,4 +1,4 @@
-//! What is held or waited for: a name, and what it is the name of.
+//! An object that can be held or waited for: a name and its kind.
 
 use std::{
     fmt,
@@ -7,13 +7,13 @@ use std::{
 
 use super::Name;
 
-/// What is called by a name. Each has keys and channels of its own in a store.
+/// The kind of an object. Each kind has its own keys and channels in a store.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Kind {
     Lock,
-    /// The reading side of a read-write lock.
+    /// The read side of a read-write lock.
     Read,
-    /// The writing side of it.
+    /// The write side of a read-write lock.
     Write,
     Semaphore,
     Latch,
@@ -21,25 +21,25 @@ pub(crate) enum Kind {
     Permits,
 }
 
-/// What the engine knows of a kind, beside its other side.
+/// The properties of a kind that the engine uses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct KindTraits {
     held_by: Who,
     pub(crate) waits: Waits,
 }
 
-/// How many holders it has at a time.
+/// The number of holds of an object at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Who {
-    /// One. A hold excludes every other one: it keeps the turn of its process as long as it
-    /// lasts, goes to the next one here, and is over when somebody else is seen to hold.
+    /// One. A hold excludes all others. It keeps the request slot of its process, it can be handed
+    /// to the next local waiter, and it is over when another holder is seen.
     One,
-    /// Many, each with a hold of its own, which goes to the next one here that wants as much.
+    /// Many holds. Each can be handed to the next local waiter that requests as much.
     Many,
-    /// Many. Those who come while this process holds share the hold, of which the store knows
-    /// one: within the bounds of a local hand-over, and while nobody here wants the other side.
+    /// Many. Tasks of one process share one hold of the store, within the local budget, and while
+    /// no local task waits for the other side.
     Members,
-    /// Nobody. A grant is an answer, as good for everybody who waited here when it was asked for.
+    /// None. A grant is only a reply, and counts for every local waiter that waited at its request.
     Nobody,
 }
 
@@ -48,30 +48,30 @@ impl KindTraits {
         self.held_by == Who::One
     }
 
-    /// Whether who comes while this process holds joins the hold.
+    /// Returns whether a task joins the hold that its process already has.
     pub(crate) fn is_shared(self) -> bool {
         self.held_by == Who::Members
     }
 
-    /// Whether a grant becomes a hold, which has to be given back.
+    /// Returns whether a grant becomes a hold, which must be released.
     pub(crate) fn is_held(self) -> bool {
         self.held_by != Who::Nobody
     }
 
-    /// Whether a hold may go from one task of this process to the next.
+    /// Returns whether a hold can be handed to another task of this process.
     pub(crate) fn is_passed_on(self) -> bool {
         matches!(self.held_by, Who::One | Who::Many)
     }
 }
 
-/// How those show in the store who wait.
+/// The trace of a waiter in the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waits {
-    /// By a place in a queue: a release looks for it.
+    /// By a queue entry, which a release reads.
     Queued,
-    /// As waiting, until they stop asking.
+    /// By an entry that expires when they stop asking.
     Known,
-    /// By how long they have waited, after the first second.
+    /// By the time that they have waited, after the first second.
     Aged,
     /// Not at all.
     Unknown,
@@ -93,7 +93,7 @@ impl Kind {
         KindTraits { held_by, waits }
     }
 
-    /// The other side of the same thing, if it has two.
+    /// Returns the other side of the same lock, if it has two.
     const fn other_side(self) -> Option<Self> {
         match self {
             Self::Read => Some(Self::Write),
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// One thing that can be held or waited for.
+/// One object that can be held or waited for.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Object {
     pub(crate) name: Name,
@@ -123,7 +123,7 @@ impl Object {
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // One number, as maps by objects want it. Few names are those of several kinds.
+        // One number, as `Map` requires. Few names have several kinds.
         self.name.hash(state);
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     impl Object {
-        /// The lock called `name`.
+        /// Returns the lock `name`.
         pub(crate) fn lock(name: impl AsRef<str>) -> Self {
             Self::of(Kind::Lock, name)
         }

@@ -1,4 +1,4 @@
-//! Permits that are known one by one.
+//! Permits with ids of their own.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use uuid::Uuid;
 
 use super::{Owner, Share};
 
-/// So many permits one claim may have: each is a command in the script that grants them. Those that
-/// expire together must pass through Lua's `unpack` in Redisson's scripts, which takes 8 000 at most.
+/// Maximum number of permits of one claim: each is a command in the script that grants them.
+/// Redisson's scripts pass the permits that expire together through Lua's `unpack`, which takes
+/// 8,000 at most.
 pub(crate) const MOST_AT_ONCE: u32 = 7_000;
 
-/// So many permits there may be: Java counts no further.
+/// Maximum number of permits, because Java counts in `int`.
 pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 
-/// What tells one permit from all others: 16 bytes, shown as 32 hex digits as Redisson
-/// shows them.
+/// The id of one permit: 16 bytes, shown as 32 hex digits, as Redisson shows them.
 ///
-/// Those of this library begin with the first half of the client's uuid; its acquisition,
-/// and the place of the permit in that, follow. So one sees whose a permit is.
+/// An id of this library starts with the first half of the client's uuid, so it shows which client
+/// has the permit. The number of the acquisition and the index of the permit follow.
 ///
 /// # Examples
 ///
@@ -55,20 +55,20 @@ impl PermitId {
         id.map(Self).ok_or(InvalidPermitId { bytes: text.len() })
     }
 
-    /// The permit of `owner` at this place.
+    /// Returns the id of the permit of `owner` with the index `place`.
     fn of(owner: &Owner, place: u16) -> Self {
         let (client, number) = owner.bits();
         Self(Uuid::from_u64_pair(client, number << 16 | u64::from(place)))
     }
 
-    /// As Redis knows it.
+    /// Returns the id as it is in Redis.
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 }
 
-/// The ids of the permits that `owner` has, or would have. They are always the same, so that
-/// a question that is asked again is known by them.
+/// Returns the ids of the permits that `owner` has, or would have. They are always the same, so
+/// that the store recognizes a repeated request.
 pub(crate) fn permits_of(owner: &Owner, share: Share) -> impl Iterator<Item = PermitId> {
     let count = match share {
         Share::Units(count) => u16::try_from(count).unwrap_or(u16::MAX),
@@ -103,13 +103,13 @@ pub struct InvalidPermitId {
     bytes: usize,
 }
 
-/// How many permits there are.
+/// The number of permits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
-    /// Negative when more are held than there are to be.
+    /// Negative when more permits are held than the total.
     pub(crate) free: i64,
     pub(crate) held: i64,
-    /// Whether anybody has said how many there are to be.
+    /// Whether the total was ever set.
     pub(crate) set: bool,
 }
 

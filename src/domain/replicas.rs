@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long replicas may take by default.
+/// Default time limit for replicas.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many replicas must acknowledge a grant before it is returned, and within which time: see [`Lock::replicated`](crate::Lock::replicated).

@@ -1,8 +1,8 @@
-//! What one client counts, as its users see it.
+//! The counters of one client.
 
 use std::time::Duration;
 
-/// What one client has done so far, and does now.
+/// The counters of one client.
 ///
 /// Counters only grow; `held` and `waiting` go up and down. Every hold is
 /// counted once, whatever became of it:
@@ -106,7 +106,7 @@ impl Stats {
         counts.into_iter().map(|(name, count)| (name, count as f64)).chain(times)
     }
 
-    /// Holds that are over.
+    /// Counts the holds that are over.
     pub(crate) fn ended(&self) -> u64 {
         let given_back = self.released + self.releases_unanswered;
         let lost = self.lost_expired + self.lost_not_ours + self.lost_max_hold;
