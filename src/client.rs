@@ -1,4 +1,4 @@
-//! The way in: a client, and how it is set up.
+//! The client and its settings.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// What Redisson calls `lockWatchdogTimeout`, and its default.
+/// The default of Redisson's `lockWatchdogTimeout`.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// A connection to the place where locks live, and all that keeps them alive.
+/// A client of the store that keeps the locks. It renews its holds in the background.
 ///
-/// Make one per process and clone it: clones share everything. It has an id of
-/// its own, and every lock that it holds is held under that id.
+/// Make one per process and clone it: clones share everything. Each client has an id, with which
+/// the owners of its holds begin.
 ///
 /// # Examples
 ///
@@ -56,16 +56,16 @@ impl Client {
     /// `unix:///path/to/socket[?db=…&user=…&pass=…]`; for a cluster, by some of its nodes,
     /// `redis-cluster://[user[:password]@]host[:port],host[:port]`, `rediss-cluster://` for TLS.
     ///
-    /// Several addresses of one thing, a primary and its replicas, are separated by commas:
-    /// `redis://host1,host2`. Who sentinels say is the primary:
-    /// `redis-sentinel://[user[:password]@]sentinel1[:port],sentinel2/master[/database]`,
-    /// `rediss-sentinel://` for TLS. [The guide](crate::docs::guide::deployments) tells more.
+    /// Separate the addresses of a primary and its replicas by commas: `redis://host1,host2`. To
+    /// ask sentinels for the primary, use
+    /// `redis-sentinel://[user[:password]@]sentinel1[:port],sentinel2/master[/database]`, or
+    /// `rediss-sentinel://` for TLS. See [the guide](crate::docs::guide::deployments).
     ///
     /// # Errors
     ///
-    /// [`Error::Url`](crate::Error::Url) if the URL cannot be used, and
-    /// [`Error::Connect`](crate::Error::Connect) if the server cannot, within
-    /// the connect timeout. Both name the part that is wrong.
+    /// [`Error::Url`](crate::Error::Url) if the URL is invalid.
+    /// [`Error::Connect`](crate::Error::Connect) if no connection was made within the connect
+    /// timeout. Both name the cause.
     ///
     /// # Cancel safety
     ///
@@ -82,21 +82,20 @@ impl Client {
         Self::builder().connect(url).await
     }
 
-    /// A client that connects in the background, with default settings: it is there at
-    /// once, also while Redis is not. Waits for nothing.
+    /// Makes a client that connects in the background, with default settings.
     ///
-    /// Until there is a connection it is as in an outage: `acquire` waits, and what is
-    /// not to wait fails after its timeout with the reason. It goes on trying for as
-    /// long as it lives, also with a password or an address that is wrong: the log
-    /// says at WARN what is in the way, and so does [`health`](Self::health).
+    /// It returns at once, even if Redis is unreachable. Until there is a connection, `acquire`
+    /// waits, and a call that does not wait fails after its timeout with the reason. The client
+    /// retries as long as it lives, even with a wrong password or address. It logs the cause at
+    /// WARN, and [`health`](Self::health) returns it.
     ///
-    /// On a runtime it begins to connect now, elsewhere with the first call on one.
+    /// On a runtime it starts to connect at once, elsewhere with the first call on one.
     ///
     /// # Errors
     ///
-    /// [`Error::Url`](crate::Error::Url) if the URL cannot be used,
-    /// [`Error::Duration`](crate::Error::Duration) if a timeout cannot, and
-    /// [`Error::Connect`](crate::Error::Connect) if the certificates for TLS cannot.
+    /// [`Error::Url`](crate::Error::Url) if the URL is invalid,
+    /// [`Error::Duration`](crate::Error::Duration) if a timeout is, and
+    /// [`Error::Connect`](crate::Error::Connect) if a TLS certificate is.
     ///
     /// # Examples
     ///
@@ -110,7 +109,7 @@ impl Client {
         Self::builder().connect_lazy(url)
     }
 
-    /// A client with a store of its own in this process.
+    /// Makes a client with its own store in this process.
     ///
     /// # Examples
     ///
@@ -123,7 +122,7 @@ impl Client {
         Self::builder().in_memory()
     }
 
-    /// A client of `store`, which it may share with others.
+    /// Makes a client of `store`, which other clients may share.
     ///
     /// # Examples
     ///
@@ -142,7 +141,7 @@ impl Client {
         Self::builder().with_store(store)
     }
 
-    /// A client with other settings than the default ones.
+    /// Returns a builder for a client with other settings.
     ///
     /// # Examples
     ///
@@ -154,11 +153,11 @@ impl Client {
         ClientBuilder::new()
     }
 
-    /// The lock called `name`. Touches no network.
+    /// Returns the lock `name`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -172,11 +171,11 @@ impl Client {
         Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
     }
 
-    /// The read-write lock called `name`. Touches no network.
+    /// Returns the read-write lock `name`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -190,11 +189,11 @@ impl Client {
         Ok(lock.replicated(self.replicas))
     }
 
-    /// The lock called `name`, each hold of which has a token. Touches no network.
+    /// Returns the lock `name` whose holds have tokens. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -207,11 +206,11 @@ impl Client {
         Ok(self.lock(name)?.with_tokens())
     }
 
-    /// The semaphore called `name`. Touches no network.
+    /// Returns the semaphore `name`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -225,11 +224,11 @@ impl Client {
         Ok(Semaphore::new(Arc::clone(&self.engine), object).replicated(self.replicas))
     }
 
-    /// The latch called `name`. Touches no network.
+    /// Returns the latch `name`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -243,11 +242,11 @@ impl Client {
         Ok(Latch::new(Arc::clone(&self.engine), object))
     }
 
-    /// The permits called `name`, which expire unless they are renewed. Touches no network.
+    /// Returns the expirable semaphore `name`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -262,11 +261,11 @@ impl Client {
             .replicated(self.replicas))
     }
 
-    /// The rate limiter called `name`. Touches no network.
+    /// Returns the rate limiter `name`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
     ///
     /// # Examples
     ///
@@ -279,13 +278,13 @@ impl Client {
         Ok(RateLimiter::new(Arc::clone(&self.engine), Name::new(name)?))
     }
 
-    /// The throttle called `name`, with this pace. Touches no network.
+    /// Returns the throttle `name` with this pace. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if there can be no such name,
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid,
     /// [`Error::ZeroCount`](crate::Error::ZeroCount) for a burst of 0, and
-    /// [`Error::Duration`](crate::Error::Duration) if the pace cannot be kept.
+    /// [`Error::Duration`](crate::Error::Duration) if Redis cannot keep the pace.
     ///
     /// # Examples
     ///
@@ -300,7 +299,7 @@ impl Client {
         Throttle::new(Arc::clone(&self.engine), Name::new(name)?, pace)
     }
 
-    /// The uuid that owners of this client begin with.
+    /// Returns the UUID of this client, with which its owners begin.
     ///
     /// # Examples
     ///
@@ -312,7 +311,7 @@ impl Client {
         self.engine.identity.client()
     }
 
-    /// What this client has done so far, and does now.
+    /// Returns counters of this client's work.
     ///
     /// # Examples
     ///
@@ -351,19 +350,18 @@ impl Client {
         self.engine.health().await
     }
 
-    /// Ends this client and its clones in an orderly way, within `timeout`.
+    /// Shuts this client and its clones down, within `timeout`.
     ///
-    /// Nothing new is acquired: waiting calls return
-    /// [`Error::ShutDown`](crate::Error::ShutDown) at once. Guards have the
-    /// first half of the time to be given back; what is left then is over, with
-    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown), and is released.
-    /// Acquisitions and releases that are on their way are waited for as well.
-    /// What cannot be released in time ends by its lease.
+    /// Nothing new is acquired: waiting calls return [`Error::ShutDown`](crate::Error::ShutDown) at
+    /// once. Guards may be released during the first half of the time. Then the remaining holds are
+    /// lost with [`LostReason::ShutDown`](crate::LostReason::ShutDown), and are released. The
+    /// shutdown also waits for requests in flight. A lock that cannot be released in time ends with
+    /// its lease.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the waiting: nothing new is acquired, but guards
-    /// that were not taken back yet go on. Another shutdown takes them.
+    /// Dropping the future stops the wait. Nothing new is acquired, but remaining guards keep their
+    /// holds. Another shutdown ends them.
     ///
     /// # Examples
     ///
@@ -383,26 +381,26 @@ impl Client {
         Shutdown { revoked, pending }
     }
 
-    /// A client that asks `store`.
+    /// Returns a client of `store`.
     #[cfg(test)]
     pub(crate) fn asking(store: Arc<RedisStore>) -> Self {
         Self::builder().client(Identity::random(), store)
     }
 
-    /// A client on machinery that a simulation has put together.
+    /// Returns a client of an engine that a simulation has made.
     #[cfg(test)]
     pub(crate) fn of(engine: Arc<Engine>) -> Self {
         Self { engine, ttl: DEFAULT_TTL, replicas: None }
     }
 
-    /// Waits until every release that nobody waits for is made.
+    /// Waits until all background releases are completed.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self) {
         self.engine.settled().await;
     }
 }
 
-/// What a shutdown found.
+/// The result of a shutdown.
 ///
 /// # Examples
 ///
@@ -418,15 +416,14 @@ impl Client {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// Holds whose guards had not been given back.
+    /// The number of holds that the shutdown revoked.
     pub revoked: usize,
-    /// Releases that the store did not answer in time, and questions that may have been
-    /// granted and are not withdrawn yet: these locks end by their leases.
+    /// The number of releases without a confirmation, and of requests that may have been granted
+    /// and were not withdrawn. These locks end with their leases.
     pub pending: usize,
 }
 
-/// Settings of a client: of a [`Client`], or of one for threads,
-/// `blocking::Client`. The same settings do for both.
+/// The settings of a [`Client`], or of a `blocking::Client` for threads.
 ///
 /// # Examples
 ///
@@ -462,8 +459,8 @@ impl<Made> ClientBuilder<Made> {
         }
     }
 
-    /// Sets the [`ttl`](Lock::ttl) of every lock that sets none. Default: 30 s,
-    /// as Redisson's `lockWatchdogTimeout`.
+    /// Sets the [`ttl`](Lock::ttl) of every lock that sets none. Default: 30 s, as Redisson's
+    /// `lockWatchdogTimeout`.
     ///
     /// # Examples
     ///
@@ -476,8 +473,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how many replicas must have a grant, for everything that sets nothing else: locks,
-    /// permits and semaphores. Default: none. See [`Lock::replicated`].
+    /// Sets how many replicas must acknowledge a grant of this client, unless a lock or a semaphore
+    /// sets it. Default: none. See [`Lock::replicated`].
     ///
     /// # Examples
     ///
@@ -490,13 +487,14 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how long a question may take that is not to wait:
-    /// [`try_acquire`](Lock::try_acquire), [`try_run`](Lock::try_run) until the
-    /// work begins, [`holder`](Lock::holder) and its kin,
-    /// [`force_release`](Lock::force_release), [`reenter`](crate::LockGuard::reenter). It is asked again meanwhile if that
-    /// can help. Default: 3 s. One shorter than the command timeout ends the question
-    /// and not the connection. What changes how many permits there are, or a latch, is asked for
-    /// no longer than 30 s: a minute later it is not known any more, and would count twice.
+    /// Sets the timeout of calls that do not wait. Default: 3 s.
+    ///
+    /// These are [`try_acquire`](Lock::try_acquire), [`try_run`](Lock::try_run) until the work
+    /// begins, [`holder`](Lock::holder) and the like, [`force_release`](Lock::force_release), and
+    /// [`reenter`](crate::LockGuard::reenter). They retry within this time if that can help. If it
+    /// is shorter than the command timeout, the call ends but its connection stays. A change of a
+    /// semaphore or a latch is retried for at most 30 s, because the store recognizes a repeated
+    /// change for one minute.
     ///
     /// # Examples
     ///
@@ -516,9 +514,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for an
-    /// answer. Then it fails, and the release goes on in the background. Default:
-    /// 5 s.
+    /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for a reply. Default:
+    /// 5 s. Then it returns an error, and the release goes on in the background.
     ///
     /// # Examples
     ///
@@ -531,10 +528,9 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how long the result of work under [`Lock::run`] waits for the release
-    /// of its lock, which tells whether the lock was ours to the end. Then the
-    /// result is returned, and the release goes on in the background. Default:
-    /// 500 ms.
+    /// Sets how long [`Lock::run`] waits for the release of its lock after the work. Default: 500
+    /// ms. The reply shows whether the lock was held to the end. After this time `run` returns the
+    /// result, and the release goes on in the background.
     ///
     /// # Examples
     ///
@@ -577,7 +573,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// The same settings for an asynchronous client.
+    /// Returns the same settings for an asynchronous client.
     #[cfg(feature = "blocking")]
     pub(crate) fn for_tasks(self) -> ClientBuilder {
         ClientBuilder {
@@ -592,8 +588,7 @@ impl<Made> ClientBuilder<Made> {
 
 /// Settings for Redis.
 impl<Made> ClientBuilder<Made> {
-    /// Sets how long connecting may take, the first time and after a loss.
-    /// Default: 5 s.
+    /// Sets how long connecting may take, the first time and after a loss. Default: 5 s.
     ///
     /// # Examples
     ///
@@ -651,8 +646,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets user and password for the sentinels, in place of those in the URL. Sentinels
-    /// are servers of their own: what the Redis server asks for is never shown to them.
+    /// Sets user and password for the sentinels, in place of those in the URL. The credentials of
+    /// the Redis server are never sent to sentinels.
     ///
     /// # Examples
     ///
@@ -670,8 +665,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the password of the default user of the sentinels, in place of that in the
-    /// URL. Default: they are shown none.
+    /// Sets the password of the default user of the sentinels, in place of that in the URL.
+    /// Default: none.
     ///
     /// # Examples
     ///
@@ -708,9 +703,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the database, in place of that in the URL. Messages do not know
-    /// databases: locks of one name in two of them wake each other's waiters,
-    /// which then ask in vain.
+    /// Sets the database, in place of that in the URL. Pub/sub ignores databases: locks of one name
+    /// in two databases wake each other's waiters, which then ask in vain.
     ///
     /// # Examples
     ///
@@ -722,8 +716,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Trusts only the authorities in this PEM text for `rediss://`, in place
-    /// of the system's.
+    /// Trusts only the authorities in this PEM text for `rediss://`, in place of the system's.
     ///
     /// # Examples
     ///
@@ -738,8 +731,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Shows this certificate to the server, for those that ask their clients
-    /// for one. Both are PEM texts.
+    /// Sets the certificate of this client, for servers that require one. Both are PEM texts.
     ///
     /// # Examples
     ///
@@ -759,8 +751,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Says whether sentinels speak TLS, where that is otherwise than the servers do. Default:
-    /// as the servers, with `rediss-sentinel://`.
+    /// Sets whether sentinels use TLS. Default: as the servers do, with `rediss-sentinel://`.
     ///
     /// # Examples
     ///
@@ -774,11 +765,11 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Trusts only the authorities in this PEM text for sentinels. Default: those for the
-    /// servers, see [`ca_certificates`](Self::ca_certificates).
+    /// Trusts only the authorities in this PEM text for sentinels. Default: those for the servers,
+    /// see [`ca_certificates`](Self::ca_certificates).
     ///
-    /// Connecting is refused with [`Error::Connect`](crate::Error::Connect) if the sentinels
-    /// speak no TLS.
+    /// Connecting returns [`Error::Connect`](crate::Error::Connect) if the sentinels do not use
+    /// TLS.
     ///
     /// # Examples
     ///
@@ -795,11 +786,11 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Shows this certificate to the sentinels. Both are PEM texts. Default: that for the
+    /// Sets the certificate of this client for sentinels. Both are PEM texts. Default: that for the
     /// servers, see [`client_certificate`](Self::client_certificate).
     ///
-    /// Connecting is refused with [`Error::Connect`](crate::Error::Connect) if the sentinels
-    /// speak no TLS.
+    /// Connecting returns [`Error::Connect`](crate::Error::Connect) if the sentinels do not use
+    /// TLS.
     ///
     /// # Examples
     ///
@@ -864,7 +855,7 @@ impl ClientBuilder {
         Ok(self.client(identity, Arc::new(store)))
     }
 
-    /// Makes a client with a store of its own in this process.
+    /// Makes a client with its own store in this process.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The way in, for threads.
+//! The client, for threads.
 
 use std::{sync::Arc, time::Duration};
 

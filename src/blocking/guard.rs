@@ -36,7 +36,7 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct Guard<K, B = ()> {
-    // Dropped before the core, so that its release is under way when the runtime ends.
+    // Dropped before the core, so that its release is in flight when the runtime ends.
     inner: primitives::Guard<K>,
     core: Arc<Core>,
     bound: B,
@@ -71,7 +71,7 @@ impl ThisThread {
     }
 }
 
-/// What every guard can do.
+/// Methods of every guard.
 impl<K, B> Guard<K, B> {
     pub(super) fn new(inner: primitives::Guard<K>, core: &Arc<Core>, bound: B) -> Self {
         Self { inner, core: Arc::clone(core), bound }
@@ -98,7 +98,7 @@ impl<K, B> Guard<K, B> {
 
     /// Does what [`Guard::run`](crate::Guard::run) does, but cannot stop the work.
     ///
-    /// So [`RunOutcome::Cancelled`] does not occur.
+    /// It never returns [`RunOutcome::Cancelled`].
     ///
     /// # Examples
     ///
@@ -158,7 +158,7 @@ impl<K, B> Guard<K, B> {
     }
 }
 
-/// What a guard of a lock can do.
+/// Methods of a guard of a lock.
 impl<K, B: Clone> Guard<Lock<K>, B> {
     /// Does what [`Guard::forget`](crate::Guard::forget) does.
     ///
@@ -196,7 +196,7 @@ impl<K, B: Clone> Guard<Lock<K>, B> {
     }
 }
 
-/// What a guard of a fenced lock can do, too.
+/// More methods of a guard of a fenced lock.
 impl<B> Guard<FencedLock, B> {
     returns! { Guard, "let guard = client.fenced_lock(\"orders:42\")?.acquire()?;":
         fn token() -> u64; "assert_eq!(guard.token(), 1);"

@@ -184,7 +184,7 @@ impl<K> Lock<K> {
         (self.core.client().id().into(), self.inner.object().clone())
     }
 
-    /// Acquires once more what this thread holds, if it does.
+    /// Reenters the hold of this thread, if it has one.
     fn enter_again(&self, patience: Patience) -> Result<Option<Bound<K>>> {
         let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside(patience) };
         match self.core.wait(self.inner.enter_again(&entered.holding, patience))? {
@@ -195,7 +195,7 @@ impl<K> Lock<K> {
         }
     }
 
-    /// Acquires one side beside the other side, which this thread holds.
+    /// Acquires one side while this thread holds the other one.
     fn enter_beside(&self, patience: Patience) -> Result<Option<Bound<K>>> {
         let (client, object) = self.key();
         let other = object.other_side().and_then(|side| Entered::find(&(client, side)));
@@ -280,7 +280,7 @@ impl<K> Lock<K> {
 /// Working under the lock.
 ///
 /// Nothing can stop a thread from outside: work checks its [`LockContext`] before each side effect.
-/// So there is no [`on_loss`](crate::Lock::on_loss).
+/// Therefore it has no [`on_loss`](crate::Lock::on_loss).
 impl<K> Lock<K> {
     /// Does what [`Lock::run`](crate::Lock::run) does, but cannot stop the work.
     ///
@@ -377,7 +377,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// It waited for itself: what it read was left to it by who took away what it wrote.
+    /// The thread waited for itself. The removal of its write hold left it the read hold.
     #[test]
     fn thread_cannot_write_again_while_it_still_reads() {
         let store = MemoryStore::new();
@@ -394,7 +394,8 @@ mod tests {
         prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
-    /// Its replicas were waited for by their own time alone, and the answer until the lease ended.
+    /// The wait for replicas ignored the timeout, and the wait for their reply lasted until the
+    /// lease ended.
     #[test]
     fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);
@@ -420,7 +421,7 @@ mod tests {
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }
 
-    /// It was entered as it was, though its caller wanted more than whoever entered first.
+    /// The reentry ignored that its lock requires more replicas than the first acquisition.
     #[test]
     fn reentry_with_more_replicas_needs_their_acknowledgement() {
         let store = MemoryStore::new();
@@ -439,7 +440,7 @@ mod tests {
         store.set_replicas(1);
         let again = wants.acquire().unwrap();
         assert_eq!((again.owner(), again.count()), (first.owner(), 2));
-        // What they have they are asked about once.
+        // Replicas that acknowledged the hold are not asked again.
         store.set_replicas(0);
         assert_eq!(wants.try_acquire().unwrap().unwrap().count(), 3);
     }

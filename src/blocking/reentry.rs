@@ -1,4 +1,4 @@
-//! Which locks this thread holds: there a second acquire enters again.
+//! The locks that this thread holds: a second acquire reenters them.
 
 use std::{
     cell::RefCell,
@@ -9,11 +9,11 @@ use std::{
 
 use crate::{domain::Object, primitives::LockContext};
 
-/// A lock as one thread knows it: the client's id, and what it is.
+/// The id of the client and the object, which identify a lock within a thread.
 pub(super) type Key = (Arc<str>, Object);
 
-/// A hold that this thread has entered. The guards of the thread keep it, and nobody else: the
-/// hold may go on when the last of them is gone, for other threads that read.
+/// A hold of this thread. Only the guards of the thread keep this entry. The hold itself may go on
+/// after the last of them, for other threads that read.
 #[derive(Debug)]
 pub(super) struct Entered {
     key: Key,
@@ -32,7 +32,7 @@ impl Entered {
         entered
     }
 
-    /// What this thread holds of `key`.
+    /// Returns the hold of this thread for `key`.
     pub(super) fn find(key: &Key) -> Option<Rc<Self>> {
         let entered = ENTERED.with_borrow(|held| held.get(key)?.upgrade());
         entered.filter(|entered| entered.holding.is_held())
@@ -40,7 +40,7 @@ impl Entered {
 }
 
 impl Drop for Entered {
-    /// Forgets it, unless the thread has acquired the lock anew since this was lost.
+    /// Removes the entry, unless the thread has acquired the lock again after a loss.
     fn drop(&mut self) {
         let forget = |held: &RefCell<HashMap<Key, Weak<Self>>>| {
             let mut held = held.borrow_mut();
@@ -48,7 +48,7 @@ impl Drop for Entered {
                 held.remove(&self.key);
             }
         };
-        // While a thread ends its guards may outlive this table; then it is forgotten anyway.
+        // While a thread ends, its guards may outlive this table, and nothing has to be removed.
         ENTERED.try_with(forget).unwrap_or_default();
     }
 }

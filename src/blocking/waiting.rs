@@ -22,11 +22,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How long the runtime goes on after the last handle is dropped, to make the
-/// releases that nobody waits for.
+/// How long the runtime lives after the last handle is dropped, to complete background releases.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
-/// An async client, and the thread with the runtime that it lives on.
+/// An async client, and the thread of its runtime.
 #[derive(Debug)]
 pub(super) struct Core {
     client: Client,
@@ -63,7 +62,7 @@ impl Core {
         wait(&self.handle, future)
     }
 
-    /// Runs `work` on this thread, then waits for `back`, which gives back what is held.
+    /// Runs `work` on this thread, then waits for `back`, which releases the hold.
     pub(super) fn run<T>(
         &self,
         holding: LockContext,
@@ -71,7 +70,7 @@ impl Core {
         back: impl Future<Output = Option<LostReason>>,
     ) -> RunOutcome<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
-        // Called from a task it is dropped, and released in the background.
+        // If a task calls this, `back` is dropped, and a background task releases the hold.
         let lost = self.wait(back).ok().flatten();
         match done {
             Ok(value) => RunOutcome::of(value, holding.name().clone(), lost),
@@ -81,16 +80,16 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// Does not wait: the last guard may be dropped anywhere.
+    /// Does not wait, because the last guard may be dropped in any context.
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
-            // The thread is gone only if the process is about to be.
+            // Only at the end of the process is the thread already gone.
             drop(last.send(self.client.clone()));
         }
     }
 }
 
-/// The life of the runtime thread.
+/// Keeps the runtime thread alive until the last releases are completed.
 async fn until_settled(dropped: oneshot::Receiver<Client>) {
     if let Ok(client) = dropped.await {
         drop(timeout(LAST_RELEASES, client.settled()).await);
@@ -105,10 +104,10 @@ fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
     Ok(park_on(future))
 }
 
-/// Whether this thread is polling a task, rather than running blocking code.
+/// Returns whether this thread polls a task, rather than running blocking code.
 ///
-/// tokio gives every task a budget of polls, and none to blocking code. So we
-/// draw on it: in a task it runs dry, and is restored when the draws are undone.
+/// tokio gives every task a budget of polls, and none to blocking code. This function consumes it:
+/// in a task it runs out. Undoing the draws restores it.
 fn is_inside_async() -> bool {
     const MORE_THAN_ANY_BUDGET: usize = 512;
     if Handle::try_current().is_err() {
@@ -123,7 +122,7 @@ fn is_inside_async() -> bool {
             Poll::Ready(draw) => draws.push(draw),
         }
     };
-    // The last draw first: each restores what it found.
+    // The last draw comes first, because each restores the budget before it.
     while draws.pop().is_some() {}
     ran_dry
 }

@@ -1,4 +1,4 @@
-//! The frame of an example: a client, and the object that the example is about.
+//! Examples in the rustdoc: each gets a client and an object.
 
 /// The section *Examples* of a method for tasks. `$object` is set up in lines that rustdoc hides.
 macro_rules! example {
@@ -46,7 +46,7 @@ macro_rules! example {
     };
 }
 
-/// The same for a method for threads, whose type makes the object.
+/// The section *Examples* of a method for threads, whose type makes the object.
 #[cfg(feature = "blocking")]
 macro_rules! thread_example {
     ($object:literal: $($line:expr),+) => {

@@ -1,4 +1,4 @@
-//! The fenced lock: each hold has a number that grows, for those who receive its writes.
+//! The fenced lock: each hold has a higher number than the one before, for receivers of its writes.
 
 use std::{marker::PhantomData, num::NonZero};
 
@@ -135,7 +135,7 @@ impl Guard<FencedLock> {
     }
 }
 
-/// What work under a fenced lock knows of its token.
+/// The token, for work under a fenced lock.
 impl LockContext {
     /// Returns the token of this hold, if its lock is a [`FencedLock`].
     #[doc = example!(fenced:

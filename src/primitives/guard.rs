@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a lock or a semaphore granted. Releases it when dropped.
+/// The guard of a lock or of permits. Dropping it releases them.
 ///
 /// `K` is the type that granted it. Each of these guards has a shorter name:
 /// [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
@@ -38,13 +38,13 @@ pub struct Guard<K> {
     of: PhantomData<fn() -> K>,
 }
 
-/// What every guard can do.
+/// Methods of every guard.
 impl<K> Guard<K> {
     pub(crate) fn new(held: Held, on_loss: OnLoss) -> Self {
         Self { held, on_loss, of: PhantomData }
     }
 
-    /// Sees the hold without a share in it.
+    /// Returns the hold, to watch it without keeping it.
     pub(crate) fn watch(&self) -> &Watch {
         &self.held.watch
     }
@@ -181,7 +181,7 @@ impl<K> Guard<K> {
     }
 }
 
-/// What a guard of a lock can do.
+/// Methods of a guard of a lock.
 impl<K> Guard<Lock<K>> {
     /// Leaves the lock held until its lease ends. Nothing renews it any more.
     ///

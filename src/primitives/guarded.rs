@@ -1,4 +1,4 @@
-//! What is written only while the lock is held, for guards and for work under them.
+//! Writes that the store executes only while the lock is held, for guards and for work under them.
 
 use crate::{
     domain::{Edit, Failure, Name, Script, Value, Work, Write, checked},
@@ -19,7 +19,7 @@ pub(super) async fn eval(watch: &Watch, script: Script) -> Result<Value> {
     watch.guarded(&Work::Script(script)).await
 }
 
-/// Passes what does not break the lock called `name`, and what every store can keep.
+/// Checks that a write does not change the lock `name`, and that every store can keep it.
 fn possible(write: &Write, name: &Name) -> Result<()> {
     if write.key == name.as_str().as_bytes() {
         let words = "the key of the lock itself cannot be written under it; choose another key";
@@ -31,7 +31,7 @@ fn possible(write: &Write, name: &Name) -> Result<()> {
     }
 }
 
-/// Passes a text that can stand behind the look at the lock.
+/// Checks that a script can run after the check of the lock.
 fn runnable(script: &Script) -> Result<()> {
     let why = match &script.text {
         text if text.trim().is_empty() => "it is empty",

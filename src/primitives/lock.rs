@@ -107,7 +107,7 @@ impl<K> Lock<K> {
         &self.object.name
     }
 
-    /// Whether it wants so many replicas.
+    /// Returns whether this lock requires at least `number` replicas.
     #[cfg(test)]
     pub(crate) fn wants_replicas(&self, number: u32) -> bool {
         self.settings.replicas.is_some_and(|replicas| replicas.least >= number)
@@ -127,9 +127,9 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquiring once more what the caller holds in another way.
+/// Reentry for threads.
 impl<K> Lock<K> {
-    /// Acquires `holding` again, once as many replicas have acknowledged it as this lock requires.
+    /// Reenters `holding`, once as many replicas have acknowledged it as this lock requires.
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         &self,
@@ -145,7 +145,7 @@ impl<K> Lock<K> {
         }
     }
 
-    /// Reads beside the hold `other` that writes, as long as that lasts. Waits until `until`.
+    /// Acquires the read side while `other` holds the write side. Waits until `until`.
     pub(crate) async fn beside(
         &self,
         other: &Watch,
@@ -153,11 +153,12 @@ impl<K> Lock<K> {
     ) -> Result<Guard<Self>> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         if !other.is_of(&self.engine) {
-            // Later readers of this client would share a hold beside a writer unknown to it.
+            // Later readers of this client would share a read lock next to a writer that they do
+            // not know.
             return Err(Error::NotWriting { name: self.name().clone() });
         }
         other.remaining().map_err(lost)?;
-        // From here on the store knows more than the grant: it is handed off to nobody.
+        // The store now knows more than the grant, so the hold is not handed off.
         other.note_beside();
         let request =
             AcquireRequest { beside: Some(other.claim().owner.clone()), ..self.request()? };
@@ -216,7 +217,7 @@ impl<K> Lock<K> {
         self.acquire_in_time(checked_timeout(timeout)?).await
     }
 
-    /// The same with a timeout that began before.
+    /// Acquires with a timeout that began before.
     pub(crate) async fn acquire_in_time(&self, timeout: Within) -> Result<Guard<Self>> {
         let request = self.request()?;
         Ok(self.guard(self.engine.acquire_within(&request, timeout).await?))

@@ -1,5 +1,5 @@
-//! What a caller asks for: each one a claim and a guard; no loops and no tasks.
-//! The one timer is that of work which winds up after a loss: see `run.rs`.
+//! The public primitives: each makes a claim and returns a guard. They have no loops and no tasks.
+//! Only `run.rs` has a timer, for work that ends after a loss.
 
 mod example;
 mod fenced;

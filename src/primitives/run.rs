@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What happens to work whose lock is lost while it runs.
+/// The fate of work whose lock is lost while it runs.
 ///
 /// Stopping work does not undo what it has already sent. Only a check where the write lands
 /// keeps a late write out.
@@ -103,7 +103,7 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// What work can do with the lock that it runs under.
+/// The lock, for work that runs under it.
 ///
 /// It is cheap to clone. It cannot release the lock, and does not keep it.
 #[doc = example!(lock:
@@ -247,7 +247,7 @@ where
 {
     let (holding, name) = (LockContext::new(held.watch.clone()), held.watch.claim().name().clone());
     let lost = holding.lost();
-    // The call of the closure may panic as well as the future that it makes.
+    // Both the closure and its future may panic.
     let work = async move { work(holding).await };
     let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
 
@@ -268,7 +268,7 @@ where
     }
 }
 
-/// Lets work whose lock is lost come to an end, as far as it may.
+/// Lets work whose lock is lost end, within its grace period.
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Cancel => None,
@@ -276,7 +276,7 @@ async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) ->
     }
 }
 
-/// Waits for `future` no longer than `limit`, and not at all where there are no timers.
+/// Waits for `future` for at most `limit`, and not at all without a runtime, which has the timers.
 async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     Handle::try_current().ok()?;
     timeout(limit, future).await.ok()

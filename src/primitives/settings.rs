@@ -1,5 +1,4 @@
-//! The settings of whatever is granted: kept, checked and documented once, for tasks and for
-//! threads alike.
+//! The settings of all primitives, for tasks and for threads.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How a lock is waited for and kept.
+/// How a waiter waits for a lock, and how a holder keeps it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
@@ -49,7 +48,7 @@ impl Settings {
         self.request_share(object, self.share)
     }
 
-    /// The same for a part of it.
+    /// Returns the request for this share of `object`.
     pub(crate) fn request_share(&self, object: &Object, share: Share) -> Result<AcquireRequest> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
@@ -79,7 +78,7 @@ pub(super) fn request_without_lease(
     Ok(AcquireRequest { object, share, beside: None, ttl, terms, wait_strategy, replicas })
 }
 
-/// Passes a number of replicas that can be waited for.
+/// Checks a number of replicas.
 fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Option<Replicas>> {
     let Some(Replicas { least, within }) = replicas else { return Ok(None) };
     checked("within of replicas", within)?;
@@ -89,7 +88,7 @@ fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Optio
     }
 }
 
-/// Passes a number of permits that a semaphore can have.
+/// Checks a number of permits.
 pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
     match permits {
         0..=MOST_PERMITS => Ok(permits),
@@ -97,7 +96,7 @@ pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
     }
 }
 
-/// Passes a timeout that leaves time for a request. It begins now.
+/// Checks a timeout, which begins now.
 pub(crate) fn checked_timeout(timeout: Duration) -> Result<Within, InvalidDuration> {
     if timeout.is_zero() {
         let rule = "more than zero; to try once without waiting, use try_acquire";
