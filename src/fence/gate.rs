@@ -5,15 +5,15 @@ use std::{collections::HashMap, sync::Arc};
 use super::Stale;
 use crate::domain::Mutex;
 
-/// Remembers the newest token of each resource, in memory, and lets nothing older pass.
+/// Remembers the newest token of each resource in memory, and rejects older ones.
 ///
-/// For a server in Rust that owns what it guards. A token that must outlive a restart belongs next to
-/// the data, written in the same transaction.
+/// It is for a server in Rust that owns its data. If the token must survive a restart, store it
+/// with the data, in the same transaction.
 ///
-/// The gate moves when a newer token comes by. A hold that reads, decides and then writes
-/// shows its token before it reads: otherwise a late write may still land in between.
+/// Only a newer token raises the gate. A hold that reads, decides and then writes must pass its
+/// token before it reads. Otherwise a late write may come in between.
 ///
-/// It keeps one number for each resource that it has seen, until that is
+/// It keeps one number for each resource, until that is [forgotten](Self::forget).
 /// [forgotten](Self::forget).
 ///
 /// # Examples
@@ -33,12 +33,12 @@ use crate::domain::Mutex;
 /// ```
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// An entry is locked when the map is not any more.
+    /// An entry is only locked after the map was unlocked.
     newest: Mutex<HashMap<String, Arc<Mutex<u64>>>>,
 }
 
 impl Gate {
-    /// A gate that has seen nothing.
+    /// Makes a gate that has seen no token.
     ///
     /// # Examples
     ///
@@ -50,12 +50,12 @@ impl Gate {
         Self::default()
     }
 
-    /// Writes to `resource` for a holder who has this `token`, as one step: no other write to the
-    /// resource by this gate comes between the look and the end of `write`.
+    /// Calls `write` for the holder of this `token`. No other write to `resource` by this gate
+    /// comes between the check and the end of `write`.
     ///
-    /// Other resources are not held up. Other writers of the same resource wait for `write`, on their
-    /// threads; so keep `write` short, and do not write to the same resource in it: that would
-    /// wait for itself. If it panics, its token has passed all the same.
+    /// Other writers of the same resource wait for `write` on their threads, so keep it short. Do
+    /// not write to the same resource in it: that would wait for itself. Writers of other resources
+    /// do not wait. If `write` panics, its token still counts as seen.
     ///
     /// # Errors
     ///
@@ -83,11 +83,11 @@ impl Gate {
         Ok(write())
     }
 
-    /// Lets a write to `resource` pass whose holder has this `token`, for writes that
-    /// [`write`](Self::write) cannot make: those that await.
+    /// Checks the `token` of a write to `resource` that [`write`](Self::write) cannot make, because
+    /// it awaits.
     ///
-    /// Hold what guards the resource, a `tokio::sync::Mutex` perhaps, while you call it and
-    /// write: between the two a newer write must not come.
+    /// Hold the guard of the resource, such as a `tokio::sync::Mutex`, during this call and the
+    /// write. Otherwise a newer write may come between them.
     ///
     /// # Errors
     ///
@@ -104,11 +104,11 @@ impl Gate {
         self.write(resource, token, || ())
     }
 
-    /// Forgets what it has seen of `resource`, for servers that meet new ones without an end.
+    /// Forgets `resource`, for servers with ever new resources.
     ///
     /// From then on **any token passes**. Call it when the resource is gone for good, so that a
-    /// late write finds nothing to spoil, or when no holder of an older token can be left. A
-    /// write that is under way is not waited for.
+    /// late write can harm nothing, or when no holder of an older token can be left. It does not
+    /// wait for a write that runs.
     ///
     /// # Examples
     ///

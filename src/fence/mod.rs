@@ -1,7 +1,7 @@
-//! Receivers that let no late write pass.
+//! Receivers that reject late writes.
 //!
-//! A holder that stood still for longer than its lease writes late, and no lock on Redis can keep
-//! it from that. A [`FencedLock`](crate::FencedLock) numbers its holds; the
+//! A holder that was paused for longer than its lease writes late, and no lock on Redis can
+//! prevent that. A [`FencedLock`](crate::FencedLock) numbers its holds; the
 //! receiver rejects a write whose number is smaller than the newest one that it has seen.
 //!
 //! The newest number belongs next to the data, and is compared and written in one step with it:
@@ -12,9 +12,9 @@
 //! | Redis | [`redis`]: scripts for the client that you have |
 //! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
 //!
-//! One lock guards the data: tokens of different locks, or of one whose counter was lost, cannot
-//! be compared. A failover may lose the end of a counter, and tokens are handed out
-//! twice then, unless the lock is [`replicated`](crate::FencedLock::replicated).
+//! One lock guards the data: tokens of different locks, or of one whose counter was lost, cannot be
+//! compared. A failover may lose the last tokens of a counter, which are then granted twice, unless
+//! the lock is [`replicated`](crate::FencedLock::replicated).
 
 mod gate;
 pub mod redis;
@@ -42,7 +42,7 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// What was to be written.
+    /// Returns the resource of the rejected write.
     ///
     /// # Examples
     ///
@@ -56,7 +56,7 @@ impl Stale {
         &self.resource
     }
 
-    /// The token that is too old.
+    /// Returns the token that is too old.
     ///
     /// # Examples
     ///
@@ -70,7 +70,7 @@ impl Stale {
         self.token
     }
 
-    /// The newest that has passed.
+    /// Returns the newest token so far.
     ///
     /// # Examples
     ///

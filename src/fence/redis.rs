@@ -35,28 +35,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Where the newest token lies
+//! # Where the newest token is stored
 //!
-//! Under a key of its own, in decimal: `leasehold_fence:{KEY}` for the data's `KEY`, so that both
-//! share a slot of a cluster. A key that contains a `{` is used as it is behind a second colon:
-//! `leasehold_fence::{tenant-7}:total`. One with braces that are no hash tag has its fence in
-//! another slot, and a cluster refuses the call (`CROSSSLOT`).
+//! The key `leasehold_fence:{KEY}` has the token in decimal, for the data's `KEY`, so that both are
+//! in one slot of a cluster. A key that contains a `{` follows a second colon without braces:
+//! `leasehold_fence::{tenant-7}:total`. If its braces are not a hash tag, its fence is in another
+//! slot, and a cluster rejects the call (`CROSSSLOT`).
 //!
-//! - **It stays**, also after a [`delete`] and after the data's time to live: else the late write
-//!   would pass. That costs a small key for each key that was ever written. Delete it by hand
-//!   when no holder of an older token can be left.
-//! - It guards against those who write by this module, with tokens of one lock. A plain `SET` passes.
-//! - `maxmemory-policy` has to be `noeviction`, as for locks: without its fence a late write passes.
-//!   So it does after a loss of the data, by a restart or a failover, which loses both.
-//! - The user needs the rights to `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`, `+set`, and to
-//!   what it writes.
-//! - Do not write under the name of the lock itself: there lies the lock.
+//! - **It stays**, also after a [`delete`] and after the data's TTL. Otherwise a late write would
+//!   pass. This costs a small key for each key that was ever written. Delete it by hand when no
+//!   holder of an older token can be left.
+//! - It only protects against writes by this module, with tokens of one lock. A plain `SET` passes.
+//! - `maxmemory-policy` has to be `noeviction`, as for locks: without its fence, a late write
+//!   passes. The same holds after a restart or a failover that loses both keys.
+//! - The user needs the ACL permissions for `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`,
+//!   `+set`, and for the data.
+//! - Do not write to the key of the lock itself.
 //!
 //! # Read, decide, write
 //!
-//! The fence moves when a newer token comes by, and not when the lock changes hands. A hold that
-//! reads, decides and then writes reads behind the fence as well: otherwise a late write
-//! may still land in between.
+//! Only a newer token raises the fence; a new holder alone does not. A hold that reads, decides and
+//! then writes must also read behind the fence. Otherwise a late write may come in between.
 //!
 //! ```
 //! use leasehold::fence::redis::script;
@@ -68,17 +67,16 @@
 //!
 //! # When a write fails
 //!
-//! Redis takes nothing back. The token is stored before the write, so a write that fails
-//! half way leaves the token and what it has written: older holds stay out, and this one may write
-//! again. [`hset`] on a key of another type stores the token and writes nothing. If the fence itself
-//! has another type, or holds no token, the server replies with an error, and nothing is
-//! written.
+//! Redis takes nothing back. The token is stored before the write, so a write that fails half way
+//! leaves the token and what it has written. Older holds stay out, and this one may write again.
+//! [`hset`] on a key of another type stores the token and writes nothing. If the fence itself has
+//! another type or holds no token, the server returns an error, and nothing is written.
 
 use std::fmt;
 
 use super::Stale;
 
-/// What a fenced write is, to be sent by EVAL or EVALSHA.
+/// A fenced write, to send by EVAL or EVALSHA.
 ///
 /// # Examples
 ///
@@ -96,7 +94,7 @@ pub struct Call {
     token: u64,
 }
 
-/// What a client sends.
+/// The parts that a client sends.
 impl Call {
     /// The text of the script, for EVAL. It is the same for all calls of one kind.
     ///
@@ -294,7 +292,7 @@ pub enum InvalidScript {
     NoKey,
 }
 
-/// The write stands first, so that it sees no local variable of ours, and on the first line, so
+/// Puts the write first, so that it sees no local variable of `pass.lua`, and on the first line, so
 /// that its lines keep their numbers.
 fn call(write: &str, mut keys: Vec<Vec<u8>>, mut args: Vec<Vec<u8>>, token: u64) -> Call {
     let pass = include_str!("lua/pass.lua");
@@ -304,7 +302,7 @@ fn call(write: &str, mut keys: Vec<Vec<u8>>, mut args: Vec<Vec<u8>>, token: u64)
     Call { source, keys, args, token }
 }
 
-/// Where the newest token of `key` lies: in its slot, and beside that of no other key.
+/// Returns the key of the newest token of `key`: in the same slot, and different for each key.
 fn fence(key: &[u8]) -> Vec<u8> {
     match key.contains(&b'{') {
         true => [b"leasehold_fence::", key].concat(),
