@@ -78,6 +78,9 @@ const LISTENED: Duration = Duration::from_secs(1);
 /// Connections that were lost are there again after so long.
 const CONNECTED: Duration = Duration::from_secs(2);
 
+/// The replicas of a shard have a key that went there after so long.
+const REPLICAS_FOLLOW: Duration = Duration::from_secs(1);
+
 /// A loss is told so soon.
 const TOLD: Duration = Duration::from_millis(1_300);
 
@@ -171,6 +174,8 @@ struct Watched {
     granted_to: Option<Owner>,
     /// Until when nobody can be sure who has it.
     doubtful_until: Instant,
+    /// When its keys last went to another shard, whose replicas receive them later.
+    moved: Option<Instant>,
     /// Until when this is so even of what replicas have acknowledged.
     forgotten_until: Instant,
     /// Until when something is in the way at its server.
@@ -189,6 +194,7 @@ impl Judge {
             since: now,
             granted_to: None,
             doubtful_until: now,
+            moved: None,
             forgotten_until: now,
             quiet_until: now,
             failing_until: now,
@@ -235,6 +241,7 @@ impl Judge {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.quiet_until = lock.quiet_until.max(until);
+            lock.moved = Some(Instant::now());
         }
     }
 
@@ -248,6 +255,10 @@ impl Judge {
         let until = Instant::now() + lasts + self.plot.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.doubtful_until = lock.doubtful_until.max(until);
+            // The replicas that acknowledged it were those of another primary.
+            if lock.moved.is_some_and(|at| at.elapsed() < REPLICAS_FOLLOW) {
+                lock.forgotten_until = lock.doubtful_until;
+            }
         }
     }
 
