@@ -73,7 +73,7 @@ async fn show() -> Result<(), Error> {
                 stats.granted,
                 stats.released,
                 stats.timed_out,
-                stats.lost_not_ours,
+                stats.lost_not_owned,
                 stats.wake_ups,
                 stats.held,
             ),

@@ -299,7 +299,7 @@ impl Client {
         Throttle::new(Arc::clone(&self.engine), Name::new(name)?, pace)
     }
 
-    /// Returns the UUID of this client, with which its owners begin.
+    /// Returns the UUID of this client. The ids of its owners begin with it.
     ///
     /// # Examples
     ///

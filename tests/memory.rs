@@ -148,7 +148,7 @@ mod lose {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_says_whether_the_lock_was_held() {
+    async fn lose_returns_whether_the_lock_was_held() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         assert!(!store.lose("door"));

@@ -220,7 +220,7 @@ async fn a_permit_goes_from_task_to_task_without_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_does_not_stay_in_a_process_for_longer_than_it_may() {
+async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     let t = World::of(1).await;
     let guard = t.one.acquire().await.unwrap();
     let waiting = waiter(&t.one, 1);

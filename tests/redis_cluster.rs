@@ -276,7 +276,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     let name = cluster.key_on(well, NAME);
     give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
     let findings = client.health().await.findings;
-    let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeAway { .. }));
+    let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeUnreachable { .. }));
     let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
     assert_eq!(remedies, ["create the user on that node as on the others"; 2], "{findings:?}");
 

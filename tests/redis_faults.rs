@@ -881,7 +881,7 @@ async fn holder_notices_a_forced_release_within_a_renewal() {
     let reason = within(secs(3), "the next renewal", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert!(!guard.is_held());
-    assert_eq!(one.stats().lost_not_ours, 1);
+    assert_eq!(one.stats().lost_not_owned, 1);
     assert!(keys(&redis).is_empty(), "a renewal does not bring it back");
 }
 

@@ -525,7 +525,7 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
     let lost = format!("127.0.0.1:{}", nodes[1].port());
     nodes[1].stop();
     let is_away = |health: &Health| {
-        let is_it = |it: &Hazard| matches!(it, Hazard::NodeAway { slots, .. } if slots == "slots 5461 to 10921");
+        let is_it = |it: &Hazard| matches!(it, Hazard::NodeUnreachable { slots, .. } if slots == "slots 5461 to 10921");
         health.findings.iter().any(|it| it.server == lost && is_it(&it.hazard))
     };
     let health = healed(&client, PATIENCE, "it is found", is_away).await;

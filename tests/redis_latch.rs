@@ -80,7 +80,7 @@ async fn latch_opened_by_redissons_commands_wakes_waiters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_never_came_delays_a_waiter_and_no_more() {
+async fn lost_message_only_delays_latch_waiter() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(1).await.unwrap();

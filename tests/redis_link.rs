@@ -431,6 +431,6 @@ async fn a_login_takes_a_greeting_and_one_introduction() {
         Lie::Truth
     });
     let _client = Client::connect(&liar.url()).await.unwrap();
-    // on each connection: HELLO, three times CLIENT and INFO; on that for commands every script
-    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 1) + 32);
+    // on each connection: HELLO, three times CLIENT and INFO; on that for commands all 37 scripts
+    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 1) + 37);
 }

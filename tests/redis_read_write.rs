@@ -523,7 +523,7 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
 
 /// All of the lock was deleted: the reader believed on while another one wrote.
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_writer_reads_on_when_its_write_side_is_lost() {
+async fn read_side_stays_held_when_write_side_is_lost() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(60)).acquire().await.unwrap();
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();

@@ -100,7 +100,7 @@ async fn a_release_by_hand_as_redisson_makes_it_wakes_a_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_never_came_delays_a_waiter_and_no_more() {
+async fn lost_message_only_delays_latch_waiter() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let waiter = waiting(&pool, 1);

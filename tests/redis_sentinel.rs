@@ -510,7 +510,7 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outdated_sentinel_leads_no_client_back() {
+async fn outdated_sentinel_redirects_no_client_to_old_primary() {
     // given a client, and a sentinel that hears nothing of the others
     let redis = Sentinels::options().links().start();
     let before = client(&redis).await;

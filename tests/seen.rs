@@ -361,7 +361,7 @@ mod stats {
     #[track_caller]
     fn adds_up(stats: &Stats) {
         let lost =
-            stats.lost_expired + stats.lost_not_ours + stats.lost_max_hold + stats.lost_shut_down;
+            stats.lost_expired + stats.lost_not_owned + stats.lost_max_hold + stats.lost_shut_down;
         let ended = stats.released + stats.releases_unanswered + lost;
         assert_eq!(stats.granted, stats.held + ended, "{stats:?}");
     }

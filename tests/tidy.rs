@@ -1357,7 +1357,7 @@ fn finds_an_import_from_above() {
 }
 
 #[test]
-fn finds_an_import_of_what_the_crate_exports() {
+fn layer_check_rejects_import_from_crate_root() {
     one(&floors("src/engine/mod.rs", "use crate::{Client, domain::Name};"), "name its module");
     assert!(floors("src/blocking/client.rs", "use crate::{Client, domain::Name};").is_empty());
 }

@@ -117,7 +117,7 @@ pub enum Hazard {
     /// The server rejects writes: fewer replicas are connected than `min-replicas-to-write`.
     TooFewReplicas,
     /// A node of the cluster is unreachable: names in its slots cannot be locked.
-    NodeAway {
+    NodeUnreachable {
         /// The slots of the node.
         slots: String,
         /// The cause.
@@ -179,10 +179,10 @@ impl Hazard {
                  sentinel_password"
             }
             Self::TooFewReplicas => "bring its replicas back, or lower min-replicas-to-write",
-            Self::NodeAway { why, .. } if refuses_login(why) => {
+            Self::NodeUnreachable { why, .. } if refuses_login(why) => {
                 "create the user on that node as on the others"
             }
-            Self::NodeAway { .. } => "repair that node, or wait for a failover",
+            Self::NodeUnreachable { .. } => "repair that node, or wait for a failover",
             Self::SlotsWithoutNode { .. } => "assign the slots to a node, or wait for a failover",
             Self::ChannelModeChanged => "restart the clients that started before the upgrade",
             Self::ServerMismatch => {
@@ -291,7 +291,7 @@ impl fmt::Display for Hazard {
             Self::TooFewReplicas => f.write_str(
                 "this server rejects writes because too few replicas are connected: NOREPLICAS",
             ),
-            Self::NodeAway { slots, why } => {
+            Self::NodeUnreachable { slots, why } => {
                 write!(f, "names in {slots} cannot be locked: {why}")
             }
             Self::SlotsWithoutNode { slots } => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 ///
 /// ```text
 /// granted = held + released + releases_unanswered
-///         + lost_expired + lost_not_ours + lost_max_hold + lost_shut_down
+///         + lost_expired + lost_not_owned + lost_max_hold + lost_shut_down
 /// ```
 ///
 /// # Examples
@@ -46,7 +46,7 @@ pub struct Stats {
     /// Holds whose lease ended before their release.
     pub lost_expired: u64,
     /// Holds that the store no longer had, because of a forced release or lost data.
-    pub lost_not_ours: u64,
+    pub lost_not_owned: u64,
     /// Holds that reached their `max_hold`.
     pub lost_max_hold: u64,
     /// Holds that a shutdown ended.
@@ -90,7 +90,7 @@ impl Stats {
             ("releases_unanswered", self.releases_unanswered),
             ("timed_out", self.timed_out),
             ("lost_expired", self.lost_expired),
-            ("lost_not_ours", self.lost_not_ours),
+            ("lost_not_owned", self.lost_not_owned),
             ("lost_max_hold", self.lost_max_hold),
             ("lost_shut_down", self.lost_shut_down),
             ("renewals", self.renewals),
@@ -109,7 +109,7 @@ impl Stats {
     /// Counts the holds that are over.
     pub(crate) fn ended(&self) -> u64 {
         let given_back = self.released + self.releases_unanswered;
-        let lost = self.lost_expired + self.lost_not_ours + self.lost_max_hold;
+        let lost = self.lost_expired + self.lost_not_owned + self.lost_max_hold;
         given_back + lost + self.lost_shut_down
     }
 }

@@ -27,7 +27,7 @@ macro_rules! counters {
 
 counters! {
     waiting, granted, released, handed_over, releases_unanswered, timed_out, lost_expired,
-    lost_not_ours, lost_max_hold, lost_shut_down, renewals, renewals_failed, wake_ups,
+    lost_not_owned, lost_max_hold, lost_shut_down, renewals, renewals_failed, wake_ups,
     releases_abandoned,
 }
 
@@ -60,7 +60,7 @@ impl Counters {
         match reason {
             LostReason::Expired => self.lost_expired.add(1),
             LostReason::MaxHold => self.lost_max_hold.add(1),
-            LostReason::NotOwned => self.lost_not_ours.add(1),
+            LostReason::NotOwned => self.lost_not_owned.add(1),
             // A release in doubt counts as unanswered.
             LostReason::Released | LostReason::InDoubt => {}
             LostReason::ShutDown => self.lost_shut_down.add(1),

@@ -488,7 +488,7 @@ mod tests {
         (memory, engine, read)
     }
 
-    /// An acquirer has two thirds of a lease left, if no renewal succeeds.
+    /// A reader that joins a hold gets at least two thirds of its lease.
     #[tokio::test(start_paused = true)]
     async fn hold_due_for_renewal_is_not_shared() {
         let (memory, _engine, read) = readers();

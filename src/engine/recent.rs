@@ -84,9 +84,9 @@ mod tests {
             let claim = claim(usize::try_from(seconds).unwrap(), 2 * TTL);
             recent.note(&claim, ReleaseMode::Broadcast, at(seconds));
         }
-        // and not while nothing is given back, as the store is away
+        // releases are kept while none completes, because the store is unreachable
         assert_eq!(owners(&recent, at(63)), ["one:4", "one:32"]);
-        // but what the store has ended by itself
+        // but not those of holds that have expired
         assert_eq!(owners(&recent, at(65)), ["one:32"]);
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }

@@ -113,19 +113,19 @@ pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
-/// A release that the store refuses, of what has no lease, is asked for again after so long.
+/// The pause before a rejected release of permits without a lease is sent again.
 pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
-/// What was given back is remembered for so long, as long as more is given back: for how long a
-/// primary that is replaced may answer what the next one does not hear of. A cluster replaces one
-/// after 15 s, while more is given back at the other nodes.
+/// How long completed releases are remembered, while others follow. In this time, a primary that
+/// is replaced may confirm a release that the next one never receives. A cluster replaces a
+/// primary after 15 s, while the other nodes complete more releases.
 pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
-/// The pauses between questions to a store that is in trouble.
+/// The pauses between requests to a store that is unreachable or not ready.
 pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How often a shutdown looks whether all holds have come back.
+/// How often a shutdown checks whether all holds are released.
 pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 
 /// How late timers are, and by how much a remaining lease is rounded down.

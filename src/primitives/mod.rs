@@ -1,5 +1,5 @@
 //! The public primitives: each makes a claim and returns a guard. They have no loops and no tasks.
-//! Only `run.rs` has a timer, for work that ends after a loss.
+//! Only `run.rs` has a timer, which limits the grace period after a loss.
 
 mod example;
 mod fenced;

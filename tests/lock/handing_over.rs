@@ -345,7 +345,7 @@ async fn handed_over_hold_can_be_reentered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn max_hold_counts_from_the_own_entry() {
+async fn handed_over_hold_counts_max_hold_from_its_hand_off() {
     let world = World::new();
     let lock = world.staying().max_hold(secs(8));
     let guard = lock.acquire().await.unwrap();

@@ -87,5 +87,5 @@ async fn deleted_hold_is_noticed_at_the_next_renewal() {
     let start = Instant::now();
     assert_eq!(guard.lost().await, LostReason::NotOwned);
     assert!(start.elapsed() <= secs(10) + AT_ONCE, "{:?}", start.elapsed());
-    assert_eq!(world.one.stats().lost_not_ours, 1);
+    assert_eq!(world.one.stats().lost_not_owned, 1);
 }

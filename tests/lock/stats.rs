@@ -59,7 +59,7 @@ async fn timeouts_are_counted() {
 async fn losses_are_counted_by_their_reason_and_only_once() {
     let world = World::new();
     let lost = |stats: Stats| {
-        (stats.lost_expired, stats.lost_not_ours, stats.lost_max_hold, stats.lost_shut_down)
+        (stats.lost_expired, stats.lost_not_owned, stats.lost_max_hold, stats.lost_shut_down)
     };
 
     // by a lease that ends

@@ -26,8 +26,8 @@ pub(crate) struct RequestSlot {
     pub(crate) position: LinePosition,
     /// The hand-off grant from the previous hold, if there is one.
     pub(crate) handoff: Option<HandoffGrant>,
-    /// The inbox that wakes this task, if the name is subscribed to already. A turn
-    /// that has not asked cannot have missed a message.
+    /// The inbox that wakes this task, if the name is subscribed to already. A slot
+    /// that has sent no request cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,

@@ -1,27 +1,27 @@
-//! What must always be true, and who watches that it is.
+//! The rules of every story. The judge checks them.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | one believer | two believe at once, while the server keeps its data |
-//! | belief is true | somebody believes, and the server says otherwise |
-//! | loss is told | a hold is over, and `lost()` does not say so soon after |
-//! | loss is noticed | somebody believes in what a failover has lost, long after the failover |
-//! | no false alarm | a release tells of a loss that was none, or `lost()` does |
-//! | a free lock is entered | somebody waits for a free lock, long after the last trouble |
-//! | who waits is told | one who waits and may queue does not listen |
-//! | the dead are passed over | a lock is given to a client that is gone |
-//! | nobody's lock is freed | a lock stays held by one who has no guard |
-//! | nobody is passed over | in a calm story one waits for longer than its class has to |
-//! | tokens grow | a hold is entered with a token that is no greater than those before |
-//! | a lock does not stay | tasks of one client pass it on for longer than they may |
-//! | shut down is shut down | a client that was shut down believes, or enters |
-//! | a lease goes on in sleep | a hold is believed when its machine has slept beyond its end |
-//! | everything ends | a key of ours has no ttl, or is left when all is done |
-//! | nothing fails by itself | a question fails, and nothing is in the way |
-//! | replies come soon | an acquire that does not wait, or a release, takes long, and nothing is in the way |
+//! | one believer | two clients believe at once, while the server keeps its data |
+//! | belief is true | a client believes in a hold that the server does not have |
+//! | loss is reported | a hold has ended, and `lost()` does not return soon after |
+//! | loss is noticed | a client believes in a hold long after a failover has lost it |
+//! | no false alarm | a release or `lost()` reports a loss that did not happen |
+//! | a free lock is acquired | a waiter waits for a free lock, long after the last fault |
+//! | waiters are subscribed | a waiter that may queue is not subscribed |
+//! | dead clients are skipped | a lock is reserved for a client that is gone |
+//! | no hold is left behind | a lock stays held by an owner without a guard |
+//! | no waiter starves | in a calm story a waiter waits for longer than the limit of its class |
+//! | tokens grow | a hold has a token that is not greater than those before |
+//! | a lock leaves its process | tasks of one client hand it over for longer than their budget |
+//! | shutdown ends all | a client that was shut down believes, or acquires |
+//! | a lease runs during suspend | a hold is believed after its machine slept beyond its end |
+//! | every key ends | a key of Leasehold has no TTL, or is left at the end |
+//! | no failure without a fault | a request fails without a fault |
+//! | replies come soon | `try_acquire` or a release takes long without a fault |
 //!
-//! What the server forgets, or somebody else overwrites, its owner cannot know at once:
-//! for as long as a lease its belief is in doubt. A failover may forget what no replica has
+//! An owner cannot know at once what the server forgets, or what another client overwrites. Its
+//! belief is in doubt for the time of a lease. A failover may forget what no replica has
 //! acknowledged: what all of them have stays certain.
 
 mod rules;

@@ -85,8 +85,8 @@ enum Asked {
         channels: VecDeque<Vec<u8>>,
         sender: oneshot::Sender<Value>,
     },
-    /// A command that only a rejection answers, with a PING behind it: the reply to PING shows that
-    /// the command was accepted.
+    /// A command that gets a reply only if it is rejected. A PING follows it, whose reply shows
+    /// that the command was accepted.
     Followed {
         refused: Option<Value>,
         sender: oneshot::Sender<Value>,

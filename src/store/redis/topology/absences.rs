@@ -62,7 +62,7 @@ mod tests {
         let start = Instant::now();
         let mut absences = Absences::default();
         let mut seen = |servers: &[&str], millis: u64| {
-            let hazard = || Hazard::NodeAway { slots: "slot 1".into(), why: String::new() };
+            let hazard = || Hazard::NodeUnreachable { slots: "slot 1".into(), why: String::new() };
             let away = servers.iter().map(|it| Finding::at(it, hazard())).collect();
             let (new, over) = absences.seen(away, start + Duration::from_millis(millis));
             [new, over].map(|all| all.into_iter().map(|it| it.server).collect::<String>())

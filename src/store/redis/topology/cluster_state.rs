@@ -514,7 +514,8 @@ fn gap_in(snapshot: &TopologySnapshot) -> Option<Finding> {
 
 /// Returns a finding for each unreachable primary.
 fn of_the_away(snapshot: &TopologySnapshot) -> Vec<Finding> {
-    let found = |Away { server, slots, why }| Finding::at(&server, Hazard::NodeAway { slots, why });
+    let found =
+        |Away { server, slots, why }| Finding::at(&server, Hazard::NodeUnreachable { slots, why });
     snapshot.away().into_iter().map(found).collect()
 }
 
