@@ -37,7 +37,7 @@ fn has(redis: &Redis, name: &str) -> bool {
 
 /// How many questions there were, whatever they cost: a replica that is slow is waited for again.
 fn questions(monitor: &Monitor) -> usize {
-    monitor.lines().iter().filter(|line| line.contains("-- touch: ")).count()
+    monitor.lines().iter().filter(|line| line.contains("touch: writes a")).count()
 }
 
 /// How often replicas were waited for since `before`.
