@@ -498,6 +498,11 @@ fn argument(random: &mut Rng, name: &str) -> String {
         "owner" => owner(random),
         "ttl" if random.bool() => "0".into(),
         "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
+        "idle" if random.bool() => "0".into(),
+        "idle" => lease(random),
+        // Twice of it, and many times of it, must not end where a unit does.
+        "interval" => "131000".into(),
+        "spacing" => "131000000".into(),
         "before" | "place" if random.bool() => String::new(),
         "before" | "place" => {
             format!("{}|{}|{}", owner(random), random.u8(..3), lease(random))

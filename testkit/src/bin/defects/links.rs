@@ -418,8 +418,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "no channel is subscribed to on the next connection",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "        objects.iter().for_each(|object| self.want(object));\n    }\n\n    /// The connection is lost",
-                to: "        drop(objects);\n    }\n\n    /// The connection is lost",
+                from: "        objects.iter().for_each(|object| self.want(object));\n    }\n\n    /// Ends a connection, with",
+                to: "        drop(objects);\n    }\n\n    /// Ends a connection, with",
             }],
         },
     ),

@@ -1654,7 +1654,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a rate limiter lets permits come back before the interval ends",
             edits: &[Edit {
-                file: "src/store/redis/kinds/rate_limiter/window.lua",
+                file: "src/store/redis/kinds/rate_limiter/prelude.lua",
                 from: "it.gone = whole(now - it.interval)",
                 to: "it.gone = whole(now - it.interval + 5)",
             }],
@@ -1693,7 +1693,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a rate limiter believes a counter that outlived its window",
             edits: &[Edit {
-                file: "src/store/redis/kinds/rate_limiter/window.lua",
+                file: "src/store/redis/kinds/rate_limiter/prelude.lua",
                 from: "if redis.call('ZCARD', it.permits) == it.old then",
                 to: "if redis.call('ZCARD', it.permits) == it.old and not there then",
             }],

@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-static ACQUIRE: LazyLock<Script> = script!("window", "acquire");
-static AVAILABLE: LazyLock<Script> = script!("window", "available");
-static RELEASE: LazyLock<Script> = script!("window", "release");
-static SET: LazyLock<Script> = script!("../receipt", "window", "set");
+static ACQUIRE: LazyLock<Script> = script!("prelude", "acquire");
+static AVAILABLE: LazyLock<Script> = script!("prelude", "available");
+static RELEASE: LazyLock<Script> = script!("prelude", "release");
+static SET: LazyLock<Script> = script!("../receipt", "prelude", "set");
 static THROTTLE: LazyLock<Script> = script!("throttle");
 
 /// They are loaded when a connection is made.

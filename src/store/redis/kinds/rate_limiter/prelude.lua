@@ -1,4 +1,4 @@
--- rate_limiter/window: read a rate limiter. Stands before the scripts that decide by it.
+-- rate_limiter/prelude: reads a rate limiter. Precedes the scripts that decide by it.
 --
 --   {err}   DAMAGED: a field, the counter or a member has another form
 --
