@@ -1748,7 +1748,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a count of a latch that is repeated counts again",
             edits: &[Edit {
