@@ -128,8 +128,8 @@ impl Settings {
             if self.quick { "A **quick** run: short, with small sizes" } else { "A full run" };
         format!(
             "{kind}: {} rounds of {} ms for each contender in turn; Rust programs have a runtime of \
-             {} threads; watched locks have a lease of {} s. What all of this means is told in \
-             `bench/README.md`.",
+             {} threads; watched locks have a lease of {} s. `bench/README.md` explains \
+             these numbers.",
             self.rounds,
             self.round.as_millis(),
             self.threads,
