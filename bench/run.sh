@@ -6,6 +6,7 @@
 #
 #   QUICK=1      short rounds and small sizes: within five minutes once it is built
 #   ONLY=part    only the groups of cases whose names contain this
+#   ROUNDS=n     how often the contenders alternate
 #   THREADS=n    threads of the runtime of the Rust programs (2)
 #   OUT=folder   somewhere else than out/
 #

@@ -41,14 +41,14 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// `QUICK=1`, `ONLY=part of a case's name`, `THREADS=n`, `OUT=folder`.
+    /// `QUICK=1`, `ONLY=part of a case's name`, `ROUNDS=n`, `THREADS=n`, `OUT=folder`.
     pub(super) fn from_environment() -> Self {
         let quick = env::var("QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
         let mut settings = if quick { Self::quick() } else { Self::full() };
         settings.only = env::var("ONLY").ok().filter(|part| !part.is_empty());
-        if let Some(threads) = env::var("THREADS").ok().and_then(|it| it.parse().ok()) {
-            settings.threads = threads;
-        }
+        let number = |name| env::var(name).ok().and_then(|it| it.parse().ok());
+        settings.threads = number("THREADS").unwrap_or(settings.threads);
+        settings.rounds = number("ROUNDS").unwrap_or(settings.rounds);
         if let Ok(out) = env::var("OUT") {
             settings.out = out.into();
         }
@@ -114,7 +114,9 @@ impl Settings {
     /// Whether nothing was left out, made shorter or set otherwise, so that what
     /// it finds can be committed.
     pub(super) fn is_whole(&self) -> bool {
-        !self.quick && self.only.is_none() && self.threads == Self::full().threads
+        let full = Self::full();
+        let is_usual = self.threads == full.threads && self.rounds == full.rounds;
+        !self.quick && self.only.is_none() && is_usual
     }
 
     /// How long holds are watched: two renewals and a bit.
