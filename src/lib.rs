@@ -29,6 +29,7 @@
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
+//! - [`QuorumLock`]: a majority of independent servers grants it;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
 //!   lock is held.
 //!
@@ -54,6 +55,7 @@ mod engine;
 mod error;
 pub mod fence;
 mod primitives;
+mod quorum;
 mod store;
 
 #[cfg(feature = "testing")]
@@ -71,4 +73,5 @@ pub use crate::{
         LockContext, LockGuard, OnLoss, RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore,
         SemaphoreGuard, Throttle,
     },
+    quorum::{QuorumClient, QuorumContext, QuorumGuard, QuorumLock},
 };

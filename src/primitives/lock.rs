@@ -113,6 +113,15 @@ impl<K> Lock<K> {
         self.settings.replicas.is_some_and(|replicas| replicas.least >= number)
     }
 
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Returns how long a grant of this lock lasts without a renewal, and whether it is renewed.
+    pub(crate) fn terms(&self) -> (Duration, bool) {
+        (self.settings.lease.unwrap_or(self.settings.ttl), self.settings.lease.is_none())
+    }
+
     #[cfg(any(feature = "blocking", test))]
     pub(crate) fn object(&self) -> &Object {
         &self.object

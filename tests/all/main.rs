@@ -26,6 +26,8 @@ mod lock;
 mod memory;
 #[path = "../permits.rs"]
 mod permits;
+#[path = "../quorum.rs"]
+mod quorum;
 #[path = "../rate_limiter.rs"]
 mod rate_limiter;
 #[path = "../read_write.rs"]
@@ -56,6 +58,8 @@ mod redis_latch;
 mod redis_permits;
 #[path = "../redis_queue.rs"]
 mod redis_queue;
+#[path = "../redis_quorum.rs"]
+mod redis_quorum;
 #[path = "../redis_rate_limiter.rs"]
 mod redis_rate_limiter;
 #[path = "../redis_read_write.rs"]

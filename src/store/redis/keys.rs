@@ -79,6 +79,11 @@ pub(super) fn patient(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
 
+/// The key with the time since which a server of a quorum knows `name`.
+pub(super) fn known_since(name: &Name) -> String {
+    own("leasehold_quorum__since", name)
+}
+
 /// When the throttle `name` has its whole burst again.
 pub(super) fn throttle(name: &Name) -> String {
     own("leasehold_throttle", name)

@@ -4,6 +4,7 @@
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod permits;
+pub(crate) mod quorum;
 pub(crate) mod rate_limiter;
 pub(super) mod read_write;
 pub(crate) mod semaphore;
@@ -248,5 +249,5 @@ pub(super) fn channel_of(object: &Object) -> String {
 /// Returns all scripts for these channels, to be loaded when a connection is made.
 pub(super) fn preloads(channels: Channels) -> Vec<Preload> {
     let kinds = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
-    scripts::preloads(&[&kinds[..], &[rate_limiter::SCRIPTS]].concat(), channels)
+    scripts::preloads(&[&kinds[..], &[quorum::SCRIPTS, rate_limiter::SCRIPTS]].concat(), channels)
 }

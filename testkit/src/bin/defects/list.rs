@@ -157,6 +157,39 @@ pub(crate) const DEFECTS: &[Defect] = &[
 /// What the simulation does not come across, with the test that has to find it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
+        Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
+        Defect {
+            says: "half of the servers of a quorum are believed to be a majority",
+            edits: &[Edit {
+                file: "src/quorum/vote.rs",
+                from: "    members / 2 + 1\n",
+                to: "    members / 2\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
+        Defect {
+            says: "a server that lost its data counts at once",
+            edits: &[Edit {
+                file: "src/quorum/vote.rs",
+                from: "Some(time) if time < ttl =>",
+                to: "Some(time) if time < ttl.min(time) =>",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
+        Defect {
+            says: "a hold goes on although a majority of the servers lost it",
+            edits: &[Edit {
+                file: "src/quorum/keeper.rs",
+                from: "        left.len().checked_sub(self.need)",
+                to: "        left.len().checked_sub(self.need.min(2))",
+            }],
+        },
+    ),
+    (
         Finder::Unit(
             "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
         ),

@@ -1,0 +1,227 @@
+//! The guard of a quorum lock, and what the work under it sees.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::task::AbortHandle;
+
+use super::{
+    example,
+    keeper::{Shared, keep},
+    vote::Asking,
+};
+use crate::{
+    domain::{LostReason, Name},
+    error::{Error, Result},
+    primitives::{Lock, LockGuard, Release, RunOutcome},
+};
+
+/// The guard of a [`QuorumLock`](super::QuorumLock). Dropping it releases the lock at all servers,
+/// in the background.
+#[doc = example!(
+    "use leasehold::Release;",
+    "let guard = lock.acquire().await?;",
+    "// … the work …",
+    "assert_eq!(guard.release().await?, Release::Released);")]
+#[derive(Debug)]
+#[must_use = "what the guard holds is released as soon as the guard is dropped"]
+pub struct QuorumGuard {
+    shared: Arc<Shared>,
+    keeper: AbortHandle,
+}
+
+impl QuorumGuard {
+    pub(super) fn new(
+        members: &Arc<[Lock]>,
+        grants: Vec<Option<LockGuard>>,
+        failed: Vec<usize>,
+        late: Vec<Asking>,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(members[0].name().clone(), grants));
+        let keeper = keep(Arc::clone(&shared), Arc::clone(members), failed, late);
+        Self { shared, keeper: tokio::spawn(keeper).abort_handle() }
+    }
+
+    /// Returns the name of the lock.
+    #[doc = example!("assert_eq!(lock.acquire().await?.name().as_str(), \"orders:42\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.shared.name
+    }
+
+    /// Returns whether a majority of the servers still has the hold, as far as this client's clock
+    /// and the last replies tell.
+    #[doc = example!("assert!(lock.acquire().await?.is_held());")]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.shared.remaining().is_ok()
+    }
+
+    /// Returns how long a majority of the servers keeps the hold without another renewal: `None`
+    /// if it is lost.
+    #[doc = example!(
+        "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.shared.remaining().ok()
+    }
+
+    /// Waits until a majority of the servers no longer has the hold, and returns why the last one
+    /// ended. It also ends when the guard is released or dropped, with [`LostReason::Released`].
+    ///
+    /// The future borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(
+        "let guard = lock.lease(Duration::from_secs(60)).acquire().await?;",
+        "assert_eq!(guard.lost().await, leasehold::LostReason::Expired);")]
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        self.shared.lost()
+    }
+
+    /// Releases the lock at all servers, and returns once a majority has released it.
+    ///
+    /// The requests to the other servers go on in the background, until a server replies or the
+    /// lease ends.
+    ///
+    /// # Errors
+    ///
+    /// The error of a server, if no majority replied. The release goes on in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not undo the release: it goes on in the background.
+    #[doc = example!(
+        "use leasehold::Release;",
+        "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
+    pub async fn release(self) -> Result<Release> {
+        let (name, need) = (self.name().clone(), self.shared.need);
+        let lost = |reason| Ok(Release::NotHeld { name: name.clone(), reason, holder: None });
+        let over = self.shared.remaining().err();
+        let guards = self.close();
+        let mut missing = need.saturating_sub(guards.len());
+        let mut releasing: FuturesUnordered<_> =
+            guards.into_iter().map(LockGuard::release).collect();
+        let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
+        while released < need {
+            match releasing.next().await {
+                Some(Ok(Release::NotHeld { reason, .. })) => reasons.push(reason),
+                Some(Ok(_)) => released += 1,
+                Some(Err(error)) => errors.push(error),
+                None => break,
+            }
+        }
+        // Dropped, they would be sent once more.
+        tokio::spawn(async move { while releasing.next().await.is_some() {} });
+        missing += reasons.len();
+        match (over, reasons.first(), errors.pop()) {
+            (Some(reason), ..) => lost(reason),
+            _ if released >= need => Ok(Release::Released),
+            (None, Some(reason), None) => lost(*reason),
+            (None, Some(reason), Some(_)) if missing >= need => lost(*reason),
+            (None, _, Some(error)) => Err(error),
+            (None, None, None) => lost(LostReason::Expired),
+        }
+    }
+
+    /// Runs `work` under this guard, releases it, and returns what happened.
+    ///
+    /// If the hold is lost, the work is dropped at the await where it stands. A panic of the work
+    /// releases the guard, then goes on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands and releases in the background.
+    #[doc = example!(
+        "let guard = lock.acquire().await?;",
+        "assert_eq!(guard.run(async |_held| 6 * 7).await.into_result()?, 42);")]
+    pub async fn run<T, W, F>(self, work: W) -> RunOutcome<T>
+    where
+        W: FnOnce(QuorumContext) -> F,
+        F: Future<Output = T>,
+    {
+        let name = self.name().clone();
+        let value = tokio::select! {
+            biased;
+            reason = self.lost() => return RunOutcome::Cancelled { name, reason },
+            value = work(QuorumContext { shared: Arc::clone(&self.shared) }) => value,
+        };
+        let lost = match self.release().await {
+            Ok(Release::NotHeld { reason, .. }) => Some(reason),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(target: "leasehold", lock = %name, %error,
+                    "release not confirmed after the work: continuing in the background");
+                None
+            }
+        };
+        RunOutcome::of(value, name, lost)
+    }
+
+    fn close(&self) -> Vec<LockGuard> {
+        self.keeper.abort();
+        self.shared.close()
+    }
+}
+
+impl Drop for QuorumGuard {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+/// The lock, for work that runs under it. It cannot release the lock, and does not keep it.
+#[doc = example!(
+    "# async fn step() {}",
+    "let work = lock.run(async |held| {",
+    "    held.check()?; // before each side effect",
+    "    step().await;",
+    "    Ok::<(), leasehold::Error>(())",
+    "});",
+    "work.await??;")]
+#[derive(Clone, Debug)]
+pub struct QuorumContext {
+    shared: Arc<Shared>,
+}
+
+impl QuorumContext {
+    /// Returns whether a majority of the servers still has the hold.
+    #[doc = example!("assert!(lock.run(async |held| held.is_held()).await?);")]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.shared.remaining().is_ok()
+    }
+
+    /// Returns an error if the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if it is.
+    #[doc = example!("lock.run(async |held| held.check()).await??;")]
+    pub fn check(&self) -> Result<()> {
+        let lost = |reason| Error::Lost { name: self.shared.name.clone(), reason };
+        self.shared.remaining().map(drop).map_err(lost)
+    }
+
+    /// Returns how long a majority of the servers keeps the hold without another renewal: `None`
+    /// if it is lost.
+    #[doc = example!("assert!(lock.run(async |held| held.remaining()).await?.is_some());")]
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.shared.remaining().ok()
+    }
+
+    /// Waits until the hold is over, as [`QuorumGuard::lost`] does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(
+        "let lost = lock.run(async |held| held.lost()).await?;",
+        "assert_eq!(lost.await, leasehold::LostReason::Released);")]
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        self.shared.lost()
+    }
+}

@@ -1,0 +1,181 @@
+//! Keeps a hold at as many servers as possible, while its guard exists.
+//!
+//! Each server has a hold of its own, which the watchdog of its client renews. This task adds the
+//! grants that came after the majority, notices holds that end, and asks those servers again: a
+//! server that was down, or came back without its data, then has the lock again.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::{sync::watch, time::sleep};
+
+use super::vote::{Asking, Vote, ask, majority};
+use crate::{
+    domain::{LostReason, Mutex, Name},
+    primitives::{Lock, LockGuard},
+};
+
+/// The hold of a quorum, which its guard, its context and its keeper share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) name: Name,
+    pub(super) need: usize,
+    grants: Mutex<Grants>,
+    over: watch::Sender<Option<LostReason>>,
+}
+
+/// The grants by server. They are closed when the guard releases them.
+#[derive(Debug, Default)]
+struct Grants {
+    by_server: Vec<Option<LockGuard>>,
+    closed: bool,
+}
+
+/// Something that happens to the grant of one server.
+enum Event {
+    Voted(usize, Vote),
+    Ended(usize, LostReason),
+    Due(usize),
+}
+
+type Coming = Pin<Box<dyn Future<Output = Event> + Send>>;
+
+impl Shared {
+    pub(super) fn new(name: Name, by_server: Vec<Option<LockGuard>>) -> Self {
+        let need = majority(by_server.len());
+        let grants = Mutex::new(Grants { by_server, closed: false });
+        Self { name, need, grants, over: watch::Sender::new(None) }
+    }
+
+    /// Returns why the hold is over, if it is.
+    pub(super) fn over(&self) -> Option<LostReason> {
+        *self.over.borrow()
+    }
+
+    /// Waits until the hold is over.
+    pub(super) fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        let mut over = self.over.subscribe();
+        async move {
+            let reason = over.wait_for(Option::is_some).await;
+            reason.ok().and_then(|reason| *reason).unwrap_or(LostReason::Released)
+        }
+    }
+
+    /// Returns how long a majority of the grants lasts without another renewal, or why they are
+    /// over.
+    pub(super) fn remaining(&self) -> Result<Duration, LostReason> {
+        if let Some(reason) = self.over() {
+            return Err(reason);
+        }
+        let grants = self.grants.lock();
+        let mut left: Vec<_> =
+            grants.by_server.iter().flatten().filter_map(LockGuard::remaining).collect();
+        left.sort_unstable();
+        left.len().checked_sub(self.need).map(|at| left[at]).ok_or(LostReason::Expired)
+    }
+
+    /// Adds the grant of a server, unless the hold is over. Returns what ends with the grant.
+    fn add(&self, number: usize, guard: LockGuard) -> Option<Coming> {
+        let mut grants = self.grants.lock();
+        if grants.closed {
+            return None;
+        }
+        let lost = guard.lost();
+        grants.by_server[number] = Some(guard);
+        Some(Box::pin(async move { Event::Ended(number, lost.await) }))
+    }
+
+    /// Removes the grant of a server, which ended for this reason. Returns whether a majority is
+    /// left.
+    fn remove(&self, number: usize, reason: LostReason) -> bool {
+        let mut grants = self.grants.lock();
+        let ended = grants.by_server[number].take();
+        let is_held = grants.by_server.iter().flatten().count() >= self.need;
+        drop(grants);
+        drop(ended);
+        if !is_held {
+            self.end(reason);
+        }
+        is_held
+    }
+
+    /// Ends the hold, and returns its grants, the first server's last.
+    ///
+    /// Waiters wait at the first server where the lock is held. When it is free there, it is free
+    /// at the others.
+    pub(super) fn close(&self) -> Vec<LockGuard> {
+        let mut grants = self.grants.lock();
+        grants.closed = true;
+        let mut guards: Vec<_> = grants.by_server.iter_mut().filter_map(Option::take).collect();
+        drop(grants);
+        self.end(LostReason::Released);
+        guards.reverse();
+        guards
+    }
+
+    fn end(&self, reason: LostReason) {
+        self.over.send_if_modified(|over| {
+            let is_first = over.is_none();
+            over.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    /// What ends with the grants of now.
+    fn endings(&self) -> Vec<Coming> {
+        let grants = self.grants.lock();
+        let numbered = grants.by_server.iter().enumerate();
+        let ending = |(number, guard): (usize, &Option<LockGuard>)| {
+            let lost = guard.as_ref()?.lost();
+            Some(Box::pin(async move { Event::Ended(number, lost.await) }) as Coming)
+        };
+        numbered.filter_map(ending).collect()
+    }
+}
+
+/// Keeps the hold until a majority of its grants is over. It asks the `failed` servers again, and
+/// adds the grants of `late` ones.
+pub(super) async fn keep(
+    shared: Arc<Shared>,
+    members: Arc<[Lock]>,
+    failed: Vec<usize>,
+    late: Vec<Asking>,
+) {
+    let mut coming: FuturesUnordered<Coming> = shared.endings().into_iter().collect();
+    coming.extend(late.into_iter().map(voted));
+    coming.extend(failed.into_iter().filter_map(|number| due(&members, number)));
+    while let Some(event) = coming.next().await {
+        let next = match event {
+            Event::Due(number) => Some(voted(ask(&members, number, None))),
+            Event::Voted(number, vote) => match vote.grant() {
+                Some(guard) => shared.add(number, guard),
+                None => due(&members, number),
+            },
+            Event::Ended(number, reason) => match shared.remove(number, reason) {
+                true => due(&members, number),
+                false => return,
+            },
+        };
+        coming.extend(next);
+    }
+}
+
+fn voted(asking: Asking) -> Coming {
+    Box::pin(async move {
+        let (number, vote) = asking.await;
+        Event::Voted(number, vote)
+    })
+}
+
+/// When to ask a server again that has no grant. A hold with a fixed lease is not renewed, and not
+/// granted again.
+fn due(members: &[Lock], number: usize) -> Option<Coming> {
+    let (ttl, is_renewed) = members[number].terms();
+    is_renewed.then(|| {
+        let again = async move {
+            sleep(ttl / 3).await;
+            Event::Due(number)
+        };
+        Box::pin(again) as Coming
+    })
+}

@@ -1,0 +1,378 @@
+//! A lock that a majority of independent servers grants, as Redlock does.
+//!
+//! It has no keys, scripts or messages of its own but one: each member is a [`Lock`] of a client of
+//! its own, with its watchdog and its waiters. `vote.rs` decides who has a majority, `keeper.rs`
+//! keeps it, and this file waits.
+
+mod guard;
+mod keeper;
+#[cfg(test)]
+mod simulation;
+mod vote;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Instant, sleep, timeout};
+
+pub use self::guard::{QuorumContext, QuorumGuard};
+use self::vote::{Obstacle, Outcome, elect, majority};
+use crate::{
+    client::Client,
+    domain::{Backoff, Name},
+    error::{Error, Result},
+    primitives::{Lock, LockGuard, settings::checked_timeout},
+};
+
+/// How long a waiter waits at one server before it asks all of them again. The holder may have the
+/// lock at other servers.
+const AT_ONE_SERVER: Duration = Duration::from_secs(2);
+
+/// The first and the longest pause after a vote that callers divided among them, or that too few
+/// servers answered.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// The section *Examples* of a method. `lock` is set up in lines that rustdoc hides.
+macro_rules! example {
+    ($($line:literal),+) => {
+        crate::primitives::example!(
+            "let quorum = leasehold::QuorumClient::of([client, leasehold::Client::in_memory(), \
+             leasehold::Client::in_memory()])?; let lock = quorum.lock(\"orders:42\")?;": $($line),+)
+    };
+}
+use example;
+
+/// A client of several independent servers, of which a majority must grant a lock (Redlock).
+///
+/// Use five servers, which do not replicate each other, on five machines. The lock survives the
+/// loss of two of them. Three servers survive the loss of one. Four survive the loss of one, as
+/// three do. One server is a [`Lock`] with one more round trip.
+///
+/// **Martin Kleppmann's objection holds**: a majority does not help against a holder that is paused
+/// for longer than its lease, or a clock that jumps, and it has no fencing token. Use it where a
+/// rare second holder costs work, and not where it destroys data. There, use one deployment, a
+/// [`FencedLock`](crate::FencedLock) and a check of its token where the write lands:
+/// [`fence`](crate::fence).
+///
+/// Java's `RedissonRedLock` over the same servers excludes these locks, and they exclude it.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), leasehold::Error> {
+/// use leasehold::QuorumClient;
+/// let servers = ["redis://a.internal", "redis://b.internal", "redis://c.internal"];
+/// let quorum = QuorumClient::connect(servers).await?;
+/// let guard = quorum.lock("orders:42")?.acquire().await?;
+/// // … the work …
+/// guard.release().await?.into_result()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct QuorumClient {
+    clients: Vec<Client>,
+}
+
+impl QuorumClient {
+    /// Connects to the servers, and returns once a majority is connected. The others are connected
+    /// in the background.
+    ///
+    /// Each URL may name one server, a primary with Sentinels, or a cluster. A failover that
+    /// forgets a grant is not noticed, so prefer servers without one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connect`] and [`Error::Url`] of a server, if its URL, password or certificate is
+    /// wrong, or if no majority can be reached. [`Error::NoRuntime`] outside of tokio.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo() -> Result<(), leasehold::Error> {
+    /// use leasehold::QuorumClient;
+    /// let quorum = QuorumClient::connect(["redis://a", "redis://b", "redis://c"]).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
+        let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        let mut clients = Vec::new();
+        for url in &urls {
+            clients.push(Client::connect_lazy(url)?);
+        }
+        let numbered = urls.iter().enumerate();
+        let mut connecting: FuturesUnordered<_> = numbered
+            .map(|(number, url)| async move { (number, Client::connect(url).await) })
+            .collect();
+        let (mut connected, mut failed) = (0, None);
+        while connected < majority(clients.len()) {
+            match connecting.next().await {
+                Some((number, Ok(client))) => {
+                    clients[number] = client;
+                    connected += 1;
+                }
+                Some((_, Err(error))) if !error.is_transient() => return Err(error),
+                Some((_, Err(error))) => failed = Some(error),
+                None => return Err(failed.unwrap_or_else(none)),
+            }
+        }
+        drop(connecting);
+        Self::of(clients)
+    }
+
+    /// Makes a quorum of clients that exist, each with its own settings.
+    ///
+    /// All clients of a lock must list the same servers, and use the same
+    /// [`ttl`](crate::ClientBuilder::ttl).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`] without any client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, QuorumClient};
+    /// let quorum = QuorumClient::of([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
+    /// # Ok(()) }
+    /// ```
+    pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
+        let clients: Vec<_> = clients.into_iter().collect();
+        if clients.is_empty() { Err(none()) } else { Ok(Self { clients }) }
+    }
+
+    /// Returns the clients of the servers, for their health and for their shutdown.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// # use leasehold::{Client, QuorumClient};
+    /// let quorum = QuorumClient::of([Client::in_memory(), Client::in_memory(), Client::in_memory()])?;
+    /// assert_eq!(quorum.clients().len(), 3);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    /// Returns the lock called `name`. It sends no request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`] if the name is invalid.
+    #[doc = example!("assert_eq!(lock.name().as_str(), \"orders:42\");")]
+    pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
+        let members: Result<Vec<_>> =
+            self.clients.iter().map(|client| client.lock(name.as_ref())).collect();
+        Ok(QuorumLock { members: members?.into() })
+    }
+}
+
+fn none() -> Error {
+    Error::Url("a quorum has no server; name three or five".into())
+}
+
+/// A lock that a majority of independent servers grants: see [`QuorumClient`].
+#[doc = example!(
+    "let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;",
+    "assert_eq!(sum, 10);")]
+#[derive(Clone)]
+pub struct QuorumLock {
+    members: Arc<[Lock]>,
+}
+
+impl fmt::Debug for QuorumLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumLock")
+            .field("name", self.name())
+            .field("servers", &self.members.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings, as those of a [`Lock`].
+impl QuorumLock {
+    fn each(self, set: impl Fn(Lock) -> Lock) -> Self {
+        Self { members: self.members.iter().cloned().map(set).collect() }
+    }
+
+    /// Sets how long a hold survives a holder that died: see [`Lock::ttl`].
+    ///
+    /// A server that came back without its data counts again after this time. So all clients of a
+    /// name must use the same.
+    #[doc = example!("let lock = lock.ttl(Duration::from_secs(10));")]
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.each(|lock| lock.ttl(ttl))
+    }
+
+    /// Sets a fixed lease, which is never renewed: see [`Lock::lease`].
+    #[doc = example!("let lock = lock.lease(Duration::from_secs(60));")]
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        self.each(|lock| lock.lease(lease))
+    }
+
+    /// Returns the name of the lock.
+    #[doc = example!("assert_eq!(lock.name().as_str(), \"orders:42\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.members[0].name()
+    }
+}
+
+/// Acquiring.
+impl QuorumLock {
+    /// Acquires the lock, waiting until a majority of the servers grants it.
+    ///
+    /// It also waits while no majority can be reached. A waiter stands in the queue of the first
+    /// server where the lock is held. Between processes there is no other order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`], if no majority is left because the others reject the request.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind: background tasks release the grants.
+    #[doc = example!("let guard = lock.acquire().await?;")]
+    pub async fn acquire(&self) -> Result<QuorumGuard> {
+        self.wait(&mut Obstacle::default()).await
+    }
+
+    /// Acquires the lock, waiting for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] if another owner still had it. [`Error::Unavailable`] if too few
+    /// servers replied. Others as [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[doc = example!("let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
+    pub async fn acquire_within(&self, timeout: Duration) -> Result<QuorumGuard> {
+        checked_timeout(timeout)?;
+        let (start, mut obstacle) = (Instant::now(), Obstacle::default());
+        match tokio::time::timeout(timeout, self.wait(&mut obstacle)).await {
+            Ok(acquired) => acquired,
+            Err(_) => Err(obstacle.error(self.name(), start.elapsed())),
+        }
+    }
+
+    /// Acquires the lock if a majority of the servers grants it now, and returns `None` if another
+    /// owner has it, or if callers divided the servers among them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if too few servers replied within half a second. Others as
+    /// [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[doc = example!(
+        "let first = lock.try_acquire().await?;",
+        "assert!(first.is_some() && lock.try_acquire().await?.is_none());")]
+    pub async fn try_acquire(&self) -> Result<Option<QuorumGuard>> {
+        match elect(&self.members, None).await? {
+            Outcome::Won { grants, failed, late } => {
+                Ok(Some(QuorumGuard::new(&self.members, grants, failed, late)))
+            }
+            Outcome::Lost(Obstacle { silence: Some(reason), .. }) => {
+                Err(Error::silent(self.name().clone(), reason))
+            }
+            Outcome::Lost(_) => Ok(None),
+        }
+    }
+
+    /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
+    ///
+    /// If the lock is lost, the work is dropped at the await where it stands.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire); then the work did not start. [`Error::Lost`], with the
+    /// reason, if the lock was lost while it ran.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands and releases the lock in the background.
+    #[doc = example!("assert_eq!(lock.run(async |_held| 6 * 7).await?, 42);")]
+    pub async fn run<T, W, F>(&self, work: W) -> Result<T>
+    where
+        W: FnOnce(QuorumContext) -> F,
+        F: Future<Output = T>,
+    {
+        self.acquire().await?.run(work).await.into_result()
+    }
+
+    /// Votes until a majority grants the lock. `obstacle` has the reason of the last lost vote.
+    async fn wait(&self, obstacle: &mut Obstacle) -> Result<QuorumGuard> {
+        let (mut backoff, mut granted) = (Backoff::default(), None);
+        loop {
+            match elect(&self.members, granted.take()).await? {
+                Outcome::Won { grants, failed, late } => {
+                    return Ok(QuorumGuard::new(&self.members, grants, failed, late));
+                }
+                Outcome::Lost(lost) => *obstacle = lost,
+            }
+            // Two minorities that ask at the same time would divide the servers again.
+            if obstacle.divided || obstacle.busy_at.is_none() {
+                sleep(backoff.next(PAUSES)).await;
+            }
+            if let Some(number) = obstacle.busy_at {
+                granted = self.wait_at(number).await.map(|guard| (number, guard));
+            }
+        }
+    }
+
+    /// Waits until one server grants the lock.
+    ///
+    /// An error is no obstacle: the next vote reports it, if no majority is possible without this
+    /// server.
+    async fn wait_at(&self, number: usize) -> Option<LockGuard> {
+        timeout(AT_ONE_SERVER, self.members[number].acquire()).await.ok()?.ok()
+    }
+}
+
+/// Looking at the lock from outside.
+impl QuorumLock {
+    /// Takes the lock from its holder at each server that replies, and returns at how many it was
+    /// held.
+    ///
+    /// # Errors
+    ///
+    /// The error of a server, if none replied.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    #[doc = example!(
+        "let guard = lock.acquire().await?;",
+        "assert!(lock.force_release().await? >= 2);")]
+    pub async fn force_release(&self) -> Result<usize> {
+        let mut asking: FuturesUnordered<_> =
+            self.members.iter().map(Lock::force_release).collect();
+        let (mut held, mut replied, mut failed) = (0, 0, None);
+        while let Some(freed) = asking.next().await {
+            match freed {
+                Ok(was_held) => {
+                    replied += 1;
+                    held += usize::from(was_held);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if replied == 0 => Err(error),
+            _ => Ok(held),
+        }
+    }
+}

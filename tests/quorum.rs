@@ -1,0 +1,281 @@
+//! The quorum lock on simulated servers, in virtual time.
+
+use std::time::Duration;
+
+use leasehold::{
+    Client, Error, LostReason, MemoryStore, QuorumClient, QuorumGuard, QuorumLock, Release,
+    RunOutcome,
+};
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(30);
+
+/// Servers, and the lock `door` of several clients.
+struct Setup<const N: usize> {
+    servers: [MemoryStore; N],
+}
+
+impl<const N: usize> Setup<N> {
+    fn new() -> Self {
+        Self { servers: std::array::from_fn(|_| MemoryStore::new()) }
+    }
+
+    /// The lock of a new client.
+    fn lock(&self) -> QuorumLock {
+        let clients = self.servers.iter().map(Client::with_store);
+        QuorumClient::of(clients).unwrap().lock("door").unwrap()
+    }
+
+    /// At how many servers the lock is held.
+    async fn held_at(&self) -> usize {
+        let mut held = 0;
+        for server in &self.servers {
+            let lock = Client::with_store(server).lock("door").unwrap();
+            held += usize::from(lock.is_locked().await.unwrap());
+        }
+        held
+    }
+
+    /// Lets every server know the name for long.
+    async fn known(&self) {
+        self.lock().acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
+        sleep(2 * TTL).await;
+    }
+}
+
+async fn acquire(lock: &QuorumLock) -> QuorumGuard {
+    lock.acquire_within(10 * SECOND).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_servers_grant_and_release_the_lock() {
+    let setup = Setup::<5>::new();
+    let guard = acquire(&setup.lock()).await;
+    sleep(SECOND).await;
+    assert!(guard.is_held());
+    assert_eq!(setup.held_at().await, 5);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    sleep(SECOND).await;
+    assert_eq!(setup.held_at().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn majority_grants_while_two_of_five_servers_are_stopped() {
+    let setup = Setup::<5>::new();
+    setup.servers[..2].iter().for_each(MemoryStore::stall);
+    let (lock, start) = (setup.lock(), Instant::now());
+    let guard = acquire(&lock).await;
+    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn minority_is_unavailable() {
+    let setup = Setup::<5>::new();
+    setup.servers[..3].iter().for_each(MemoryStore::stall);
+    let error = setup.lock().acquire_within(5 * SECOND).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("2 of 5 servers voted, and 3 must grant it"), "{error}");
+    let error = setup.lock().try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_acquires_when_the_holder_releases() {
+    let setup = Setup::<5>::new();
+    let guard = acquire(&setup.lock()).await;
+    let lock = setup.lock();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let error = lock.acquire_within(SECOND).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+
+    let waiter = tokio::spawn(async move { (acquire(&lock).await, Instant::now()) });
+    sleep(3 * SECOND).await;
+    let released = Instant::now();
+    guard.release().await.unwrap().into_result().unwrap();
+    let (next, entered) = waiter.await.unwrap();
+    assert!(next.is_held());
+    assert!(entered - released < SECOND / 10, "{:?}", entered - released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn minority_of_grants_is_released_at_once() {
+    let setup = Setup::<3>::new();
+    let others: Vec<_> = setup.servers[..2].iter().map(Client::with_store).collect();
+    let first = others[0].lock("door").unwrap().acquire().await.unwrap();
+    let second = others[1].lock("door").unwrap().acquire().await.unwrap();
+    assert!(setup.lock().try_acquire().await.unwrap().is_none());
+    sleep(SECOND / 10).await;
+    assert_eq!(setup.held_at().await, 2);
+    drop((first, second));
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_without_its_data_gets_the_hold_again() {
+    let setup = Setup::<3>::new();
+    let guard = acquire(&setup.lock()).await;
+    for server in [2, 0, 1] {
+        sleep(SECOND).await;
+        setup.servers[server].lose_everything();
+        assert_eq!(setup.held_at().await, 2);
+        sleep(TTL).await;
+        assert!(guard.is_held());
+        assert_eq!(setup.held_at().await, 3);
+    }
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_was_stopped_at_the_grant_joins_the_hold() {
+    let setup = Setup::<3>::new();
+    setup.servers[1].stall();
+    let guard = acquire(&setup.lock()).await;
+    sleep(SECOND).await;
+    setup.servers[1].resume();
+    sleep(TTL).await;
+    assert_eq!(setup.held_at().await, 3);
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_is_lost_with_the_majority() {
+    let setup = Setup::<5>::new();
+    let guard = acquire(&setup.lock()).await;
+    setup.servers[..3].iter().for_each(MemoryStore::lose_everything);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
+    assert!(!guard.is_held() && guard.remaining().is_none());
+    let release = guard.release().await.unwrap();
+    assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_expires_when_no_majority_replies() {
+    let setup = Setup::<3>::new();
+    let (guard, start) = (acquire(&setup.lock()).await, Instant::now());
+    setup.servers[..2].iter().for_each(MemoryStore::stall);
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(start.elapsed() < TTL, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn emptied_server_does_not_count_for_a_lease() {
+    // The holder has the lock at the first two servers.
+    let setup = Setup::<3>::new();
+    setup.known().await;
+    setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
+    let guard = acquire(&setup.lock()).await;
+
+    // One of them forgets it, and the third one comes back: they must not grant it to another.
+    setup.servers[1].lose_everything();
+    setup.servers[2].heal();
+    let other = setup.lock();
+    let start = Instant::now();
+    while guard.is_held() && start.elapsed() < 20 * SECOND {
+        assert!(other.try_acquire().await.unwrap().is_none());
+        sleep(SECOND / 10).await;
+    }
+    assert!(guard.is_held(), "the holder got the emptied server again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn emptied_server_counts_after_a_lease() {
+    let setup = Setup::<3>::new();
+    setup.known().await;
+    setup.servers[1].lose_everything();
+    setup.servers[2].stall();
+    let (lock, start) = (setup.lock(), Instant::now());
+    let guard = lock.acquire_within(60 * SECOND).await.unwrap();
+    let waited = start.elapsed();
+    assert!(waited >= TTL && waited < TTL + 5 * SECOND, "{waited:?}");
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_lease_is_not_renewed() {
+    let setup = Setup::<3>::new();
+    let (lock, start) = (setup.lock().lease(5 * SECOND), Instant::now());
+    let guard = acquire(&lock).await;
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(start.elapsed() < 5 * SECOND + SECOND / 10);
+    sleep(TTL).await;
+    assert_eq!(setup.held_at().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_acquire_leaves_no_grant() {
+    let setup = Setup::<5>::new();
+    for step in 0..40 {
+        let lock = setup.lock();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        for _ in 0..step {
+            tokio::task::yield_now().await;
+        }
+        acquiring.abort();
+        drop(acquiring.await);
+        sleep(SECOND).await;
+        assert_eq!(setup.held_at().await, 0, "after {step} steps");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_guard_releases_all_servers() {
+    let setup = Setup::<5>::new();
+    drop(acquire(&setup.lock()).await);
+    sleep(SECOND).await;
+    assert_eq!(setup.held_at().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_stops_when_the_hold_is_lost() {
+    let setup = Setup::<3>::new();
+    let lock = setup.lock();
+    let guard = acquire(&lock).await;
+    let work = tokio::spawn(guard.run(async |held| held.lost().await));
+    sleep(SECOND).await;
+    assert_eq!(lock.force_release().await.unwrap(), 3);
+    let outcome = work.await.unwrap();
+    assert!(matches!(outcome, RunOutcome::Cancelled { reason: LostReason::NotOwned, .. }));
+    assert!(lock.run(async |held| held.check().is_ok()).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejecting_majority_is_an_error() {
+    let setup = Setup::<3>::new();
+    setup.servers[0].fail("NOPERM this user has no permissions");
+    assert!(setup.lock().acquire_within(SECOND).await.is_ok());
+    sleep(SECOND).await;
+    setup.servers[1].fail("NOPERM this user has no permissions");
+    let error = setup.lock().acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Forbidden { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_divide_the_servers_make_progress() {
+    let setup = Setup::<5>::new();
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..12)
+        .map(|_| {
+            let lock = setup.lock();
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let guard = lock.acquire().await.unwrap();
+                    sleep(Duration::from_millis(1)).await;
+                    assert_eq!(guard.release().await.unwrap(), Release::Released);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let each = start.elapsed() / 120;
+    assert!(each < SECOND / 5, "{each:?} for each hold");
+}
+
+#[test]
+fn quorum_without_a_server_is_refused() {
+    let error = QuorumClient::of([]).unwrap_err();
+    assert_eq!(error.to_string(), "invalid URL: a quorum has no server; name three or five");
+}

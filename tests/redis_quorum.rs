@@ -1,0 +1,172 @@
+//! The quorum lock on five real servers, of which two are killed, stopped, restarted or cut off.
+
+use std::time::Duration;
+
+use crate::common::{ms, secs};
+use leasehold::{Error, LostReason, QuorumClient, QuorumLock, Release};
+use testkit::{Proxy, Redis, Sentinels, eventually};
+use tokio::time::{Instant, sleep};
+
+const TTL: Duration = Duration::from_secs(3);
+
+struct Five {
+    servers: Vec<Redis>,
+}
+
+impl Five {
+    fn start() -> Self {
+        Self { servers: (0..5).map(|_| Redis::start()).collect() }
+    }
+
+    async fn lock(&self) -> QuorumLock {
+        let urls = self.servers.iter().map(Redis::url);
+        QuorumClient::connect(urls).await.unwrap().lock("door").unwrap().ttl(TTL)
+    }
+
+    /// At how many of the running servers the lock is held.
+    fn held_at(&self) -> i64 {
+        let running = self.servers.iter().filter(|server| server.is_running());
+        running.map(|server| server.command(&["EXISTS", "door"]).number()).sum()
+    }
+
+    fn eventually_held_at(&self, number: i64) {
+        eventually("it is held there", secs(10), || self.held_at() == number);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_lock_survives_two_killed_servers() {
+    let five = Five::start();
+    let guard = five.lock().await.acquire().await.unwrap();
+    five.eventually_held_at(5);
+    five.servers[..2].iter().for_each(Redis::stop);
+    sleep(2 * TTL).await;
+    assert!(guard.is_held());
+
+    // A new client connects to three, and waits for the holder.
+    let other = five.lock().await;
+    let error = other.acquire_within(secs(1)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    let guard = other.acquire_within(secs(1)).await.unwrap();
+
+    // The killed ones come back, and have the hold again.
+    five.servers[..2].iter().for_each(Redis::start_again);
+    five.eventually_held_at(5);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_lock_survives_two_stopped_servers() {
+    let five = Five::start();
+    let lock = five.lock().await;
+    five.servers[3..].iter().for_each(Redis::pause);
+    let start = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    assert!(start.elapsed() < ms(400), "{:?}", start.elapsed());
+    sleep(2 * TTL).await;
+    assert!(guard.is_held());
+    five.servers[3..].iter().for_each(Redis::resume);
+    five.eventually_held_at(5);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    five.eventually_held_at(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
+    let five = Five::start();
+    let guard = five.lock().await.acquire().await.unwrap();
+    five.eventually_held_at(5);
+    for server in &five.servers[..3] {
+        // It keeps nothing on its disk.
+        server.restart();
+        sleep(2 * TTL).await;
+        five.eventually_held_at(5);
+        assert!(guard.is_held());
+    }
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_lock_is_lost_with_three_cut_servers() {
+    let five = Five::start();
+    let cuts: Vec<_> =
+        five.servers[..3].iter().map(|server| Proxy::before(server.port())).collect();
+    let urls = cuts.iter().map(Proxy::url).chain(five.servers[3..].iter().map(Redis::url));
+    let lock = QuorumClient::connect(urls).await.unwrap().lock("door").unwrap().ttl(TTL);
+    let guard = lock.acquire().await.unwrap();
+    let start = Instant::now();
+    cuts.iter().for_each(|cut| cut.black_hole(true));
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(start.elapsed() < TTL, "{:?}", start.elapsed());
+
+    // Another client reaches all of them, and acquires when the lease has ended.
+    drop(guard);
+    let other = five.lock().await.acquire_within(2 * TTL).await.unwrap();
+    assert!(other.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_connects_to_three_of_five_servers() {
+    let five = Five::start();
+    five.servers[..2].iter().for_each(Redis::stop);
+    let lock = five.lock().await;
+    assert!(lock.acquire_within(secs(1)).await.is_ok());
+    five.servers[2].stop();
+    let urls = five.servers.iter().map(Redis::url);
+    let error = QuorumClient::connect(urls).await.unwrap_err();
+    assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
+    let error = QuorumClient::connect(["redis://127.0.0.1:x"]).await.unwrap_err();
+    assert!(matches!(error, Error::Url(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_member_may_be_behind_sentinels() {
+    let (site, one, two) = (Sentinels::start(), Redis::start(), Redis::start());
+    let urls = [site.url(), one.url(), two.url()];
+    let lock = QuorumClient::connect(urls).await.unwrap().lock("door").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    drop(one);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert!(lock.acquire_within(secs(5)).await.unwrap().is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn since_key_expires_by_itself() {
+    let five = Five::start();
+    let guard = five.lock().await.acquire().await.unwrap();
+    five.eventually_held_at(5);
+    for server in &five.servers {
+        let known = || server.command(&["GET", "leasehold_quorum__since:{door}"]).text() == "0";
+        eventually("the name is known for long", secs(5), known);
+        let left = server.command(&["TTL", "leasehold_quorum__since:{door}"]).number();
+        assert!((86_000..=86_400).contains(&left), "{left}");
+    }
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_pair_takes_three_requests_at_each_server() {
+    let five = Five::start();
+    let lock = five.lock().await;
+    let pair = || async {
+        let guard = lock.acquire().await.unwrap();
+        // The other two servers grant it, too.
+        sleep(ms(20)).await;
+        guard.release().await.unwrap()
+    };
+    pair().await.into_result().unwrap();
+    five.eventually_held_at(0);
+    let before: Vec<_> = five.servers.iter().map(Redis::calls).collect();
+    for _ in 0..10 {
+        pair().await.into_result().unwrap();
+        five.eventually_held_at(0);
+    }
+    for (server, before) in five.servers.iter().zip(&before) {
+        let calls = server.calls().since(before);
+        // The lock, and since when the name is known; a release after a long hold is a script.
+        let scripts = calls.of("evalsha");
+        assert!((20..=30).contains(&scripts), "{scripts}");
+        assert_eq!((calls.of("hset"), calls.of("hdel")), (10, 10));
+    }
+}
