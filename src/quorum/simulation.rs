@@ -78,7 +78,14 @@ async fn tell(seed: u64) -> u32 {
         }
     }
     trouble(&servers, until).await;
-    clients.join_all().await.into_iter().sum()
+    let holds = clients.join_all().await.into_iter().sum();
+    // What a stopped server still executes is released, too.
+    sleep(6 * TTL).await;
+    for server in &servers {
+        let left = Client::with_store(server).lock("door").unwrap().holder().await.unwrap();
+        assert!(left.is_none(), "left behind: {left:?}");
+    }
+    holds
 }
 
 #[test]

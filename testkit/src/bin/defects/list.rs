@@ -170,7 +170,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
         Defect {
-            says: "a server that lost its data counts at once",
+            says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
                 from: "Some(time) if time < ttl =>",
@@ -181,11 +181,11 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
         Defect {
-            says: "a hold goes on although a majority of the servers lost it",
+            says: "the grants of a minority are never released",
             edits: &[Edit {
-                file: "src/quorum/keeper.rs",
-                from: "        left.len().checked_sub(self.need)",
-                to: "        left.len().checked_sub(self.need.min(2))",
+                file: "src/quorum/vote.rs",
+                from: "                Some(Vote::Yes(_) | Vote::New(_)) => {\n",
+                to: "                Some(Vote::Yes(guard) | Vote::New(guard)) => {\n                    std::mem::forget(guard);\n",
             }],
         },
     ),
