@@ -29,11 +29,11 @@ fix:        ## formats, and mends what the lints can mend
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients and simulated servers: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of one of WORLDS once more with its story
+simulate:   ## many clients and simulated servers: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of one of WORLDS once more with its trace
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib -- $(addprefix engine::simulation::,$(WORLDS)) --exact --nocapture
 
-fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS=n stories and a hundred times as many bytes, or SEED=x
+fuzz:       ## corrupted bytes, unusual texts, and clients of a server that lies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
 	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
 	cargo test --all-features --lib connection::fuzz -- --nocapture && \
 	cargo test --all-features --test fuzz -- --nocapture

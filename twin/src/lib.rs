@@ -4,7 +4,7 @@
 //! A [`Twin`] speaks the server's protocol over a stream in memory, so that a real
 //! client can be told stories about it. All of it runs on the runtime of the test,
 //! which has one thread and a paused clock; chance comes from the seed alone. The
-//! same seed tells the same story.
+//! same seed gives the same run.
 //!
 //! What it answers is what Redis 7.0 answers to the commands that it knows, scripts
 //! and rights included; `tests/differential.rs` asks both and compares.

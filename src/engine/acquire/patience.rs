@@ -1,4 +1,4 @@
-//! How long a caller waits, counted from when it came.
+//! The timeout of a caller, counted from the start of its call.
 
 use std::time::Duration;
 
@@ -19,21 +19,21 @@ impl Within {
     }
 }
 
-/// How long a caller waits that already holds the object.
+/// The timeout of a caller that already holds the object.
 #[cfg(feature = "blocking")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// As long as it holds.
+    /// No timeout: it waits for as long as it holds the object.
     Endless,
-    /// As long as a question may take.
+    /// One request: it waits for the request timeout.
     Once,
-    /// For this time.
+    /// This timeout.
     Within(Within),
 }
 
 #[cfg(feature = "blocking")]
 impl Patience {
-    /// When it ends, if it is bounded.
+    /// Returns when the timeout ends, if there is one.
     pub(crate) fn until(self) -> Option<Instant> {
         match self {
             Self::Endless | Self::Once => None,
@@ -41,7 +41,7 @@ impl Patience {
         }
     }
 
-    /// How long an answer is waited for, where a `question` may take so long.
+    /// Returns how long the caller waits for a reply. `question` is the request timeout.
     pub(super) fn for_an_answer(self, question: Duration) -> Option<Duration> {
         match self {
             Self::Endless => None,

@@ -27,7 +27,7 @@ impl Gate {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    /// Lets nothing through for a while.
+    /// Blocks every poll for a while.
     pub(super) fn close_for(&self, pause: Duration) {
         let mut opens = self.0.lock().unwrap();
         *opens = (*opens).max(Instant::now() + pause);
@@ -37,12 +37,12 @@ impl Gate {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Lets nothing through any more.
+    /// Blocks every poll from now on.
     pub(super) fn close(&self) {
         self.close_for(Duration::from_secs(1_000_000));
     }
 
-    /// When the client is free to run, or was so first.
+    /// Returns when the client may run again, or when it could first run.
     pub(super) fn opens(&self) -> Instant {
         *self.0.lock().unwrap()
     }
@@ -64,7 +64,7 @@ impl Gate {
         .await
     }
 
-    /// Starts tasks behind the gate, whose handles are kept in `tasks`.
+    /// Returns a spawner whose tasks run behind the gate. `tasks` keeps their handles.
     pub(super) fn spawner(&self, tasks: &Tasks) -> Spawner {
         let (gate, tasks) = (self.clone(), Arc::clone(tasks));
         Arc::new(move |job| {

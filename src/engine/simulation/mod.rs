@@ -1,22 +1,21 @@
-//! Many clients, a simulated server, one seed.
+//! Many clients, a simulated server, and one seed.
 //!
-//! A seed decides everything: which client wants which lock when and for how long, which one
-//! is cancelled or paused, what happens to the server and to the connections. Time is virtual,
-//! so that a minute passes in milliseconds, and the same seed makes the same story again.
+//! A seed decides everything: which client wants which lock, when and for how long, which client is
+//! cancelled or paused, and which faults the server and the connections have. Time is virtual. So a
+//! minute passes in milliseconds, and the same seed repeats the same run.
 //!
-//! What must always be true is in `served/judge.rs`, `served/records.rs` and
-//! `served/objects.rs`. `make simulate SEEDS=n` tells many stories of each world,
-//! `make simulate SEED=x WORLDS=run_served` tells one aloud, and `make defects` shows that
-//! planted defects are found.
+//! The rules are in `served/judge.rs`, `served/records.rs` and `served/objects.rs`. `make simulate
+//! SEEDS=n` runs many seeds of each world. `make simulate SEED=x WORLDS=run_served` prints the
+//! trace of one seed. `make defects` shows that the rules find planted defects.
 //!
 //! ```text
 //! served              clients on the store that they have in production, on a simulated server
-//! gate · story        a client that stands still; what happened
+//! gate · trace        a client that stands still; what happened
 //! ```
 
 mod gate;
 mod served;
-mod story;
+mod trace;
 
 use std::{
     env,
@@ -30,32 +29,32 @@ use std::{
     time::Duration,
 };
 
-/// How many seeds every run of the tests tells.
+/// The number of seeds in each run of the tests.
 const FEW: u64 = 100;
 const FEW_DEPLOYED: u64 = 10;
 
-/// Lives through the story of a seed.
-type World = fn(u64, &Arc<story::Story>) -> Result<(), String>;
+/// Runs one seed, and returns the rule that it broke.
+type World = fn(u64, &Arc<trace::Trace>) -> Result<(), String>;
 
-/// One story that broke a rule.
+/// A seed that broke a rule.
 struct Broken {
     seed: u64,
     rule: String,
 }
 
-/// Tells the story of `seed`; what it says is printed if `aloud`.
-fn tell(world: World, seed: u64, aloud: bool) -> Result<(), Broken> {
-    let story = story::Story::new(aloud);
-    let told = catch_unwind(AssertUnwindSafe(|| world(seed, &story)));
-    let rule = match told {
+/// Runs `seed`, and prints its trace if `verbose`.
+fn run_seed(world: World, seed: u64, verbose: bool) -> Result<(), Broken> {
+    let trace = trace::Trace::new(verbose);
+    let outcome = catch_unwind(AssertUnwindSafe(|| world(seed, &trace)));
+    let rule = match outcome {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(rule)) => rule,
-        Err(panic) => format!("it panicked: {}", words_of(panic.as_ref())),
+        Err(panic) => format!("it panicked: {}", panic_text(panic.as_ref())),
     };
     Err(Broken { seed, rule })
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
@@ -65,31 +64,31 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Tells stories from `base` on, on every core, until one breaks a rule.
-/// Returns how many were told, and the one that broke.
-fn tell_many(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
+/// Runs seeds from `base` on, on every core, until one breaks a rule. Returns how many ran, and the
+/// seed that broke a rule.
+fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let tellers: Vec<AtomicU64> = (0..cores).map(|_| AtomicU64::new(0)).collect();
+    let workers: Vec<AtomicU64> = (0..cores).map(|_| AtomicU64::new(0)).collect();
 
-    let tell_some = |telling: &AtomicU64| {
+    let run_some = |current: &AtomicU64| {
         let mut broken = None;
         while broken.is_none() && !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= seeds {
                 break;
             }
-            telling.store(base.wrapping_add(number), Ordering::Relaxed);
-            broken = tell(world, base.wrapping_add(number), false).err();
+            current.store(base.wrapping_add(number), Ordering::Relaxed);
+            broken = run_seed(world, base.wrapping_add(number), false).err();
             stop.fetch_or(broken.is_some(), Ordering::Relaxed);
         }
         broken
     };
     let broken = thread::scope(|scope| {
-        let telling = tellers.iter().map(|telling| scope.spawn(|| tell_some(telling)));
-        let telling: Vec<_> = telling.collect();
-        scope.spawn(|| end_what_hangs(&tellers, &stop));
-        let broken = telling.into_iter().filter_map(|teller| teller.join().unwrap());
+        let current = workers.iter().map(|current| scope.spawn(|| run_some(current)));
+        let current: Vec<_> = current.collect();
+        scope.spawn(|| exit_if_hung(&workers, &stop));
+        let broken = current.into_iter().filter_map(|worker| worker.join().unwrap());
         let broken = broken.min_by_key(|broken| broken.seed);
         stop.store(true, Ordering::Relaxed);
         broken
@@ -97,19 +96,18 @@ fn tell_many(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     (next.into_inner().min(seeds), broken)
 }
 
-/// Ends the process when a story does not end: time that does not pass is a
-/// loop that never waits.
-fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
-    const LOOK: Duration = Duration::from_millis(100);
+/// Ends the process when a run does not end. If virtual time does not pass, a loop never waits.
+fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
+    const INTERVAL: Duration = Duration::from_millis(100);
     const LONGEST: u32 = 200;
-    let read = || tellers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
-    let (mut before, mut looks) = (read(), vec![0; tellers.len()]);
+    let read = || workers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let (mut before, mut unchanged) = (read(), vec![0; workers.len()]);
     while !stop.load(Ordering::Relaxed) {
-        thread::sleep(LOOK);
-        for (teller, seed) in read().into_iter().enumerate() {
-            looks[teller] = if before[teller] == seed { looks[teller] + 1 } else { 0 };
-            before[teller] = seed;
-            if looks[teller] == LONGEST {
+        thread::sleep(INTERVAL);
+        for (worker, seed) in read().into_iter().enumerate() {
+            unchanged[worker] = if before[worker] == seed { unchanged[worker] + 1 } else { 0 };
+            before[worker] = seed;
+            if unchanged[worker] == LONGEST {
                 println!("seed {seed} broke a rule: time does not pass any more");
                 std::process::exit(101);
             }
@@ -117,25 +115,25 @@ fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
     }
 }
 
-/// Locks. See the Makefile for how to tell more stories.
+/// Runs locks. See the Makefile for how to run more seeds.
 #[test]
 fn run_served() {
     simulate(served::run, "run_served", FEW);
 }
 
-/// The objects that are no plain lock.
+/// Runs all objects except the plain lock.
 #[test]
 fn run_objects() {
     simulate(served::run_objects, "run_objects", FEW);
 }
 
-/// A primary with replicas that sentinels watch.
+/// Runs a primary with replicas, and sentinels that watch it.
 #[test]
 fn run_sentinel() {
     simulate(served::run_sentinel, "run_sentinel", FEW_DEPLOYED);
 }
 
-/// A cluster, whose slots move.
+/// Runs a cluster whose slots move.
 #[test]
 fn run_cluster() {
     simulate(served::run_cluster, "run_cluster", FEW_DEPLOYED);
@@ -143,7 +141,7 @@ fn run_cluster() {
 
 fn simulate(world: World, called: &str, few: u64) {
     if let Some(seed) = setting::<u64>("LEASEHOLD_SEED") {
-        match tell(world, seed, true) {
+        match run_seed(world, seed, true) {
             Ok(()) => println!("seed {seed}: every rule held"),
             Err(Broken { rule, .. }) => panic!("seed {seed} broke a rule: {rule}"),
         }
@@ -155,50 +153,50 @@ fn simulate(world: World, called: &str, few: u64) {
     let seeds = seeds.unwrap_or(few);
     println!("simulating {seeds} seeds from {base}");
 
-    let (told, broken) = tell_many(world, base, seeds);
+    let (finished, broken) = run_seeds(world, base, seeds);
     if let Some(Broken { seed, rule }) = broken {
-        // The story again, aloud this time.
-        drop(tell(world, seed, true));
+        // Run it again, with its trace printed.
+        drop(run_seed(world, seed, true));
         panic!(
-            "seed {seed} broke a rule after {told} seeds: {rule}\n\
+            "seed {seed} broke a rule after {finished} seeds: {rule}\n\
              replay it with: make simulate SEED={seed} WORLDS={called}"
         );
     }
-    println!("{told} seeds, every rule held");
+    println!("{finished} seeds, every rule held");
 }
 
-/// The same seed makes the same story, word for word.
+/// The same seed gives the same trace, word for word.
 #[test]
-fn a_story_of_a_server_can_be_told_again() {
-    tell_twice(served::run, 20);
-}
-
-#[test]
-fn a_story_of_objects_on_a_server_can_be_told_again() {
-    tell_twice(served::run_objects, 20);
+fn seed_repeats_its_trace_on_one_server() {
+    run_twice(served::run, 20);
 }
 
 #[test]
-fn a_story_of_sentinels_can_be_told_again() {
-    tell_twice(served::run_sentinel, 3);
+fn seed_repeats_its_trace_for_other_objects() {
+    run_twice(served::run_objects, 20);
 }
 
 #[test]
-fn a_story_of_a_cluster_can_be_told_again() {
-    tell_twice(served::run_cluster, 3);
+fn seed_repeats_its_trace_with_sentinels() {
+    run_twice(served::run_sentinel, 3);
 }
 
-fn tell_twice(world: World, seeds: u64) {
+#[test]
+fn seed_repeats_its_trace_in_a_cluster() {
+    run_twice(served::run_cluster, 3);
+}
+
+fn run_twice(world: World, seeds: u64) {
     for seed in 0..seeds {
-        let stories = [(); 2].map(|()| {
-            let story = story::Story::new(false);
-            drop(world(seed, &story));
-            story.text()
+        let traces = [(); 2].map(|()| {
+            let trace = trace::Trace::new(false);
+            drop(world(seed, &trace));
+            trace.text()
         });
-        assert!(!stories[0].is_empty());
-        let [once, again] = stories.each_ref().map(|story| story.lines());
+        assert!(!traces[0].is_empty());
+        let [once, again] = traces.each_ref().map(|trace| trace.lines());
         let differs = once.zip(again).find(|(once, again)| once != again);
         assert_eq!(differs, None, "seed {seed}");
-        assert_eq!(stories[0].len(), stories[1].len(), "seed {seed}");
+        assert_eq!(traces[0].len(), traces[1].len(), "seed {seed}");
     }
 }

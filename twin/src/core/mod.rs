@@ -39,7 +39,7 @@ use super::{
     users::User,
 };
 
-/// The time at which every story begins: microseconds since 1970.
+/// The time at which every run begins: microseconds since 1970.
 const BEGINNING: i64 = 1_700_000_000_000_000;
 
 /// How many databases there are, as by default.

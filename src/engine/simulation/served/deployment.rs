@@ -1,4 +1,4 @@
-//! A story of several servers: a primary that sentinels watch, or a cluster.
+//! A run with several servers: a primary that sentinels watch, or a cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,77 +11,77 @@ use tokio::{
 };
 
 use super::{
-    allegiance::Allegiance,
     failovers::Failovers,
-    hardships::Hardships,
     judge::Judge,
     peer::Peer,
-    plot::{Kind, PATIENCE, Plot, Troubles},
-    rights::Rights,
+    permissions::Permissions,
+    scenario::{Faults, Kind, Scenario, TIMEOUT},
+    server_faults::ServerFaults,
     site::Site,
+    stale_connections::StaleConnections,
     work::Worker,
-    world::tell,
+    world::log_commands,
 };
 use crate::{
     Client,
     domain::Name,
-    engine::simulation::story::{Story, name},
+    engine::simulation::trace::{Trace, name},
     store::QUEUE_RESTS,
 };
 
-/// How long a story may take at most, in virtual time.
+/// The longest time that a run may take, in virtual time.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// For so long there is trouble.
-const TROUBLED: Duration = Duration::from_secs(20);
+/// Faults occur during this time.
+const FAULTY_TIME: Duration = Duration::from_secs(20);
 
-/// How often the rules are looked at.
+/// The time between two checks of the rules.
 const LOOKS: Duration = Duration::from_millis(25);
 
-/// In the end each client enters each lock within this time.
-const ENTERED: Duration = Duration::from_secs(3);
+/// At the end each client acquires each lock within this time.
+const ACQUIRED: Duration = Duration::from_secs(3);
 
-/// How the servers of a story belong together.
+/// Creates the servers of a run.
 type Found = fn(u64, usize, Delay) -> Site;
 
-/// Lives through the story of `seed`, with sentinels.
+/// Runs `seed` with sentinels.
 pub(in crate::engine::simulation) fn run_sentinel(
     seed: u64,
-    story: &Arc<Story>,
+    trace: &Arc<Trace>,
 ) -> Result<(), String> {
-    run(seed, story, Site::watched)
+    run(seed, trace, Site::watched)
 }
 
-/// Lives through the story of `seed`, in a cluster.
+/// Runs `seed` in a cluster.
 pub(in crate::engine::simulation) fn run_cluster(
     seed: u64,
-    story: &Arc<Story>,
+    trace: &Arc<Trace>,
 ) -> Result<(), String> {
-    run(seed, story, Site::nodes)
+    run(seed, trace, Site::nodes)
 }
 
-fn run(seed: u64, story: &Arc<Story>, found: Found) -> Result<(), String> {
+fn run(seed: u64, trace: &Arc<Trace>, found: Found) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = Rng::with_seed(seed);
-    let plot = draw(&mut chance);
-    let hardships = Hardships::draw(&plot, &mut chance);
+    let scenario = draw(&mut chance);
+    let server_faults = ServerFaults::draw(&scenario, &mut chance);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        story.say(|| format!("{plot:?}, {hardships:?}"));
-        let site = found(chance.u64(..), plot.replicas as usize, hardships.lag());
-        site.gossip(hardships.gossip());
-        World::new(plot, site, story).await.live(hardships, chance).await
+        trace.log(|| format!("{scenario:?}, {server_faults:?}"));
+        let site = found(chance.u64(..), scenario.replicas as usize, server_faults.lag());
+        site.gossip(server_faults.gossip());
+        World::new(scenario, site, trace).await.live(server_faults, chance).await
     })
 }
 
-/// What kind of story it is.
-fn draw(chance: &mut Rng) -> Plot {
+/// Draws the settings of the run.
+fn draw(chance: &mut Rng) -> Scenario {
     let kind = match chance.u32(..8) {
         0 => Kind::Calm,
         1..=3 => Kind::Switched,
         _ => Kind::Rough,
     };
-    Plot {
+    Scenario {
         kind,
         clients: chance.u32(2..=3),
         workers: chance.u32(1..=2),
@@ -90,55 +90,55 @@ fn draw(chance: &mut Rng) -> Plot {
         rest: chance.u64(200..=2_000),
         hold: chance.u64(50..=1_500),
         delay: chance.u64(..=5),
-        // Neither fenced nor written under: see `Plot`.
+        // Neither fenced nor written under: see `Scenario`.
         ttl: Duration::from_millis(30 * chance.u64(100..=300)),
         polling: false,
         outsiders: 0,
         redisson: false,
-        spinner: false,
+        busy_poller: false,
         restless: false,
         replicas: chance.u32(1..=2),
-        troubles: Troubles::default(),
+        faults: Faults::default(),
     }
 }
 
 struct World {
-    plot: Plot,
+    scenario: Scenario,
     site: Site,
     judge: Arc<Judge>,
-    story: Arc<Story>,
+    trace: Arc<Trace>,
     names: Vec<Name>,
     peers: Vec<Arc<Peer>>,
-    allegiance: Allegiance,
+    stale_connections: StaleConnections,
 }
 
 impl World {
-    async fn new(plot: Plot, site: Site, story: &Arc<Story>) -> Self {
-        if story.is_aloud() {
-            site.all().iter().for_each(|server| tell(server, story));
+    async fn new(scenario: Scenario, site: Site, trace: &Arc<Trace>) -> Self {
+        if trace.is_verbose() {
+            site.all().iter().for_each(|server| log_commands(server, trace));
         }
-        let names: Vec<Name> = (0..plot.names).map(name).collect();
-        let judge = Judge::new(&site, story, plot, &names);
+        let names: Vec<Name> = (0..scenario.names).map(name).collect();
+        let judge = Judge::new(&site, trace, scenario, &names);
         let mut peers = vec![];
-        for number in 0..plot.clients {
-            peers.push(Arc::new(Peer::connect(number, &site, Rights::All).await));
+        for number in 0..scenario.clients {
+            peers.push(Arc::new(Peer::connect(number, &site, Permissions::All).await));
         }
-        let way = Delay::UpTo(Duration::from_millis(plot.delay));
+        let way = Delay::UpTo(Duration::from_millis(scenario.delay));
         site.delay(way, way);
-        let allegiance = Allegiance::of(&site, &plot);
-        Self { plot, site, judge, story: Arc::clone(story), names, peers, allegiance }
+        let stale_connections = StaleConnections::of(&site, &scenario);
+        Self { scenario, site, judge, trace: Arc::clone(trace), names, peers, stale_connections }
     }
 
-    async fn live(mut self, hardships: Hardships, mut chance: Rng) -> Result<(), String> {
+    async fn live(mut self, server_faults: ServerFaults, mut chance: Rng) -> Result<(), String> {
         let begun = Instant::now();
         let mut workers = JoinSet::new();
-        self.hire(&mut chance, &mut workers);
+        self.spawn_workers(&mut chance, &mut workers);
         let mut failovers = Failovers {
             site: self.site.clone(),
             judge: Arc::clone(&self.judge),
-            story: Arc::clone(&self.story),
-            plot: self.plot,
-            hardships,
+            trace: Arc::clone(&self.trace),
+            scenario: self.scenario,
+            server_faults,
             names: self.names.clone(),
             chance,
             busy: Arc::default(),
@@ -148,54 +148,54 @@ impl World {
             while let Some(done) = workers.try_join_next() {
                 done.or_else(|e| if e.is_cancelled() { Ok(()) } else { Err(e.to_string()) })?;
             }
-            if begun.elapsed() < TROUBLED {
-                failovers.look(&self.peers, &mut self.allegiance);
+            if begun.elapsed() < FAULTY_TIME {
+                failovers.check(&self.peers, &mut self.stale_connections);
             }
             sleep(LOOKS).await;
-            self.held_up()?;
+            self.check_rules()?;
             if begun.elapsed() > LONGEST {
-                return Err("the story does not end".into());
+                return Err("the run does not end".into());
             }
         }
         failovers.end().await;
-        self.settle().await
+        self.check_end().await
     }
 
-    /// Whether every rule has held so far.
-    fn held_up(&mut self) -> Result<(), String> {
-        self.judge.look();
+    /// Checks every rule.
+    fn check_rules(&mut self) -> Result<(), String> {
+        self.judge.check();
         self.judge.broken().map_or(Ok(()), Err)?;
-        self.allegiance.look(&self.site, &self.peers)
+        self.stale_connections.check(&self.site, &self.peers)
     }
 
-    /// Has workers work for all clients.
-    fn hire(&self, chance: &mut Rng, workers: &mut JoinSet<()>) {
+    /// Spawns the workers of all clients.
+    fn spawn_workers(&self, chance: &mut Rng, workers: &mut JoinSet<()>) {
         for peer in &self.peers {
-            for number in 0..self.plot.workers {
+            for number in 0..self.scenario.workers {
                 let worker = Worker {
                     peer: Arc::clone(peer),
                     label: format!("{}/{number}", peer.id),
                     judge: Arc::clone(&self.judge),
-                    story: Arc::clone(&self.story),
+                    trace: Arc::clone(&self.trace),
                     chance: chance.fork(),
-                    plot: self.plot,
+                    scenario: self.scenario,
                 };
                 peer.owns(workers.spawn(worker.work()));
             }
         }
     }
 
-    /// When nothing is in the way any more each client enters each lock, and leaves nothing.
-    async fn settle(mut self) -> Result<(), String> {
-        self.rest(self.plot.lease() + Duration::from_secs(7)).await?;
+    /// When nothing is in the way any more each client acquires each lock, and leaves nothing.
+    async fn check_end(mut self) -> Result<(), String> {
+        self.rest(self.scenario.lease() + Duration::from_secs(7)).await?;
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
             for name in &self.names {
-                self.enters(peer, name).await?;
+                self.acquires(peer, name).await?;
             }
         }
-        self.rest(self.plot.lease() + QUEUE_RESTS + 4 * PATIENCE).await?;
-        self.nothing_is_left()?;
-        self.story.say(|| format!("the end, after {} grants", self.judge.grants()));
+        self.rest(self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await?;
+        self.check_leftovers()?;
+        self.trace.log(|| format!("the end, after {} grants", self.judge.grants()));
         Ok(())
     }
 
@@ -203,20 +203,21 @@ impl World {
         let begun = Instant::now();
         while begun.elapsed() < time {
             sleep(Duration::from_millis(250)).await;
-            self.held_up()?;
+            self.check_rules()?;
         }
         Ok(())
     }
 
-    async fn enters(&self, peer: &Peer, name: &Name) -> Result<(), String> {
+    async fn acquires(&self, peer: &Peer, name: &Name) -> Result<(), String> {
         let lock = Client::of(Arc::clone(&peer.engine)).lock(name).unwrap();
-        let guard = lock.acquire_within(ENTERED).await;
-        let guard = guard.map_err(|error| format!("{} ends outside: {error}", peer.id))?;
+        let guard = lock.acquire_within(ACQUIRED).await;
+        let guard =
+            guard.map_err(|error| format!("{} cannot acquire at the end: {error}", peer.id))?;
         let released = guard.release().await.and_then(|it| it.into_result());
-        released.map_err(|error| format!("{} ends inside: {error}", peer.id))
+        released.map_err(|error| format!("{} cannot release at the end: {error}", peer.id))
     }
 
-    fn nothing_is_left(&self) -> Result<(), String> {
+    fn check_leftovers(&self) -> Result<(), String> {
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
             let stats = peer.engine.stats();
             if (stats.held, stats.waiting) != (0, 0) || !peer.engine.is_idle() {
@@ -224,10 +225,10 @@ impl World {
             }
             let channels = peer.channels();
             if !channels.is_empty() {
-                return Err(format!("{} still listens to {channels:?}", peer.id));
+                return Err(format!("{} is still subscribed to {channels:?}", peer.id));
             }
-            if self.plot.is_calm() && stats.reconnects > 0 {
-                return Err(format!("{} has left a server that is well", peer.id));
+            if self.scenario.is_calm() && stats.reconnects > 0 {
+                return Err(format!("{} has left a healthy server", peer.id));
             }
         }
         let keys: Vec<_> = self.site.masters().into_iter().flat_map(|it| it.keys()).collect();

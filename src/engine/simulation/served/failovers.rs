@@ -1,4 +1,4 @@
-//! What happens to servers that have others beside them, and when.
+//! Faults of servers that have replicas, and the time of each fault.
 
 use std::{
     collections::BTreeSet,
@@ -11,28 +11,28 @@ use leasehold_twin::{Cut, Twin};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    allegiance::Allegiance,
-    hardships::Hardships,
     judge::Judge,
     peer::Peer,
-    plot::Plot,
-    scenes::{Scene, Way},
+    scenario::Scenario,
+    server_faults::ServerFaults,
+    shard_faults::{FaultKind, ShardFault},
     site::Site,
+    stale_connections::StaleConnections,
 };
-use crate::{domain::Name, engine::simulation::story::Story};
+use crate::{domain::Name, engine::simulation::trace::Trace};
 
-/// Makes servers fail, and others take their place.
+/// Makes servers fail, and promotes others.
 pub(super) struct Failovers {
     pub(super) site: Site,
     pub(super) judge: Arc<Judge>,
-    pub(super) story: Arc<Story>,
-    pub(super) plot: Plot,
-    pub(super) hardships: Hardships,
+    pub(super) trace: Arc<Trace>,
+    pub(super) scenario: Scenario,
+    pub(super) server_faults: ServerFaults,
     pub(super) names: Vec<Name>,
     pub(super) chance: Rng,
-    /// Shards to which something happens.
+    /// Shards that have a fault now.
     pub(super) busy: Arc<Mutex<BTreeSet<usize>>>,
-    /// Troubles that end by themselves.
+    /// Faults that end by themselves.
     pub(super) lasting: JoinSet<()>,
 }
 
@@ -41,99 +41,102 @@ impl Failovers {
         self.chance.u32(..n) == 0
     }
 
-    /// Makes trouble, now and then.
-    pub(super) fn look(&mut self, peers: &[Arc<Peer>], allegiance: &mut Allegiance) {
-        let does = self.hardships;
+    /// Starts a fault, now and then.
+    pub(super) fn check(&mut self, peers: &[Arc<Peer>], stale_connections: &mut StaleConnections) {
+        let does = self.server_faults;
         if self.one_in(40) {
-            self.of_a_shard(peers, allegiance);
+            self.fault_of_shard(peers, stale_connections);
         }
         if does.moves && self.one_in(60) {
             self.move_a_slot();
         }
         if does.sentinels && self.one_in(80) {
-            self.of_a_sentinel();
+            self.fault_of_sentinel();
         }
         if does.down && self.one_in(240) {
-            self.is_down();
+            self.cluster_down();
         }
         let peer = &peers[self.chance.usize(..peers.len())];
         if !peer.is_dead() {
-            self.of_a_client(peer, allegiance);
+            self.fault_of_client(peer, stale_connections);
         }
     }
 
-    /// Something happens to one of the shards, if nothing does already.
-    fn of_a_shard(&mut self, peers: &[Arc<Peer>], allegiance: &mut Allegiance) {
-        let does = self.hardships;
-        let ways = [
-            (does.agreed, Way::Agreed),
-            (does.killed, Way::Killed),
-            (does.behind, Way::Behind),
-            (does.hung, Way::Hung),
-            (does.isolated, Way::Isolated),
-            (does.parted, Way::Parted),
-            (does.stale, Way::Stale),
-            (does.restarts, Way::Restarted),
-            (does.restarts, Way::Stopped),
-            (does.late, Way::Late),
-            (does.replicas, Way::ReplicaKilled),
-            (does.replicas, Way::ReplicaHung),
-            (does.losses, Way::MessagesLost),
-            (does.flushes, Way::Flushed),
+    /// Starts a fault of one shard, if it has none.
+    fn fault_of_shard(&mut self, peers: &[Arc<Peer>], stale_connections: &mut StaleConnections) {
+        let does = self.server_faults;
+        let kinds = [
+            (does.agreed, FaultKind::Agreed),
+            (does.killed, FaultKind::Killed),
+            (does.behind, FaultKind::Behind),
+            (does.hung, FaultKind::Hung),
+            (does.isolated, FaultKind::Isolated),
+            (does.parted, FaultKind::Parted),
+            (does.stale, FaultKind::Stale),
+            (does.restarts, FaultKind::Restarted),
+            (does.restarts, FaultKind::Stopped),
+            (does.late, FaultKind::Late),
+            (does.replicas, FaultKind::ReplicaKilled),
+            (does.replicas, FaultKind::ReplicaHung),
+            (does.losses, FaultKind::MessagesLost),
+            (does.flushes, FaultKind::Flushed),
         ];
-        let ways: Vec<Way> = ways.into_iter().filter(|it| it.0).map(|it| it.1).collect();
-        if ways.is_empty() {
+        let kinds: Vec<FaultKind> = kinds.into_iter().filter(|it| it.0).map(|it| it.1).collect();
+        if kinds.is_empty() {
             return;
         }
-        let way = ways[self.chance.usize(..ways.len())];
+        let kind = kinds[self.chance.usize(..kinds.len())];
         let shard = self.chance.usize(..self.site.shards());
         let other = (shard + 1) % self.site.shards();
-        let shards = if matches!(way, Way::Stale) { vec![shard, other] } else { vec![shard] };
-        let Some(scene) = self.scene(&shards) else { return };
+        let shards =
+            if matches!(kind, FaultKind::Stale) { vec![shard, other] } else { vec![shard] };
+        let Some(fault) = self.begin(&shards) else { return };
         let parted: Vec<_> = peers.iter().filter(|_| self.chance.bool()).cloned().collect();
-        let story = Arc::clone(&self.story);
-        story.say(|| format!("{way:?}: {}", self.site.primary(shard).address()));
-        let lasts = scene.longest();
-        match way {
-            Way::Parted => parted.iter().for_each(|it| allegiance.excuse(&it.id, lasts)),
-            Way::Stale => peers.iter().for_each(|it| allegiance.excuse(&it.id, lasts)),
+        let trace = Arc::clone(&self.trace);
+        trace.log(|| format!("{kind:?}: {}", self.site.primary(shard).address()));
+        let lasts = fault.longest();
+        match kind {
+            FaultKind::Parted => {
+                parted.iter().for_each(|it| stale_connections.excuse(&it.id, lasts))
+            }
+            FaultKind::Stale => peers.iter().for_each(|it| stale_connections.excuse(&it.id, lasts)),
             _ => {}
         }
         let all = peers.to_vec();
         self.lasting.spawn(async move {
-            match way {
-                Way::Agreed => scene.agreed(),
-                Way::Killed => scene.killed().await,
-                Way::Behind => scene.behind().await,
-                Way::Hung => scene.hung().await,
-                Way::Isolated => scene.isolated().await,
-                Way::Parted => scene.parted(&parted).await,
-                Way::Stale => scene.stale(&all).await,
-                Way::Restarted => scene.restarted().await,
-                Way::Stopped => scene.stopped().await,
-                Way::Late => scene.late().await,
-                Way::ReplicaKilled => scene.replica_killed().await,
-                Way::ReplicaHung => scene.replica_hung().await,
-                Way::MessagesLost => scene.messages_lost().await,
-                Way::Flushed => scene.flushed(),
+            match kind {
+                FaultKind::Agreed => fault.agreed(),
+                FaultKind::Killed => fault.killed().await,
+                FaultKind::Behind => fault.behind().await,
+                FaultKind::Hung => fault.hung().await,
+                FaultKind::Isolated => fault.isolated().await,
+                FaultKind::Parted => fault.parted(&parted).await,
+                FaultKind::Stale => fault.stale(&all).await,
+                FaultKind::Restarted => fault.restarted().await,
+                FaultKind::Stopped => fault.stopped().await,
+                FaultKind::Late => fault.late().await,
+                FaultKind::ReplicaKilled => fault.replica_killed().await,
+                FaultKind::ReplicaHung => fault.replica_hung().await,
+                FaultKind::MessagesLost => fault.messages_lost().await,
+                FaultKind::Flushed => fault.flushed(),
             }
         });
     }
 
-    /// What happens to these shards, if nothing does already.
-    fn scene(&mut self, shards: &[usize]) -> Option<Scene> {
+    /// Begins a fault of these shards, if they have none.
+    fn begin(&mut self, shards: &[usize]) -> Option<ShardFault> {
         let mut busy = self.busy.lock().unwrap();
         if shards.iter().any(|it| busy.contains(it)) {
             return None;
         }
         busy.extend(shards);
         drop(busy);
-        Some(Scene {
+        Some(ShardFault {
             site: self.site.clone(),
             judge: Arc::clone(&self.judge),
-            story: Arc::clone(&self.story),
-            plot: self.plot,
-            hardships: self.hardships,
+            trace: Arc::clone(&self.trace),
+            scenario: self.scenario,
+            server_faults: self.server_faults,
             names: self.names.clone(),
             chance: Mutex::new(self.chance.fork()),
             shards: shards.to_vec(),
@@ -141,46 +144,46 @@ impl Failovers {
         })
     }
 
-    /// The slot of a name goes to another shard.
+    /// Moves the slot of a name to another shard.
     fn move_a_slot(&mut self) {
         let Site::Nodes(_, cluster, _) = &self.site else { return };
         let cluster = cluster.clone();
         let name = self.names[self.chance.usize(..self.names.len())].clone();
         let from = self.site.shard_of(&name);
         let to = (from + self.chance.usize(1..self.site.shards())) % self.site.shards();
-        let Some(scene) = self.scene(&[from, to]) else { return };
-        self.lasting.spawn(async move { scene.moved(&cluster, &name, to).await });
+        let Some(fault) = self.begin(&[from, to]) else { return };
+        self.lasting.spawn(async move { fault.moved(&cluster, &name, to).await });
     }
 
-    /// One of the sentinels is away, or hears of nothing: that makes no difference.
-    fn of_a_sentinel(&mut self) {
+    /// Makes one sentinel unreachable, or isolates it. Clients must not notice it.
+    fn fault_of_sentinel(&mut self) {
         let Site::Watched(_, watched, _) = &self.site else { return };
         let sentinel = watched.sentinels()[self.chance.usize(..3)].clone();
-        let way = self.chance.u32(..3);
-        let Some(scene) = self.scene(&[10]) else { return };
-        let time = scene.millis(8_000);
-        scene.say(|| format!("a sentinel is away for {time:?}: {way}"));
+        let kind = self.chance.u32(..3);
+        let Some(fault) = self.begin(&[10]) else { return };
+        let time = fault.millis(8_000);
+        fault.log(|| format!("a sentinel is unreachable for {time:?}: {kind}"));
         self.lasting.spawn(async move {
-            match way {
+            match kind {
                 0 => sentinel.kill(),
                 1 => sentinel.stop(),
                 _ => sentinel.isolate(),
             }
             sleep(time).await;
-            match way {
+            match kind {
                 0 => sentinel.restart(),
                 1 => sentinel.resume(),
                 _ => sentinel.rejoin(),
             }
-            drop(scene);
+            drop(fault);
         });
     }
 
-    fn is_down(&mut self) {
+    fn cluster_down(&mut self) {
         let Site::Nodes(_, cluster, _) = &self.site else { return };
         let (cluster, time) = (cluster.clone(), Duration::from_millis(self.chance.u64(1..=1_500)));
-        self.story.say(|| format!("the cluster is down for {time:?}"));
-        self.judge.trouble(time);
+        self.trace.log(|| format!("the cluster is down for {time:?}"));
+        self.judge.fault(time);
         cluster.set_down(true);
         self.lasting.spawn(async move {
             sleep(time).await;
@@ -188,34 +191,34 @@ impl Failovers {
         });
     }
 
-    fn of_a_client(&mut self, peer: &Arc<Peer>, allegiance: &mut Allegiance) {
-        let does = self.hardships;
+    fn fault_of_client(&mut self, peer: &Arc<Peer>, stale_connections: &mut StaleConnections) {
+        let does = self.server_faults;
         if does.cuts && self.one_in(120) {
             let how = [Cut::Whole, Cut::Replies, Cut::Silence][self.chance.usize(..3)];
-            self.story.say(|| format!("{} loses its connections: {how:?}", peer.id));
+            self.trace.log(|| format!("{} loses its connections: {how:?}", peer.id));
             let lasts = Duration::from_secs(if how == Cut::Silence { 6 } else { 0 });
-            self.judge.trouble_of_client(&peer.id, lasts);
-            allegiance.excuse(&peer.id, lasts);
+            self.judge.client_fault(&peer.id, lasts);
+            stale_connections.excuse(&peer.id, lasts);
             if how == Cut::Silence {
-                allegiance.silences(&self.site, &peer.id);
+                stale_connections.silences(&self.site, &peer.id);
             }
             peer.cut(how);
         }
         if does.pauses && self.one_in(200) {
             let time = Duration::from_millis(self.chance.u64(1..=8_000));
-            self.story.say(|| format!("{} is paused for {time:?}", peer.id));
-            self.judge.trouble_of_client(&peer.id, time);
+            self.trace.log(|| format!("{} is paused for {time:?}", peer.id));
+            self.judge.client_fault(&peer.id, time);
             peer.gate.close_for(time);
         }
         if does.deaths && self.one_in(600) {
-            self.story.say(|| format!("{} dies", peer.id));
-            self.judge.trouble_of_client(&peer.id, Duration::ZERO);
+            self.trace.log(|| format!("{} dies", peer.id));
+            self.judge.client_fault(&peer.id, Duration::ZERO);
             self.judge.dies(&peer.id, &peer.gate);
             peer.dies();
         }
     }
 
-    /// Waits until nothing is wrong any more.
+    /// Waits until all faults are over.
     pub(super) async fn end(&mut self) {
         while self.lasting.join_next().await.is_some() {}
         self.site.all().iter().for_each(Twin::resume);

@@ -1,4 +1,4 @@
-//! The rules of every story. The judge checks them.
+//! The rules of every run. The judge checks them.
 //!
 //! | rule | broken when |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | waiters are subscribed | a waiter that may queue is not subscribed |
 //! | dead clients are skipped | a lock is reserved for a client that is gone |
 //! | no hold is left behind | a lock stays held by an owner without a guard |
-//! | no waiter starves | in a calm story a waiter waits for longer than the limit of its class |
+//! | no waiter starves | in a calm run a waiter waits for longer than the limit of its class |
 //! | tokens grow | a hold has a token that is not greater than those before |
 //! | a lock leaves its process | tasks of one client hand it over for longer than their budget |
 //! | shutdown ends all | a client that was shut down believes, or acquires |
@@ -20,9 +20,9 @@
 //! | no failure without a fault | a request fails without a fault |
 //! | replies come soon | `try_acquire` or a release takes long without a fault |
 //!
-//! An owner cannot know at once what the server forgets, or what another client overwrites. Its
-//! belief is in doubt for the time of a lease. A failover may forget what no replica has
-//! acknowledged: what all of them have stays certain.
+//! An owner cannot know at once that the server forgot its hold, or that another client overwrote
+//! it. Its belief is in doubt for the time of a lease. A failover may forget a write that no
+//! replica has acknowledged. A write that all replicas have acknowledged stays certain.
 
 mod rules;
 
@@ -35,77 +35,77 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    plot::{Kind, Plot},
     records::Records,
+    scenario::{Kind, Scenario},
     site::Site,
 };
 use crate::{
     LostReason,
     domain::{Name, Owner},
-    engine::simulation::{gate::Gate, story::Story},
+    engine::simulation::{gate::Gate, trace::Trace},
     error::Error,
     primitives::LockContext,
 };
 
-/// A free lock is entered so soon after the last trouble, if somebody waits for it.
-const ENTERED: Duration = Duration::from_secs(4);
+/// A waiter acquires a free lock within this time after the last fault.
+const ACQUIRED: Duration = Duration::from_secs(4);
 
-/// The same where there is no trouble: a yield window and some round trips, or the pause of a
+/// The same limit for a run without faults: a yield window and some round trips, or the pause of a
 /// client that is not subscribed.
-const ENTERED_IN_CALM: Duration = Duration::from_millis(150);
-const ENTERED_BY_POLLING: Duration = Duration::from_secs(1);
+const ACQUIRED_IN_CALM: Duration = Duration::from_millis(150);
+const ACQUIRED_BY_POLLING: Duration = Duration::from_secs(1);
 
-/// The same after a failover, or when a slot has moved, and nothing else was in the way.
-const ENTERED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
+/// The same limit after a failover, or after a slot has moved, without another fault.
+const ACQUIRED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
 
-/// Connections are there again so soon after a failover.
+/// Clients have reconnected within this time after a failover.
 const FOLLOWED: Duration = Duration::from_secs(1);
 
-/// A release that a failover lost is repeated so soon after it.
+/// A client repeats a release that a failover lost within this time.
 const REPEATED: Duration = Duration::from_secs(1);
 
-/// An acquire that does not wait, and a release, are done so soon where nothing is in the way; and
-/// where a connection may be silent, which is noticed when a request is sent on it.
+/// `try_acquire` and a release end within this time if there is no fault. The second limit is for a
+/// silent connection, which a client notices when it sends a request.
 const DONE: Duration = Duration::from_millis(300);
 const DONE_AFTER_SILENCE: Duration = Duration::from_secs(1);
 
-/// What a failover has lost is noticed so soon after it, where nothing else is in the way.
+/// A client notices within this time that a failover has lost its hold, if there is no other fault.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Who waits for so long is listened for.
-const LISTENED: Duration = Duration::from_secs(1);
+/// A waiter is subscribed within this time.
+const SUBSCRIBED: Duration = Duration::from_secs(1);
 
-/// Connections that were lost are there again after so long.
+/// Clients have reconnected within this time after their connections were lost.
 const CONNECTED: Duration = Duration::from_secs(2);
 
-/// The replicas of a shard have a key that went there after so long.
+/// The replicas of a shard have received a moved key within this time.
 const REPLICAS_FOLLOW: Duration = Duration::from_secs(1);
 
-/// A loss is told so soon.
-const TOLD: Duration = Duration::from_millis(1_300);
+/// A loss is reported within this time.
+const REPORTED: Duration = Duration::from_millis(1_300);
 
-/// How long a stranger or a polling waiter waits for a yield window in a calm story; and if
-/// several may want the same windows, which have no order.
+/// The longest wait of a foreign client or a polling waiter for a yield window in a calm run. The
+/// second limit is for several that want the same windows, which have no order.
 const WINDOW_COMES: Duration = Duration::from_secs(6);
 const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
-/// How one who waits learns that it may ask.
+/// How a waiter learns that it may ask.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
-    /// It queues, and hears when its turn comes.
+    /// It queues, and is notified at the head of the queue.
     Queues,
-    /// It asks now and then, or stands behind one of its own client who does.
+    /// It asks now and then, or it is in line behind a task of its client that does.
     Polls,
-    /// It has no right to queue.
+    /// It has no permission to queue.
     Outside,
-    /// It knows nothing of queues.
-    Stranger,
+    /// It does not know of queues.
+    Foreign,
 }
 
 pub(super) struct Judge {
     site: Site,
-    story: Arc<Story>,
-    plot: Plot,
+    trace: Arc<Trace>,
+    scenario: Scenario,
     names: Vec<Name>,
     seen: Mutex<Seen>,
 }
@@ -113,30 +113,31 @@ pub(super) struct Judge {
 #[derive(Default)]
 struct Seen {
     next: u64,
-    /// By the order in which they entered.
+    /// In the order of their grants.
     believers: BTreeMap<u64, Believer>,
     waiters: BTreeMap<u64, Waiter>,
     locks: BTreeMap<Name, Watched>,
     records: Records,
-    /// Owners whose holds were released, when, and the gates of their clients.
+    /// The owners whose holds were released, the time of the release, and the gates of their
+    /// clients.
     released: BTreeMap<String, (Instant, Gate)>,
-    /// Clients that are gone.
+    /// Clients that have died.
     dead: BTreeSet<String>,
-    /// Until when those who wait may not know what is so.
+    /// Until when waiters may not know the state of their lock.
     quiet_until: Option<Instant>,
-    /// The same of what is in the way of every client, and of one alone.
+    /// Until when a fault disturbs every client; and until when one disturbs a single client.
     disturbed_until: Option<Instant>,
     cut_off_until: BTreeMap<String, Instant>,
     broken: Option<String>,
-    entered: u64,
+    acquired: u64,
 }
 
-/// What somebody was granted.
+/// The conditions of one grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Whether all replicas have acknowledged it.
+    /// Whether all replicas have acknowledged the grant.
     pub(super) acknowledged: bool,
-    /// Whether it goes on until it is given back.
+    /// Whether the watchdog renews the hold.
     pub(super) renews: bool,
 }
 
@@ -150,7 +151,7 @@ struct Believer {
     gate: Gate,
     over_at: Option<Instant>,
     guard_gone: bool,
-    told: bool,
+    loss_reported: bool,
 }
 
 struct Waiter {
@@ -159,35 +160,40 @@ struct Waiter {
     gate: Gate,
     class: Class,
     since: Instant,
-    /// Since when no other task of its client has entered.
+    /// Since when no other task of its client has acquired.
     first_since: Instant,
-    /// How many grants to others there were since then.
+    /// The number of grants to other clients since then.
     passed_over: u32,
 }
 
-/// One lock.
+/// The state of one lock.
 #[derive(Clone)]
 struct Watched {
     held_by: BTreeSet<String>,
     since: Instant,
     /// The owner of the last grant: a hand-off within a client keeps it.
     granted_to: Option<Owner>,
-    /// Until when nobody can be sure who has it.
+    /// Until when its holder is uncertain.
     doubtful_until: Instant,
     /// When its keys last went to another shard, whose replicas receive them later.
     moved: Option<Instant>,
-    /// Until when this is so even of what replicas have acknowledged.
+    /// Until when its holder is uncertain even if replicas have acknowledged the grant.
     forgotten_until: Instant,
-    /// Until when something is in the way at its server.
+    /// Until when a fault disturbs its server.
     quiet_until: Instant,
-    /// Until when questions may fail.
+    /// Until when requests may fail.
     failing_until: Instant,
-    /// The longest that anybody had it.
+    /// The longest hold of this lock.
     longest: Duration,
 }
 
 impl Judge {
-    pub(super) fn new(site: &Site, story: &Arc<Story>, plot: Plot, names: &[Name]) -> Arc<Self> {
+    pub(super) fn new(
+        site: &Site,
+        trace: &Arc<Trace>,
+        scenario: Scenario,
+        names: &[Name],
+    ) -> Arc<Self> {
         let now = Instant::now();
         let watched = Watched {
             held_by: BTreeSet::new(),
@@ -202,24 +208,24 @@ impl Judge {
         };
         let locks = names.iter().map(|name| (name.clone(), watched.clone())).collect();
         let seen = Mutex::new(Seen { locks, ..Seen::default() });
-        let (site, story) = (site.clone(), Arc::clone(story));
-        Arc::new(Self { site, story, plot, names: names.to_vec(), seen })
+        let (site, trace) = (site.clone(), Arc::clone(trace));
+        Arc::new(Self { site, trace, scenario, names: names.to_vec(), seen })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap()
     }
 
-    /// Something is in the way for so long.
-    pub(super) fn trouble(&self, lasts: Duration) {
+    /// Notes a fault that lasts for `lasts`.
+    pub(super) fn fault(&self, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         let mut seen = self.seen();
         seen.quiet_until = seen.quiet_until.max(Some(until));
         seen.disturbed_until = seen.disturbed_until.max(Some(until));
     }
 
-    /// Something is in the way of one client for so long.
-    pub(super) fn trouble_of_client(&self, client: &str, lasts: Duration) {
+    /// Notes a fault of one client that lasts for `lasts`.
+    pub(super) fn client_fault(&self, client: &str, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         let mut seen = self.seen();
         seen.quiet_until = seen.quiet_until.max(Some(until));
@@ -227,8 +233,8 @@ impl Judge {
         *known = until.max(*known);
     }
 
-    /// Something is in the way of those alone who want `name`.
-    pub(super) fn trouble_of(&self, name: &Name, lasts: Duration) {
+    /// Notes a fault that only disturbs the waiters and holders of `name`.
+    pub(super) fn fault_of(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.quiet_until = lock.quiet_until.max(until);
@@ -236,7 +242,8 @@ impl Judge {
         }
     }
 
-    /// `name` goes to another server for so long: that slows some down, and fails nobody.
+    /// Notes that `name` moves to another server for `lasts`. Some requests take longer, and none
+    /// may fail.
     pub(super) fn moves(&self, name: &Name, lasts: Duration) {
         let until = Instant::now() + lasts + self.connected();
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -246,23 +253,24 @@ impl Judge {
     }
 
     fn connected(&self) -> Duration {
-        if self.plot.kind == Kind::Switched { FOLLOWED } else { CONNECTED }
+        if self.scenario.kind == Kind::Switched { FOLLOWED } else { CONNECTED }
     }
 
-    /// The server forgets, for so long, who has `name`.
+    /// Notes that the server may forget the holder of `name` for `lasts`.
     pub(super) fn doubts(&self, name: &Name, lasts: Duration) {
-        self.trouble_of(name, lasts);
-        let until = Instant::now() + lasts + self.plot.lease();
+        self.fault_of(name, lasts);
+        let until = Instant::now() + lasts + self.scenario.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.doubtful_until = lock.doubtful_until.max(until);
-            // The replicas that acknowledged it were those of another primary.
+            // The replicas that acknowledged the grant belong to another primary.
             if lock.moved.is_some_and(|at| at.elapsed() < REPLICAS_FOLLOW) {
                 lock.forgotten_until = lock.doubtful_until;
             }
         }
     }
 
-    /// As [`doubts`](Self::doubts), and what replicas have acknowledged is no surer.
+    /// The same as [`doubts`](Self::doubts), and replicas that have acknowledged it may forget it
+    /// as well.
     pub(super) fn forgets(&self, name: &Name, lasts: Duration) {
         self.doubts(name, lasts);
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -274,7 +282,7 @@ impl Judge {
         self.names.iter().for_each(|name| self.doubts(name, lasts));
     }
 
-    /// Somebody begins to wait; over when what it returns is dropped.
+    /// Notes a waiter, until the returned value is dropped.
     pub(super) fn waits(
         self: &Arc<Self>,
         name: &Name,
@@ -298,8 +306,8 @@ impl Judge {
         Waits { judge: Arc::clone(self), number }
     }
 
-    /// Somebody has a guard, until what it returns is dropped.
-    pub(super) fn entered(
+    /// Notes a guard, until the returned value is dropped.
+    pub(super) fn acquired(
         self: &Arc<Self>,
         name: &Name,
         holding: &LockContext,
@@ -315,79 +323,80 @@ impl Judge {
             gate: gate.clone(),
             over_at: None,
             guard_gone: false,
-            told: false,
+            loss_reported: false,
         };
         let mut seen = self.seen();
-        (seen.next, seen.entered) = (seen.next + 1, seen.entered + 1);
+        (seen.next, seen.acquired) = (seen.next + 1, seen.acquired + 1);
         let number = seen.next;
         seen.believers.insert(number, believer);
         seen.passes_over(name, gate, Some(holding.owner()));
         let meddles = seen.locks.get(name).is_none_or(|it| it.doubtful_until >= Instant::now());
-        if let Some(rule) = seen.records.enters(name, holding, gate, meddles) {
+        if let Some(rule) = seen.records.acquires(name, holding, gate, meddles) {
             self.break_rule(&mut seen, rule);
         }
         if !holding.is_held() {
-            self.break_rule(&mut seen, format!("{} enters what is over", holding.owner()));
+            self.break_rule(&mut seen, format!("{} acquires a hold that is over", holding.owner()));
         }
         drop(seen);
-        self.look();
+        self.check();
         Believes { judge: Arc::clone(self), number }
     }
 
-    /// One who is none of us has entered.
-    pub(super) fn stranger_entered(&self, name: &Name, gate: &Gate) {
+    /// Notes that a foreign client has acquired.
+    pub(super) fn foreign_client_acquired(&self, name: &Name, gate: &Gate) {
         self.seen().passes_over(name, gate, None);
     }
 
-    /// Somebody who watched this hold was told that it is over.
-    pub(super) fn told(&self, number: u64, reason: LostReason) {
+    /// Notes that `lost()` of this hold has returned.
+    pub(super) fn loss_reported(&self, number: u64, reason: LostReason) {
         let mut seen = self.seen();
         let Some(believer) = seen.believers.get_mut(&number) else { return };
-        believer.told = true;
+        believer.loss_reported = true;
         let (owner, is_held) = (believer.owner.clone(), believer.holding.is_held());
         let gate = believer.gate.clone();
         if is_held {
-            self.break_rule(&mut seen, format!("{owner} was told of a loss and still believes"));
+            self.break_rule(
+                &mut seen,
+                format!("{owner} still believes after the report of a loss"),
+            );
         }
         if reason == LostReason::Released {
             seen.released.insert(owner.to_string(), (Instant::now(), gate));
         }
-        if seen.is_untrue(number, reason, &self.plot) {
-            self.break_rule(&mut seen, format!("{owner} was told without a cause: {reason}"));
+        if seen.is_untrue(number, reason, &self.scenario) {
+            self.break_rule(&mut seen, format!("{owner} lost its hold without a cause: {reason}"));
         }
     }
 
-    /// Somebody who wanted `name` is told why it has not got it.
+    /// Notes that an acquisition of `name` has failed.
     pub(super) fn failed(&self, name: &Name, error: &Error) {
         let (mut seen, now) = (self.seen(), Instant::now());
         let failing = seen.locks.get(name).map(|lock| lock.failing_until);
-        let is_troubled = failing.max(seen.quiet_until).is_none_or(|until| now <= until);
-        let is_calm = self.plot.kind != Kind::Rough;
+        let is_disturbed = failing.max(seen.quiet_until).is_none_or(|until| now <= until);
+        let is_calm = self.scenario.kind != Kind::Rough;
         let is_expected = match error {
             Error::Lost { .. } => true,
-            Error::NotReplicated { .. } => is_troubled || !is_calm,
-            _ => is_troubled,
+            Error::NotReplicated { .. } => is_disturbed || !is_calm,
+            _ => is_disturbed,
         };
-        if self.plot.is_deployed() && !is_expected {
-            self.break_rule(&mut seen, format!("nothing is in the way: {error}"));
+        if self.scenario.is_deployed() && !is_expected {
+            self.break_rule(&mut seen, format!("failed without a fault: {error}"));
         }
     }
 
-    /// A client behind `gate` has finished what it began at `since`, and which waits for nobody.
+    /// Notes that a client behind `gate` has finished an operation that began at `since`, and waits
+    /// for no other client.
     pub(super) fn done(&self, name: &Name, gate: &Gate, since: Instant) {
         let mut seen = self.seen();
         let is_quiet = seen.quiet_since(name) < since && gate.opens() <= since;
-        let most = if self.plot.kind == Kind::Rough { DONE_AFTER_SILENCE } else { DONE };
+        let most = if self.scenario.kind == Kind::Rough { DONE_AFTER_SILENCE } else { DONE };
         let took = since.elapsed();
-        if self.plot.is_deployed() && is_quiet && took > most {
-            self.break_rule(
-                &mut seen,
-                format!("nothing is in the way, and `{name}` took {took:?}"),
-            );
+        if self.scenario.is_deployed() && is_quiet && took > most {
+            self.break_rule(&mut seen, format!("took {took:?} for `{name}` without a fault"));
         }
     }
 
-    /// The process behind `gate` is gone: it believes nothing and waits for nothing.
+    /// Notes that the process behind `gate` has died: it has no holds and no waiters.
     pub(super) fn dies(&self, client: &str, gate: &Gate) {
         let mut seen = self.seen();
         seen.dead.insert(client.to_owned());
@@ -395,10 +404,11 @@ impl Judge {
         seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
     }
 
-    /// The machine behind `gate` sleeps for `time`: what ends meanwhile is over when it wakes.
+    /// Suspends the machine behind `gate` for `time`. A hold that ends in this time is over when it
+    /// wakes.
     pub(super) fn sleeps(&self, gate: &Gate, time: Duration, sleep: impl FnOnce()) {
-        // It gives back what the server still keeps.
-        self.trouble(self.plot.lease());
+        // The client releases the holds that the server still has.
+        self.fault(self.scenario.lease());
         let mut seen = self.seen();
         let of_machine = seen.believers.values().filter(|it| it.gate.is(gate));
         let ends = |it: &&Believer| it.holding.remaining().is_some_and(|left| left <= time);
@@ -406,77 +416,83 @@ impl Judge {
             of_machine.filter(ends).map(|it| it.holding.clone()).collect();
         sleep();
         if let Some(holding) = ending.iter().find(|it| it.is_held()) {
-            let rule = format!("the lease of {} stood still in its sleep", holding.owner());
+            let rule = format!(
+                "the lease of {} did not run while its machine was suspended",
+                holding.owner()
+            );
             self.break_rule(&mut seen, rule);
         }
     }
 
-    /// The client behind `gate` was shut down.
+    /// Notes that the client behind `gate` was shut down.
     pub(super) fn is_shut(&self, gate: &Gate) {
         self.seen().records.shuts(gate);
-        self.look();
+        self.check();
     }
 
-    /// A release found that the server did not know the hold that began at `since`.
+    /// Notes that, according to a release, the server did not know the hold that began at `since`.
     pub(super) fn found_lost(&self, name: &Name, owner: &Owner, since: Instant) {
         let mut seen = self.seen();
         if seen.locks.get(name).is_none_or(|lock| lock.doubtful_until < since) {
-            self.break_rule(&mut seen, format!("{owner} was told of a loss that was none"));
+            self.break_rule(
+                &mut seen,
+                format!("{owner} got a report of a loss that did not happen"),
+            );
         }
     }
 
-    /// Looks whether everything is as it must be.
-    pub(super) fn look(&self) {
+    /// Checks every rule.
+    pub(super) fn check(&self) {
         let (mut seen, now) = (self.seen(), Instant::now());
         for name in &self.names {
             seen.note(name, self.site.state(name).0, now);
         }
-        let rule = seen.belief(now);
-        let rule = rule.or_else(|| seen.telling(now));
-        let asks_at_once = self.plot.kind == Kind::Switched && self.site.shards() == 1;
-        let rule = rule.or_else(|| seen.late(now).filter(|_| asks_at_once));
-        let entered = entered(&self.plot);
+        let rule = seen.false_belief(now);
+        let rule = rule.or_else(|| seen.unreported_loss(now));
+        let asks_at_once = self.scenario.kind == Kind::Switched && self.site.shards() == 1;
+        let rule = rule.or_else(|| seen.unnoticed_loss(now).filter(|_| asks_at_once));
+        let acquired = acquired(&self.scenario);
         let rule =
-            rule.or_else(|| self.names.iter().find_map(|name| seen.idle(name, entered, now)));
+            rule.or_else(|| self.names.iter().find_map(|name| seen.idle_lock(name, acquired, now)));
         let rule =
-            rule.or_else(|| self.names.iter().find_map(|name| seen.given_to_dead(name, now)));
-        let rule = rule.or_else(|| self.deaf(&seen, now));
-        let rule =
-            rule.or_else(|| self.names.iter().find_map(|it| seen.ghost(it, &self.plot, now)));
-        let rule = rule.or_else(|| seen.unfair(&self.plot, now));
+            rule.or_else(|| self.names.iter().find_map(|name| seen.granted_to_dead(name, now)));
+        let rule = rule.or_else(|| self.unsubscribed_waiter(&seen, now));
+        let rule = rule
+            .or_else(|| self.names.iter().find_map(|it| seen.leftover(it, &self.scenario, now)));
+        let rule = rule.or_else(|| seen.starved_waiter(&self.scenario, now));
         let mut keys = self.site.masters().into_iter().flat_map(|it| it.keys_without_ttl());
         let endless = || keys.find(|key| !outlives(key)).map(|key| format!("{key} has no ttl"));
         let rule = rule.or_else(endless);
         if let Some(rule) = rule {
             self.break_rule(&mut seen, rule);
         }
-        seen.believers.retain(|_, it| !(it.told && it.guard_gone));
+        seen.believers.retain(|_, it| !(it.loss_reported && it.guard_gone));
     }
 
-    /// Who waits and may queue is listened for.
-    fn deaf(&self, seen: &Seen, now: Instant) -> Option<String> {
-        if self.plot.troubles.rights || self.plot.troubles.refusals {
+    /// Each waiter that may queue is subscribed.
+    fn unsubscribed_waiter(&self, seen: &Seen, now: Instant) -> Option<String> {
+        if self.scenario.faults.permissions || self.scenario.faults.refusals {
             return None;
         }
-        // While replicas are waited for who waits has the lock.
-        let had = |it: &Waiter| match self.plot.is_deployed() {
+        // While the client waits for acknowledgements, its waiter holds the lock.
+        let had = |it: &Waiter| match self.scenario.is_deployed() {
             true => seen.had_at(&it.name, &it.client, now),
             false => it.since,
         };
         let waits = |it: &&Waiter| {
             it.class == Class::Queues
-                && now > it.since.max(had(it)) + LISTENED
-                && !seen.is_troubled(&it.name, now)
+                && now > it.since.max(had(it)) + SUBSCRIBED
+                && !seen.is_disturbed(&it.name, now)
         };
         let mut waiters = seen.waiters.values().filter(waits);
         let channel = |it: &Waiter| format!("leasehold_lock__waiter:{{{}}}:{}", it.name, it.client);
-        let listens = |it: &Waiter| self.site.of(&it.name).subscribers(&channel(it)) > 0;
-        let deaf = waiters.find(|it| !listens(it))?;
-        Some(format!("{} waits for `{}` and does not listen", deaf.client, deaf.name))
+        let subscribed = |it: &Waiter| self.site.of(&it.name).subscribers(&channel(it)) > 0;
+        let waiter = waiters.find(|it| !subscribed(it))?;
+        Some(format!("{} waits for `{}` and is not subscribed", waiter.client, waiter.name))
     }
 
     fn break_rule(&self, seen: &mut Seen, rule: String) {
-        self.story.say(|| format!("RULE BROKEN: {rule}"));
+        self.trace.log(|| format!("RULE BROKEN: {rule}"));
         seen.broken.get_or_insert(rule);
     }
 
@@ -484,40 +500,40 @@ impl Judge {
         self.seen().broken.clone()
     }
 
-    /// How many grants there were.
+    /// Returns the number of grants.
     pub(super) fn grants(&self) -> u64 {
-        self.seen().entered
+        self.seen().acquired
     }
 }
 
-/// How the keys end that holders write.
+/// The ending of the keys that holders write.
 pub(super) const DATA: &str = ":data";
 
-/// Whether a key is to outlive the story: the tokens of a name, or what holders write.
+/// Whether a key may outlive the run: the tokens of a name, or the data that holders write.
 pub(super) fn outlives(key: &str) -> bool {
     key.starts_with("redisson_lock_token") || key.ends_with(DATA)
 }
 
-/// How soon a waiter that does not queue enters in a yield window.
-fn window_comes(plot: &Plot) -> Duration {
-    let pollers = plot.polling && !plot.restless;
-    match pollers || plot.outsiders > 0 || plot.redisson && plot.spinner {
+/// Returns how soon a waiter without a queue entry acquires in a yield window.
+fn window_comes(scenario: &Scenario) -> Duration {
+    let pollers = scenario.polling && !scenario.restless;
+    match pollers || scenario.outsiders > 0 || scenario.redisson && scenario.busy_poller {
         true => SHARED_WINDOW_COMES,
         false => WINDOW_COMES,
     }
 }
 
-/// How soon a free lock is entered.
-fn entered(plot: &Plot) -> Duration {
-    match plot.is_calm() {
-        false if plot.kind == Kind::Switched => ENTERED_AFTER_SWITCH,
-        false => ENTERED,
-        true if plot.polling || plot.outsiders > 0 => ENTERED_BY_POLLING,
-        true => ENTERED_IN_CALM,
+/// Returns how soon a waiter acquires a free lock.
+fn acquired(scenario: &Scenario) -> Duration {
+    match scenario.is_calm() {
+        false if scenario.kind == Kind::Switched => ACQUIRED_AFTER_SWITCH,
+        false => ACQUIRED,
+        true if scenario.polling || scenario.outsiders > 0 => ACQUIRED_BY_POLLING,
+        true => ACQUIRED_IN_CALM,
     }
 }
 
-/// One who waits, until it is dropped.
+/// A waiter, until this is dropped.
 pub(super) struct Waits {
     judge: Arc<Judge>,
     number: u64,
@@ -529,7 +545,7 @@ impl Drop for Waits {
     }
 }
 
-/// One who has a guard, until it is dropped.
+/// A guard, until this is dropped.
 pub(super) struct Believes {
     judge: Arc<Judge>,
     number: u64,

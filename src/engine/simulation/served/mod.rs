@@ -1,48 +1,48 @@
-//! Clients on the store that they have in production: link, login, wire, subscriptions and
-//! scripts, against a simulated server.
+//! Clients on the store that they have in production: link, login, wire, subscriptions and scripts,
+//! against a simulated server.
 //!
-//! Servers and connections hang, refuse, forget, are cut, are followed by another one. Clients
-//! are paused, suspended, shut down and killed. Others on the server know nothing of us.
+//! Servers and connections hang, refuse, forget, break, and are replaced. Clients are paused,
+//! suspended, shut down and killed. Foreign clients on the server do not know Leasehold.
 //!
 //! ```text
-//! world               a story: its clients, its server, its end
-//! troubles            what happens to the server and the connections
-//! rights              what a client may do there, for now
-//! strangers           others on the server: a Redisson, a spinner, a forger
-//! raw                 a connection of one of those
-//! work                a task that wants locks
-//! peer                a client: its engine, store and gate
-//! process             what the client runs on
-//! accidents           what happens to that
-//! judge               the rules
-//! records             those about the past: tokens, turns within a client, shutdowns
-//! objects             the same with what is no plain lock, and the rules of that
-//! deployment          the same with sentinels or in a cluster
-//! failovers           what happens to servers that have others beside them, and when
-//! hardships           which of that may be in a story
-//! scenes              what happens to one of them
-//! allegiance          whose clients stay with a server that is replaced
-//! site                where the servers are
-//! plot                what kind of story it is
+//! world                 one run: its clients, its server, its end
+//! scenario              the settings of a run
+//! faults                faults of the server and the connections
+//! process_faults        faults of the machine and the process of a client
+//! permissions           the ACL permissions of a client, which change
+//! peer                  a client: its engine, store and gate
+//! process               the process and the machine of a client
+//! work                  a task that acquires locks
+//! foreign_clients       a Redisson client, a busy-polling client, a client that writes invalid data
+//! raw                   a connection of one of those
+//! judge                 the rules
+//! records               the rules about the past: tokens, hand-offs, shutdowns
+//! objects               runs of the other objects, with their rules
+//! deployment            runs with sentinels or in a cluster
+//! failovers             faults of servers that have replicas, and the time of each fault
+//! server_faults         the faults that the servers of a run may have
+//! shard_faults          the faults of one shard
+//! stale_connections     the rule that clients leave replaced servers
+//! site                  the servers of a run
 //! ```
 
-mod accidents;
-mod allegiance;
 mod deployment;
 mod failovers;
-mod hardships;
+mod faults;
+mod foreign_clients;
 mod judge;
 mod objects;
 mod peer;
-mod plot;
+mod permissions;
 mod process;
+mod process_faults;
 mod raw;
 mod records;
-mod rights;
-mod scenes;
+mod scenario;
+mod server_faults;
+mod shard_faults;
 mod site;
-mod strangers;
-mod troubles;
+mod stale_connections;
 mod work;
 mod world;
 

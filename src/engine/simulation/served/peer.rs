@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use super::{plot::PATIENCE, process::Process, rights::Rights, site::Site};
+use super::{permissions::Permissions, process::Process, scenario::TIMEOUT, site::Site};
 use crate::{
     domain::Identity,
     engine::{Engine, simulation::gate::Gate},
@@ -29,23 +29,23 @@ pub(super) struct Peer {
     pub(super) id: String,
     pub(super) engine: Arc<Engine>,
     pub(super) gate: Gate,
-    pub(super) rights: Mutex<Rights>,
+    pub(super) permissions: Mutex<Permissions>,
     pub(super) process: Process,
     site: Site,
     is_dead: Arc<AtomicBool>,
-    /// Its tasks, but for those of the engine.
+    /// Its tasks, except those of the engine.
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Peer {
     /// The client with this `number`.
-    pub(super) async fn connect(number: u32, site: &Site, rights: Rights) -> Self {
+    pub(super) async fn connect(number: u32, site: &Site, permissions: Permissions) -> Self {
         let (id, gate) = (format!("client-{number}"), Gate::open());
-        site.user(&id, &rights.rules());
+        site.user(&id, &permissions.rules());
         let is_dead = Arc::<AtomicBool>::default();
         let settings = Settings {
-            connect_timeout: PATIENCE,
-            command_timeout: PATIENCE,
+            connect_timeout: TIMEOUT,
+            command_timeout: TIMEOUT,
             user: Some(id.clone()),
             ..Settings::default()
         };
@@ -56,20 +56,20 @@ impl Peer {
         let spawner = gate.spawner(&process.engine);
         let clock = process.clock(number);
         let engine = Engine::new(Identity::of(&*id), Arc::new(store), clock, spawner);
-        let (rights, tasks, site) = (Mutex::new(rights), Mutex::default(), site.clone());
-        Self { id, engine, gate, rights, process, site, is_dead, tasks }
+        let (permissions, tasks, site) = (Mutex::new(permissions), Mutex::default(), site.clone());
+        Self { id, engine, gate, permissions, process, site, is_dead, tasks }
     }
 
     pub(super) fn is_dead(&self) -> bool {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    /// Has `task` end when its process does.
+    /// Aborts `task` when the process of this client dies.
     pub(super) fn owns(&self, task: AbortHandle) {
         self.tasks.lock().unwrap().push(task);
     }
 
-    /// Its process is killed, wherever it stands. What it has sent still arrives.
+    /// Kills its process. Requests that it has sent still arrive.
     pub(super) fn dies(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
         self.gate.close();
@@ -88,12 +88,12 @@ impl Peer {
         }
     }
 
-    pub(super) fn is_given(&self, rights: Rights) {
-        *self.rights.lock().unwrap() = rights;
-        self.site.user(&self.id, &rights.rules());
+    pub(super) fn is_given(&self, permissions: Permissions) {
+        *self.permissions.lock().unwrap() = permissions;
+        self.site.user(&self.id, &permissions.rules());
     }
 
-    /// How many channels it listens to.
+    /// Returns the channels to which it is subscribed.
     pub(super) fn channels(&self) -> Vec<String> {
         let servers = self.site.all().into_iter();
         let connections = servers.flat_map(|server| server.connections());
@@ -119,7 +119,7 @@ fn connector(id: &str, site: &Site, gate: &Gate, is_dead: &Arc<AtomicBool>) -> C
     })
 }
 
-/// A stream whose client sees nothing of it while it is paused.
+/// A stream from which the client reads nothing while it is paused.
 struct Behind {
     gate: Gate,
     stream: DuplexStream,

@@ -1,4 +1,4 @@
-//! What a client runs on: its machine, with a clock of its own, and its process.
+//! The process of a client, and its machine, which has its own clock.
 
 use std::{
     sync::{
@@ -12,17 +12,17 @@ use tokio::time::Instant;
 
 use crate::engine::{clock::Clock, simulation::gate::Tasks};
 
-/// By how many parts of a million the clocks of clients are fast or slow: a lease has a margin
-/// of a hundredth.
+/// How much faster or slower the clocks of clients run, in millionths. The margin of a lease is a
+/// hundredth.
 const DRIFTS: [i32; 4] = [-10_000, 10_000, 0, -5_000];
 
-/// How often a client loses its runtime at most: each time its tasks begin their work again.
+/// The highest number of runtimes that a client loses. Its tasks start their work again each time.
 const RUNTIMES: u32 = 5;
 
-/// What a client runs on.
+/// The process of a client, and its machine.
 #[derive(Default)]
 pub(super) struct Process {
-    /// How long its machine has slept, in milliseconds.
+    /// How long its machine was suspended, in milliseconds.
     slept: Arc<AtomicU64>,
     /// The tasks of its engine.
     pub(super) engine: Tasks,
@@ -41,18 +41,18 @@ impl Process {
         self.is_shut.store(true, Ordering::Relaxed);
     }
 
-    /// Its machine has slept for `time` more.
+    /// Notes that its machine was suspended for `time`.
     pub(super) fn sleeps(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
         self.slept.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Whether its story ends though it loses its runtime again.
+    /// Whether the run still ends if it loses its runtime again.
     pub(super) fn may_lose_its_runtime(&self) -> bool {
         !self.is_shut() && self.runtimes.load(Ordering::Relaxed) < RUNTIMES
     }
 
-    /// Ends the tasks of its engine where they are.
+    /// Aborts the tasks of its engine.
     pub(super) fn loses_its_runtime(&self) {
         self.runtimes.fetch_add(1, Ordering::Relaxed);
         self.engine.lock().unwrap().drain(..).for_each(|task| task.abort());
@@ -60,7 +60,7 @@ impl Process {
 
     /// The clock of the client with this `number`.
     pub(super) fn clock(&self, number: u32) -> Clock {
-        // More than a slow clock can lose: the time that a machine has slept never shrinks.
+        // This is more than a slow clock can lose, because the total time must never shrink.
         const AHEAD: Duration = Duration::from_secs(1_000);
         let drift = DRIFTS[number as usize % DRIFTS.len()];
         let (begun, slept) = (Instant::now(), Arc::clone(&self.slept));

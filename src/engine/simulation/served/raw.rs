@@ -1,9 +1,9 @@
-//! A connection of one who is none of us: words out, text in.
+//! A connection of a foreign client: words out, text in.
 
 use leasehold_twin::Twin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-/// One connection, in the old protocol.
+/// One connection, in protocol version 2.
 pub(super) struct Raw {
     stream: DuplexStream,
     bytes: Vec<u8>,
@@ -11,13 +11,13 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// `None` if there is no way to the server.
+    /// Returns `None` if the server is unreachable.
     pub(super) async fn to(twin: &Twin) -> Option<Self> {
         let stream = twin.connect().await.ok()?;
         Some(Self { stream, bytes: vec![], asked: 0 })
     }
 
-    /// What the server says to a command; `None` if it says nothing any more.
+    /// Returns the reply to a command, or `None` if the connection is closed.
     pub(super) async fn ask(&mut self, words: &[&str]) -> Option<String> {
         self.asked += 1;
         let mark = format!("mark-{}", self.asked);
@@ -38,7 +38,7 @@ impl Raw {
         self.stream.write_all(packed.as_bytes()).await.ok()
     }
 
-    /// Waits until anything comes.
+    /// Waits until bytes arrive.
     pub(super) async fn read(&mut self) -> Option<()> {
         let read = self.stream.read_buf(&mut self.bytes).await;
         read.is_ok_and(|length| length > 0).then_some(())

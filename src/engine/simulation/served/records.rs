@@ -1,4 +1,4 @@
-//! What is known of the past, and the rules about it.
+//! The rules that need the history of a run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,29 +10,30 @@ use crate::{
     primitives::LockContext,
 };
 
-/// How long a lock goes from task to task of one client, with a little for the clock.
+/// The longest time that one client may hand a lock over from task to task, with a little for the
+/// clock.
 const LOCAL_TIME: Duration = Duration::from_millis(12);
 
 #[derive(Default)]
 pub(super) struct Records {
     /// Clients that were shut down.
     shut: Vec<Gate>,
-    /// The turns of each owner, which its client passes from task to task.
+    /// The hand-offs of each owner within its client.
     turns: BTreeMap<Owner, Turns>,
-    /// The newest token of each name that somebody entered with.
+    /// The newest token of each name.
     tokens: BTreeMap<Name, u64>,
 }
 
 struct Turns {
     begun: Instant,
-    /// When the last guard of the owner went.
+    /// When the last guard of the owner was dropped.
     left: Option<Instant>,
 }
 
 impl Records {
-    /// Somebody enters `name`. Returns the rule that this breaks; nothing is known of tokens
-    /// where somebody else `meddles`.
-    pub(super) fn enters(
+    /// Notes an acquisition of `name`, and returns the rule that it breaks. Tokens are not checked
+    /// if a foreign client `meddles`.
+    pub(super) fn acquires(
         &mut self,
         name: &Name,
         holding: &LockContext,
@@ -40,7 +41,7 @@ impl Records {
         meddles: bool,
     ) -> Option<String> {
         let owner = holding.owner();
-        let shut = self.is_shut(gate).then(|| format!("{owner} enters after its shutdown"));
+        let shut = self.is_shut(gate).then(|| format!("{owner} acquires after its shutdown"));
         let token = holding.token().and_then(|token| self.draws(name, token, meddles));
         shut.or(token).or_else(|| self.stays(owner))
     }
@@ -49,7 +50,7 @@ impl Records {
         let newest = self.tokens.entry(name.clone()).or_default();
         let before = std::mem::replace(newest, token.max(*newest));
         let is_old = token <= before && !meddles;
-        is_old.then(|| format!("`{name}` is entered with token {token} after {before}"))
+        is_old.then(|| format!("`{name}` is acquired with token {token} after {before}"))
     }
 
     /// A lock does not stay within one client for long.

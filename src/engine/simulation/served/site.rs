@@ -1,4 +1,4 @@
-//! Where the servers are: which of them is in charge of a name, and how clients reach it.
+//! The servers of a run: which of them serves a name, and how clients reach it.
 
 use std::{
     collections::BTreeSet,
@@ -12,10 +12,10 @@ use tokio::io::DuplexStream;
 
 use crate::domain::Name;
 
-/// The servers of a story.
+/// The servers of a trace.
 #[derive(Clone, Debug)]
 pub(super) enum Site {
-    /// One server, whose address leads to another one later.
+    /// One server. Its address leads to another server later.
     One(Arc<Mutex<Servers>>),
     /// A primary with replicas, and the sentinels that watch it.
     Watched(Net, Sentinels, Hung),
@@ -23,7 +23,7 @@ pub(super) enum Site {
     Nodes(Net, Cluster, Hung),
 }
 
-/// The addresses of servers that stand still.
+/// The addresses of servers that hang.
 pub(super) type Hung = Arc<Mutex<BTreeSet<String>>>;
 
 #[derive(Debug)]
@@ -74,18 +74,18 @@ impl Site {
         }
     }
 
-    /// The server that is in charge, of the first shard if there are several.
+    /// The primary, of the first shard if there are several.
     pub(super) fn master(&self) -> Twin {
         self.primary(0)
     }
 
-    /// The server that is in charge of a name.
+    /// The primary that serves a name.
     pub(super) fn of(&self, name: &Name) -> Twin {
         self.primary(self.shard_of(name))
     }
 
-    /// Who has a name, and for how long: -2 if nobody has. On its way to another shard a name may
-    /// be at either.
+    /// Returns the owners that hold a name, and its remaining lease in milliseconds: -2 if it is
+    /// free. While a slot moves, the name may be at either shard.
     pub(super) fn state(&self, name: &Name) -> (BTreeSet<String>, i64) {
         let there = |it: Twin| Some((it.hash(name.as_str())?, it.pttl(name.as_str())));
         let known = there(self.of(name)).or_else(|| match self {
@@ -95,12 +95,12 @@ impl Site {
         known.map_or((BTreeSet::new(), -2), |(fields, lasts)| (fields.into_keys().collect(), lasts))
     }
 
-    /// All servers that are in charge of something.
+    /// Returns all primaries.
     pub(super) fn masters(&self) -> Vec<Twin> {
         (0..self.shards()).map(|shard| self.primary(shard)).collect()
     }
 
-    /// All servers there are, sentinels among them.
+    /// Returns all servers, with the sentinels.
     pub(super) fn all(&self) -> Vec<Twin> {
         match self {
             Self::One(servers) => {
@@ -113,7 +113,7 @@ impl Site {
         }
     }
 
-    /// Gives a user these rights, wherever it goes.
+    /// Gives a user these permissions on all servers.
     pub(super) fn user(&self, name: &str, rules: &str) {
         self.all().iter().for_each(|server| server.user(name, rules));
     }
@@ -122,12 +122,12 @@ impl Site {
         self.all().iter().for_each(|server| server.delay(requests, replies));
     }
 
-    /// How many scripts ran.
+    /// Returns the number of executed scripts.
     pub(super) fn evals(&self) -> u64 {
         self.all().iter().map(Twin::evals).sum()
     }
 
-    /// The replica takes over. Returns the one before, or `None` if there is no replica.
+    /// Promotes the replica. Returns the old primary, or `None` if there is no replica.
     pub(super) fn promote(&self) -> Option<Twin> {
         let Self::One(servers) = self else { return None };
         let mut servers = servers.lock().unwrap();
@@ -139,7 +139,7 @@ impl Site {
     }
 }
 
-/// Servers that copy each other are a shard.
+/// A shard is a primary with its replicas.
 impl Site {
     pub(super) fn shards(&self) -> usize {
         match self {
@@ -177,13 +177,13 @@ impl Site {
         }
     }
 
-    /// The servers of a shard that are not in charge.
+    /// The replicas of a shard.
     pub(super) fn replicas(&self, shard: usize) -> Vec<Twin> {
         let primary = self.primary(shard).address();
         self.servers(shard).into_iter().filter(|it| it.address() != primary).collect()
     }
 
-    /// Another server of the shard takes over, if one runs.
+    /// Promotes another server of the shard, if one runs. Returns whether there was one.
     pub(super) fn fail_over(&self, shard: usize) -> bool {
         match self {
             Self::One(_) => false,
@@ -192,7 +192,7 @@ impl Site {
         }
     }
 
-    /// How long news is on its way to the other servers.
+    /// Sets how long gossip takes to reach the other servers.
     pub(super) fn gossip(&self, delay: Duration) {
         let delay = if delay.is_zero() { Delay::None } else { Delay::UpTo(delay) };
         match self {
@@ -214,7 +214,7 @@ impl Site {
         server.resume();
     }
 
-    /// Whether a server stands still, and notices nothing.
+    /// Whether a server hangs.
     pub(super) fn is_hung(&self, server: &Twin) -> bool {
         self.hung().is_some_and(|hung| hung.lock().unwrap().contains(&server.address()))
     }
@@ -227,7 +227,7 @@ impl Site {
     }
 }
 
-/// A slot of a shard in which no name of a story lies, so that it never moves.
+/// Returns a slot of a shard without a name of the run, so that it never moves.
 fn some_slot(shard: usize) -> u16 {
     const PART: usize = 16_384_usize.div_ceil(PRIMARIES);
     u16::try_from(shard * PART + 7).unwrap()

@@ -8,36 +8,36 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     judge::{Believes, Class, DATA, Judge, Terms, Waits},
     peer::Peer,
-    plot::{Kind, LONGEST_POLL, Plot, REPLICAS},
+    scenario::{Kind, LONGEST_POLL, REPLICAS, Scenario},
 };
 use crate::{
     Client, Lock, LockGuard, LostReason, Release, Replicas, WaitStrategy, Write,
     domain::Share,
-    engine::simulation::story::{Story, name},
+    engine::simulation::trace::{Trace, name},
     error::Error,
 };
 
-/// More replicas than there are.
+/// More replicas than exist.
 const TOO_MANY: u32 = REPLICAS + 1;
 
-/// A worker: whose it is, and what it may want.
+/// A worker: its client and its settings.
 pub(super) struct Worker {
     pub(super) peer: Arc<Peer>,
     pub(super) label: String,
     pub(super) judge: Arc<Judge>,
-    pub(super) story: Arc<Story>,
+    pub(super) trace: Arc<Trace>,
     pub(super) chance: fastrand::Rng,
-    pub(super) plot: Plot,
+    pub(super) scenario: Scenario,
 }
 
 impl Worker {
-    /// Works for some rounds, behind its client's gate.
+    /// Works for some rounds, behind the gate of its client.
     pub(super) async fn work(mut self) {
         let gate = self.peer.gate.clone();
         gate.pass(async move {
-            for _ in 0..self.plot.rounds {
-                if !self.plot.restless {
-                    let pause = Duration::from_millis(1) + self.up_to(self.plot.rest);
+            for _ in 0..self.scenario.rounds {
+                if !self.scenario.restless {
+                    let pause = Duration::from_millis(1) + self.up_to(self.scenario.rest);
                     sleep(pause).await;
                 }
                 self.round().await;
@@ -50,34 +50,35 @@ impl Worker {
         Duration::from_millis(self.chance.u64(..=millis))
     }
 
-    /// Whether it does something odd, one time in `n`; in a crowd never, nor in haste.
+    /// Returns `true` one time in `n`, for unusual behaviour. Returns `false` in a crowd, and in a
+    /// run without pauses.
     fn one_in(&mut self, n: u32) -> bool {
-        let plain = self.plot.kind == Kind::Crowd || self.plot.restless;
+        let plain = self.scenario.kind == Kind::Crowd || self.scenario.restless;
         !plain && self.chance.u32(..n) == 0
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
-        self.story.say(|| format!("{}: {}", self.label, what()));
+    fn log(&self, what: impl FnOnce() -> String) {
+        self.trace.log(|| format!("{}: {}", self.label, what()));
     }
 
     async fn round(&mut self) {
-        let name = name(self.chance.u32(..self.plot.names));
+        let name = name(self.chance.u32(..self.scenario.names));
         let client = Client::of(Arc::clone(&self.peer.engine));
-        let (lock, terms) = self.traits(client.lock(&name).unwrap().ttl(self.plot.ttl));
-        let Some(guard) = self.enter(&lock, terms.acknowledged).await else { return };
-        let may_want = self.plot.is_deployed() || !lock.wants_replicas(TOO_MANY);
+        let (lock, terms) = self.traits(client.lock(&name).unwrap().ttl(self.scenario.ttl));
+        let Some(guard) = self.acquire(&lock, terms.acknowledged).await else { return };
+        let may_want = self.scenario.is_deployed() || !lock.wants_replicas(TOO_MANY);
         assert!(may_want, "fewer replicas have it than it wants");
         let since = Instant::now();
-        self.say(|| format!("enters {name} as {}", guard.owner()));
-        let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate, terms);
+        self.log(|| format!("acquires {name} as {}", guard.owner()));
+        let believes = self.judge.acquired(&name, &guard.holding(), &self.peer.gate, terms);
         self.watch(&guard, &believes);
         self.hold(&guard).await;
         self.leave(guard, believes, since).await;
     }
 
-    /// How it waits, and how long it holds at most.
+    /// Chooses how it waits, and the terms of its hold.
     fn traits(&mut self, lock: Lock) -> (Lock, Terms) {
-        let (ttl, replicas) = (self.plot.ttl, self.plot.replicas);
+        let (ttl, replicas) = (self.scenario.ttl, self.scenario.replicas);
         let renews = !self.one_in(4);
         let lock = match renews {
             true => lock,
@@ -92,18 +93,18 @@ impl Worker {
             true => lock.max_hold(Duration::from_millis(50) + self.up_to(2_000)),
             false => lock,
         };
-        let lock = match self.plot.is_fenced() {
+        let lock = match self.scenario.is_fenced() {
             true => lock.with(|settings| settings.share = Share::FENCED),
             false => lock,
         };
-        let lock = match self.plot.replicates() {
+        let lock = match self.scenario.replicates() {
             true => lock.replicated(self.replicas()),
             false => lock,
         };
-        let polls = match self.plot.restless {
-            // One comes back all the time, the other one cannot be heard.
+        let polls = match self.scenario.restless {
+            // One client asks all the time, and the other one is not subscribed.
             true => self.peer.id != "client-0",
-            false => self.plot.polling && self.one_in(4),
+            false => self.scenario.polling && self.one_in(4),
         };
         let lock = match polls {
             true => lock.wait_strategy(WaitStrategy::Polling {
@@ -115,41 +116,41 @@ impl Worker {
         (lock, Terms { acknowledged, renews })
     }
 
-    /// One of three asks for more than there are.
+    /// Asks for more replicas than exist, one time in three.
     fn replicas(&mut self) -> Replicas {
         let least = if self.one_in(3) { TOO_MANY } else { TOO_MANY - 1 };
         Replicas::at_least(least).within(Duration::from_millis(50))
     }
 
-    /// How its client waits.
+    /// Returns how its client waits.
     fn class(&self) -> Class {
-        let queues = self.peer.rights.lock().unwrap().queues();
-        match (queues, self.plot.polling) {
+        let queues = self.peer.permissions.lock().unwrap().queues();
+        match (queues, self.scenario.polling) {
             (true, false) => Class::Queues,
             (true, true) => Class::Polls,
             (false, _) => Class::Outside,
         }
     }
 
-    async fn enter(&mut self, lock: &Lock, acknowledged: bool) -> Option<LockGuard> {
-        let patience = Duration::from_millis(1) + self.up_to(4_000);
+    async fn acquire(&mut self, lock: &Lock, acknowledged: bool) -> Option<LockGuard> {
+        let timeout = Duration::from_millis(1) + self.up_to(4_000);
         let way = if self.one_in(2) { self.chance.u32(..4) } else { 4 };
         let waiting = (way != 3).then(|| self.waits(lock));
         let since = Instant::now();
-        let entered = match way {
+        let acquired = match way {
             0 => lock.try_acquire().await,
-            1 => lock.acquire_within(patience).await.map(Some),
-            2 => cancelled(patience / 8, lock.acquire()).await,
-            3 => self.doze(lock, patience).await,
+            1 => lock.acquire_within(timeout).await.map(Some),
+            2 => cancelled(timeout / 8, lock.acquire()).await,
+            3 => self.pause_while_waiting(lock, timeout).await,
             _ => lock.acquire().await.map(Some),
         };
         drop(waiting);
         if way == 0 && !acknowledged {
             self.judge.done(lock.name(), &self.peer.gate, since);
         }
-        entered.unwrap_or_else(|error| {
-            self.say(|| format!("does not enter: {error}"));
-            // Who has little time may be told that nothing has come by then.
+        acquired.unwrap_or_else(|error| {
+            self.log(|| format!("does not acquire: {error}"));
+            // A waiter with a short timeout may get an error that no reply has arrived in time.
             if matches!(way, 0 | 4) {
                 self.judge.failed(lock.name(), &error);
             }
@@ -164,46 +165,50 @@ impl Worker {
         self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class())
     }
 
-    /// Begins to wait and does something else before it goes on, as a branch of a `select!`
-    /// does. A task in line behind others of its client holds up nobody; one that has the turn
-    /// of its client may be granted a lock that it does not take.
-    async fn doze(&mut self, lock: &Lock, time: Duration) -> Result<Option<LockGuard>, Error> {
+    /// Begins to wait and then does other work before it continues, as a branch of a `select!`
+    /// does. A task in line behind others of its client blocks no task. A task with the request
+    /// slot of its client may be granted a lock that it does not take.
+    async fn pause_while_waiting(
+        &mut self,
+        lock: &Lock,
+        time: Duration,
+    ) -> Result<Option<LockGuard>, Error> {
         let in_line = || self.peer.engine.contention.in_line(lock.object());
         let before = in_line();
         let mut acquire = Box::pin(lock.acquire());
-        if let Poll::Ready(entered) = poll!(&mut acquire) {
-            return entered.map(Some);
+        if let Poll::Ready(acquired) = poll!(&mut acquire) {
+            return acquired.map(Some);
         }
         if in_line() <= before {
-            if self.plot.is_calm() {
+            if self.scenario.is_calm() {
                 return cancelled(time, acquire).await;
             }
-            self.judge.trouble(time + self.plot.lease());
+            self.judge.fault(time + self.scenario.lease());
         }
-        self.say(|| format!("dozes for {time:?}"));
+        self.log(|| format!("pauses its future for {time:?}"));
         sleep(time).await;
         let _waits = self.waits(lock);
         acquire.await.map(Some)
     }
 
-    /// Waits to be told when the hold is over.
+    /// Waits for `lost()`.
     fn watch(&self, guard: &LockGuard, believes: &Believes) {
         let (owner, lost, number) = (guard.owner().clone(), guard.lost(), believes.number());
         let (gate, judge) = (self.peer.gate.clone(), Arc::clone(&self.judge));
-        let story = Arc::clone(&self.story);
+        let trace = Arc::clone(&self.trace);
         tokio::spawn(async move {
             let reason = gate.pass(lost).await;
-            story.say(|| format!("{owner} is over: {reason}"));
-            judge.told(number, reason);
+            trace.log(|| format!("{owner} is over: {reason}"));
+            judge.loss_reported(number, reason);
         });
     }
 
     async fn hold(&mut self, guard: &LockGuard) {
         let time = match self.one_in(6) {
-            true => self.up_to(20 * self.plot.hold),
-            false => self.up_to(self.plot.hold),
+            true => self.up_to(20 * self.scenario.hold),
+            false => self.up_to(self.scenario.hold),
         };
-        if self.plot.writes() {
+        if self.scenario.writes() {
             let write = Write::set(format!("{}{DATA}", guard.name()), self.label.as_str());
             drop(cancelled(self.up_to(5), guard.write([write])).await);
         }
@@ -220,7 +225,7 @@ impl Worker {
         drop(believes);
         if self.one_in(4) {
             drop(guard);
-            return self.say(|| format!("drops {owner}"));
+            return self.log(|| format!("drops {owner}"));
         }
         let hurries = self.one_in(4);
         let released = if hurries {
@@ -231,20 +236,20 @@ impl Worker {
             self.judge.done(&name, &self.peer.gate, asked);
             released.map(Some)
         };
-        self.say(|| format!("releases {owner}: {released:?}"));
+        self.log(|| format!("releases {owner}: {released:?}"));
         if let Ok(Some(Release::NotHeld { reason: LostReason::NotOwned, .. })) = released {
             self.judge.found_lost(&name, &owner, since);
         }
-        self.judge.look();
+        self.judge.check();
     }
 }
 
-/// Drops `future` after `patience`.
+/// Drops `future` after `limit`.
 async fn cancelled<T>(
-    patience: Duration,
+    limit: Duration,
     future: impl Future<Output = Result<T, Error>>,
 ) -> Result<Option<T>, Error> {
-    match timeout(patience, future).await {
+    match timeout(limit, future).await {
         Ok(done) => done.map(Some),
         Err(_) => Ok(None),
     }

@@ -1,4 +1,4 @@
-//! One story: its clients, its server, and its end.
+//! One run: its clients, its server, and its end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,232 +10,233 @@ use tokio::{
 };
 
 use super::{
+    faults::FaultInjector,
+    foreign_clients::{ForeignClient, Forger, Waiting},
     judge::{Judge, outlives},
     peer::Peer,
-    plot::{Kind, PATIENCE, Plot, REPLICAS},
-    rights::Rights,
+    permissions::Permissions,
+    scenario::{Kind, REPLICAS, Scenario, TIMEOUT},
     site::Site,
-    strangers::{Forger, Stranger, Waits},
-    troubles::Troubles,
     work::Worker,
 };
 use crate::{
     domain::Name,
-    engine::simulation::story::{Story, name},
+    engine::simulation::trace::{Trace, name},
     store::QUEUE_RESTS,
 };
 
-/// How long a story may take at most, in virtual time.
+/// The longest time that a run may take, in virtual time.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// For so long there is trouble.
-const TROUBLED: Duration = Duration::from_secs(30);
+/// Faults occur during this time.
+const FAULTY_TIME: Duration = Duration::from_secs(30);
 
-/// How often each task that works for a client on its next runtime wants a lock.
+/// The rounds of each task that works for a client on its next runtime.
 const ROUNDS_AGAIN: u32 = 3;
 
-/// How many scripts a hand-over may take, in tenths: two questions and the hand-over
-/// itself, and now and then a look.
+/// The highest number of scripts for one hand-over, in tenths: two requests and the hand-over
+/// itself, and now and then a check.
 const SCRIPTS: u64 = 32;
 
-/// Lives through the story of `seed`.
-pub(in crate::engine::simulation) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
+/// Runs `seed`.
+pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
-    let plot = Plot::draw(&mut chance);
+    let scenario = Scenario::draw(&mut chance);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        story.say(|| format!("{plot:?}"));
-        World::new(plot, &mut chance, story).await.live(chance).await
+        trace.log(|| format!("{scenario:?}"));
+        World::new(scenario, &mut chance, trace).await.live(chance).await
     })
 }
 
-/// Tells what `server` is asked.
-pub(super) fn tell(server: &Twin, story: &Arc<Story>) {
-    let story = Arc::clone(story);
+/// Logs each command of `server`.
+pub(super) fn log_commands(server: &Twin, trace: &Arc<Trace>) {
+    let trace = Arc::clone(trace);
     server.watch(move |it| {
         if !it.in_script {
-            story.say(|| format!("{it:?}"));
+            trace.log(|| format!("{it:?}"));
         }
     });
 }
 
 struct World {
-    plot: Plot,
+    scenario: Scenario,
     site: Site,
     judge: Arc<Judge>,
-    story: Arc<Story>,
+    trace: Arc<Trace>,
     peers: Vec<Arc<Peer>>,
 }
 
 impl World {
-    async fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
+    async fn new(scenario: Scenario, chance: &mut fastrand::Rng, trace: &Arc<Trace>) -> Self {
         let master = Twin::new(chance.u64(..));
         let lag = Delay::UpTo(Duration::from_millis(chance.u64(..=500)));
-        let replica = plot.troubles.promotion.then(|| master.replica(lag));
-        if plot.replicates() {
+        let replica = scenario.faults.promotion.then(|| master.replica(lag));
+        if scenario.replicates() {
             master.acknowledge_as(REPLICAS as usize);
         }
         let site = Site::new(master, replica);
-        if story.is_aloud() {
-            site.all().iter().for_each(|server| tell(server, story));
+        if trace.is_verbose() {
+            site.all().iter().for_each(|server| log_commands(server, trace));
         }
-        let names: Vec<Name> = (0..plot.names).map(name).collect();
-        let judge = Judge::new(&site, story, plot, &names);
+        let names: Vec<Name> = (0..scenario.names).map(name).collect();
+        let judge = Judge::new(&site, trace, scenario, &names);
         let mut peers = vec![];
-        for number in 0..plot.clients {
-            let outside = number < plot.outsiders;
-            let rights = if outside { Rights::NoChannelsOfOurs } else { Rights::All };
-            peers.push(Arc::new(Peer::connect(number, &site, rights).await));
+        for number in 0..scenario.clients {
+            let outside = number < scenario.outsiders;
+            let permissions =
+                if outside { Permissions::OnlyRedissonChannels } else { Permissions::All };
+            peers.push(Arc::new(Peer::connect(number, &site, permissions).await));
         }
-        let way = Delay::UpTo(Duration::from_millis(plot.delay));
+        let way = Delay::UpTo(Duration::from_millis(scenario.delay));
         site.delay(way, way);
-        Self { plot, site, judge, story: Arc::clone(story), peers }
+        Self { scenario, site, judge, trace: Arc::clone(trace), peers }
     }
 
     async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
         let begun = Instant::now();
         let before = self.site.evals();
-        let (mut workers, mut strangers) = (JoinSet::new(), JoinSet::new());
-        self.hire(&mut chance, &mut workers);
-        self.invite(&mut chance, &mut strangers);
-        let mut troubles = self.troubles(&mut chance);
+        let (mut workers, mut foreign_clients) = (JoinSet::new(), JoinSet::new());
+        self.spawn_workers(&mut chance, &mut workers);
+        self.spawn_foreign_clients(&mut chance, &mut foreign_clients);
+        let mut faults = self.faults(&mut chance);
         while !workers.is_empty() {
             while let Some(done) = workers.try_join_next() {
                 done.or_else(|e| if e.is_cancelled() { Ok(()) } else { Err(e.to_string()) })?;
             }
-            if begun.elapsed() < TROUBLED {
-                troubles.look(&self.peers);
+            if begun.elapsed() < FAULTY_TIME {
+                faults.check(&self.peers);
             }
-            let without_runtime = troubles.without_runtime.drain(..);
+            let without_runtime = faults.without_runtime.drain(..);
             for peer in without_runtime.filter(|peer| !peer.is_dead()) {
-                self.hire_for(&peer, ROUNDS_AGAIN, &mut chance, &mut workers);
+                self.spawn_workers_of(&peer, ROUNDS_AGAIN, &mut chance, &mut workers);
             }
             sleep(Duration::from_millis(5)).await;
-            self.held_up()?;
+            self.check_rules()?;
             if begun.elapsed() > LONGEST {
-                return Err("the story does not end".into());
+                return Err("the run does not end".into());
             }
         }
-        self.cheap(self.site.evals() - before)?;
-        troubles.end().await;
-        strangers.shutdown().await;
-        self.settle().await
+        self.check_script_count(self.site.evals() - before)?;
+        faults.end().await;
+        foreign_clients.shutdown().await;
+        self.check_end().await
     }
 
-    /// Whether every rule has held so far.
-    fn held_up(&self) -> Result<(), String> {
-        self.judge.look();
+    /// Checks every rule.
+    fn check_rules(&self) -> Result<(), String> {
+        self.judge.check();
         self.judge.broken().map_or(Ok(()), Err)
     }
 
-    fn troubles(&self, chance: &mut fastrand::Rng) -> Troubles {
-        Troubles {
+    fn faults(&self, chance: &mut fastrand::Rng) -> FaultInjector {
+        FaultInjector {
             site: self.site.clone(),
             judge: Arc::clone(&self.judge),
-            story: Arc::clone(&self.story),
-            plot: self.plot,
+            trace: Arc::clone(&self.trace),
+            scenario: self.scenario,
             chance: chance.fork(),
             lasting: JoinSet::new(),
             without_runtime: vec![],
         }
     }
 
-    /// Has workers work for all clients.
-    fn hire(&self, chance: &mut fastrand::Rng, workers: &mut JoinSet<()>) {
+    /// Spawns the workers of all clients.
+    fn spawn_workers(&self, chance: &mut fastrand::Rng, workers: &mut JoinSet<()>) {
         for peer in &self.peers {
-            self.hire_for(peer, self.plot.rounds, chance, workers);
+            self.spawn_workers_of(peer, self.scenario.rounds, chance, workers);
         }
     }
 
-    /// Has workers work for `peer`.
-    fn hire_for(
+    /// Spawns the workers of `peer`.
+    fn spawn_workers_of(
         &self,
         peer: &Arc<Peer>,
         rounds: u32,
         chance: &mut fastrand::Rng,
         workers: &mut JoinSet<()>,
     ) {
-        for number in 0..self.plot.workers {
+        for number in 0..self.scenario.workers {
             let worker = Worker {
                 peer: Arc::clone(peer),
                 label: format!("{}/{number}", peer.id),
                 judge: Arc::clone(&self.judge),
-                story: Arc::clone(&self.story),
+                trace: Arc::clone(&self.trace),
                 chance: chance.fork(),
-                plot: Plot { rounds, ..self.plot },
+                scenario: Scenario { rounds, ..self.scenario },
             };
             peer.owns(workers.spawn(worker.work()));
         }
     }
 
-    /// Lets others onto the server.
-    fn invite(&self, chance: &mut fastrand::Rng, strangers: &mut JoinSet<()>) {
-        let Plot { redisson, spinner, .. } = self.plot;
-        let invited = [(redisson, Waits::Listening), (spinner, Waits::Spinning)];
-        for (_, waits) in invited.into_iter().filter(|(invited, _)| *invited) {
-            let stranger = Stranger {
+    /// Spawns the foreign clients.
+    fn spawn_foreign_clients(&self, chance: &mut fastrand::Rng, foreign_clients: &mut JoinSet<()>) {
+        let Scenario { redisson, busy_poller, .. } = self.scenario;
+        let present = [(redisson, Waiting::Subscribed), (busy_poller, Waiting::BusyPolling)];
+        for (_, waits) in present.into_iter().filter(|(present, _)| *present) {
+            let foreign_client = ForeignClient {
                 site: self.site.clone(),
                 judge: Arc::clone(&self.judge),
-                story: Arc::clone(&self.story),
+                trace: Arc::clone(&self.trace),
                 chance: chance.fork(),
                 waits,
-                rounds: self.plot.rounds,
-                hold: self.plot.hold,
+                rounds: self.scenario.rounds,
+                hold: self.scenario.hold,
             };
-            strangers.spawn(stranger.work());
+            foreign_clients.spawn(foreign_client.work());
         }
-        if self.plot.troubles.forger {
+        if self.scenario.faults.forger {
             let forger = Forger {
                 site: self.site.clone(),
                 judge: Arc::clone(&self.judge),
-                story: Arc::clone(&self.story),
+                trace: Arc::clone(&self.trace),
                 chance: chance.fork(),
-                names: self.plot.names,
-                clients: self.plot.clients,
+                names: self.scenario.names,
+                clients: self.scenario.clients,
             };
-            strangers.spawn(forger.work());
+            foreign_clients.spawn(forger.work());
         }
     }
 
-    /// Each hand-over of a crowd takes few scripts.
-    fn cheap(&self, scripts: u64) -> Result<(), String> {
+    /// Checks that each hand-over in a crowd takes few scripts.
+    fn check_script_count(&self, scripts: u64) -> Result<(), String> {
         let grants = self.judge.grants();
-        let dear = self.plot.kind == Kind::Crowd && 10 * scripts > SCRIPTS * grants + 100;
+        let dear = self.scenario.kind == Kind::Crowd && 10 * scripts > SCRIPTS * grants + 100;
         match dear {
             true => Err(format!("{grants} grants took {scripts} scripts")),
             false => Ok(()),
         }
     }
 
-    /// After everybody has gone nothing may be left.
-    async fn settle(self) -> Result<(), String> {
-        // Withdrawals look again for so long, and names are listened to.
+    /// Checks at the end that nothing is left.
+    async fn check_end(self) -> Result<(), String> {
+        // Withdrawals are repeated for this time, and subscriptions are kept.
         sleep(Duration::from_secs(7)).await;
-        if self.plot.is_calm() {
-            self.nobody_queues()?;
+        if self.scenario.is_calm() {
+            self.check_queues()?;
         }
-        sleep(self.plot.lease() + QUEUE_RESTS + 4 * PATIENCE).await;
-        self.held_up()?;
-        self.nothing_is_left()?;
+        sleep(self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await;
+        self.check_rules()?;
+        self.check_leftovers()?;
         let scripts = self.site.evals();
         let grants = self.judge.grants();
-        self.story.say(|| format!("the end, after {grants} grants by {scripts} scripts"));
+        self.trace.log(|| format!("the end, after {grants} grants by {scripts} scripts"));
         Ok(())
     }
 
-    /// A queue may stay for a while, but nobody in it.
-    fn nobody_queues(&self) -> Result<(), String> {
+    /// A queue may stay for a while, but without entries.
+    fn check_queues(&self) -> Result<(), String> {
         let master = self.site.master();
         let queues = master.keys().into_iter().filter_map(|key| master.zset(&key));
-        let mut places = queues.flatten().map(|(member, _)| member);
-        match places.find(|it| !matches!(it.as_str(), "gap" | "turn")) {
-            Some(place) => Err(format!("{place} is left in a queue")),
+        let mut entries = queues.flatten().map(|(member, _)| member);
+        match entries.find(|it| !matches!(it.as_str(), "gap" | "turn")) {
+            Some(entry) => Err(format!("{entry} is left in a queue")),
             None => Ok(()),
         }
     }
 
-    fn nothing_is_left(&self) -> Result<(), String> {
+    fn check_leftovers(&self) -> Result<(), String> {
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
             let stats = peer.engine.stats();
             if (stats.held, stats.waiting) != (0, 0) || !peer.engine.is_idle() {
@@ -243,7 +244,7 @@ impl World {
             }
             let channels = peer.channels();
             if !channels.is_empty() {
-                return Err(format!("{} still listens to {channels:?}", peer.id));
+                return Err(format!("{} is still subscribed to {channels:?}", peer.id));
             }
         }
         let mut keys = self.site.master().keys();

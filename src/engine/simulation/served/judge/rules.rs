@@ -1,4 +1,4 @@
-//! Each rule, by what was seen.
+//! Each rule, checked against the recorded events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,16 +8,16 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Believer, Class, ENTERED, NOTICED, REPEATED, Seen, TOLD, Waiter, Watched, window_comes,
+    ACQUIRED, Believer, Class, NOTICED, REPEATED, REPORTED, Seen, Waiter, Watched, window_comes,
 };
 use crate::{
     LostReason,
     domain::{Name, Owner},
-    engine::simulation::{gate::Gate, served::plot::Plot},
+    engine::simulation::{gate::Gate, served::scenario::Scenario},
 };
 
 impl Seen {
-    /// A client behind `gate` acquired `name`, as `owner` if it is one of Leasehold.
+    /// Notes that a client behind `gate` acquired `name`, as `owner` if it is a Leasehold client.
     pub(super) fn passes_over(&mut self, name: &Name, gate: &Gate, owner: Option<&Owner>) {
         let now = Instant::now();
         let before = self.locks.get_mut(name).map(|lock| &mut lock.granted_to);
@@ -41,8 +41,8 @@ impl Seen {
         }
     }
 
-    /// One believer at a time, and the server agrees.
-    pub(super) fn belief(&self, now: Instant) -> Option<String> {
+    /// At most one client believes in a hold at a time, and the server agrees.
+    pub(super) fn false_belief(&self, now: Instant) -> Option<String> {
         let mut believed: BTreeMap<&Name, &Owner> = BTreeMap::new();
         for believer in self.believers.values().filter(|it| it.holding.is_held()) {
             let Believer { name, owner, gate, .. } = believer;
@@ -59,14 +59,14 @@ impl Seen {
             }
             if !lock.held_by.contains(owner.as_str()) {
                 let truth = &lock.held_by;
-                return Some(format!("{owner} believes in `{name}`, which {truth:?} has"));
+                return Some(format!("{owner} believes in `{name}`, which is held by {truth:?}"));
             }
         }
         None
     }
 
-    /// Nobody believes for long in what nobody has any more.
-    pub(super) fn late(&self, now: Instant) -> Option<String> {
+    /// No client believes for long in a hold that the server does not have.
+    pub(super) fn unnoticed_loss(&self, now: Instant) -> Option<String> {
         let is_late = |it: &&Believer| {
             let Some(lock) = self.locks.get(&it.name) else { return false };
             let since = lock.since.max(self.quiet_since(&it.name)).max(it.since);
@@ -77,106 +77,118 @@ impl Seen {
         Some(format!("{} believes in `{}`, which was lost long ago", late.owner, late.name))
     }
 
-    /// Who waits for `lost()` is told when a hold is over.
-    pub(super) fn telling(&mut self, now: Instant) -> Option<String> {
-        for it in self.believers.values_mut().filter(|it| !it.told && !it.holding.is_held()) {
+    /// `lost()` returns soon after a hold is over.
+    pub(super) fn unreported_loss(&mut self, now: Instant) -> Option<String> {
+        for it in
+            self.believers.values_mut().filter(|it| !it.loss_reported && !it.holding.is_held())
+        {
             let since = *it.over_at.get_or_insert(now);
-            if now > since.max(it.gate.opens()) + TOLD {
-                return Some(format!("{} lost its hold and was not told", it.owner));
+            if now > since.max(it.gate.opens()) + REPORTED {
+                return Some(format!("{} lost its hold, and `lost()` did not return", it.owner));
             }
         }
         None
     }
 
-    /// A free lock does not stay so while somebody waits.
-    pub(super) fn idle(&self, name: &Name, entered: Duration, now: Instant) -> Option<String> {
+    /// A free lock does not stay free while a waiter waits for it.
+    pub(super) fn idle_lock(
+        &self,
+        name: &Name,
+        acquired: Duration,
+        now: Instant,
+    ) -> Option<String> {
         let lock = self.locks.get(name).filter(|lock| lock.held_by.is_empty())?;
         let waits = |it: &&Waiter| it.name == *name;
         let waiters = self.waiters.values().filter(waits);
         let since = waiters.map(|it| it.since.max(it.gate.opens())).min()?;
         let since = since.max(lock.since).max(lock.doubtful_until);
-        let too_long = now > self.quiet_since(name).max(since) + entered;
-        too_long.then(|| format!("somebody waits for `{name}`, which is free"))
+        let too_long = now > self.quiet_since(name).max(since) + acquired;
+        too_long.then(|| format!("a waiter waits for `{name}`, which is free"))
     }
 
-    /// When `client` may have had `name` last.
+    /// Returns when `client` may last have held `name`.
     pub(super) fn had_at(&self, name: &Name, client: &str, now: Instant) -> Instant {
         let of_client = |it: &String| it.rsplit_once(':').is_some_and(|it| it.0 == client);
         let is_others = |lock: &&Watched| !lock.held_by.iter().any(of_client);
         self.locks.get(name).filter(is_others).map_or(now, |lock| lock.since)
     }
 
-    /// Since when nothing is in the way of those who want `name`, or will be.
+    /// Since when no fault disturbs `name`; it may lie in the future.
     pub(super) fn quiet_since(&self, name: &Name) -> Instant {
         let lock = self.locks.get(name).map(|lock| lock.quiet_until);
         lock.max(self.quiet_until).unwrap_or_else(Instant::now)
     }
 
-    /// Whether something was in the way of `name` lately.
-    pub(super) fn is_troubled(&self, name: &Name, now: Instant) -> bool {
+    /// Whether a fault disturbed `name` lately.
+    pub(super) fn is_disturbed(&self, name: &Name, now: Instant) -> bool {
         now <= self.quiet_since(name)
     }
 
-    /// Whether the hold with this `number` was well, and is over for that `reason`.
-    pub(super) fn is_untrue(&self, number: u64, reason: LostReason, plot: &Plot) -> bool {
+    /// Whether the hold with this `number` was healthy, although `reason` was reported.
+    pub(super) fn is_untrue(&self, number: u64, reason: LostReason, scenario: &Scenario) -> bool {
         let Some(it) = self.believers.get(&number) else { return false };
         let Some(lock) = self.locks.get(&it.name) else { return false };
         let is_sure = lock.doubtful_until < it.since;
         let is_quiet = self.quiet_since(&it.name) < it.since && it.gate.opens() <= it.since;
         match reason {
             LostReason::NotOwned => is_sure,
-            LostReason::Expired => plot.is_deployed() && it.terms.renews && is_sure && is_quiet,
+            LostReason::Expired => scenario.is_deployed() && it.terms.renews && is_sure && is_quiet,
             _ => false,
         }
     }
 
-    /// A lock does not go to a client that is gone, when the server knows that.
-    pub(super) fn given_to_dead(&self, name: &Name, now: Instant) -> Option<String> {
-        let is_new = |it: &&Watched| it.since == now && !self.is_troubled(name, now);
+    /// The server does not grant a lock to a client if it knows that the client is gone.
+    pub(super) fn granted_to_dead(&self, name: &Name, now: Instant) -> Option<String> {
+        let is_new = |it: &&Watched| it.since == now && !self.is_disturbed(name, now);
         let lock = self.locks.get(name).filter(is_new)?;
         let dead = lock.held_by.iter().find(|owner| self.is_dead(owner))?;
-        Some(format!("`{name}` is given to {dead}, whose client is gone"))
+        Some(format!("`{name}` is granted to {dead}, whose client is gone"))
     }
 
     fn is_dead(&self, owner: &str) -> bool {
         self.dead.contains(client_of(owner))
     }
 
-    /// Since when nothing is in the way of the client that releases `name`.
+    /// Since when no fault disturbs the client that releases `name`.
     fn releases_since(&self, name: &Name, owner: &str) -> Option<Instant> {
         let lock = self.locks.get(name).map(|lock| lock.quiet_until);
         let client = self.cut_off_until.get(client_of(owner)).copied();
         lock.max(self.disturbed_until).max(client)
     }
 
-    /// A lock of ours does not stay held without a guard.
-    pub(super) fn ghost(&self, name: &Name, plot: &Plot, now: Instant) -> Option<String> {
+    /// A lock of a Leasehold client does not stay held without a guard.
+    pub(super) fn leftover(
+        &self,
+        name: &Name,
+        scenario: &Scenario,
+        now: Instant,
+    ) -> Option<String> {
         let lock = self.locks.get(name)?;
         let guarded = |owner: &str| {
             let mut all = self.believers.values();
             all.any(|it| it.owner.as_str() == owner && !it.guard_gone)
         };
-        let ghost = lock.held_by.iter().find(|it| it.starts_with("client-") && !guarded(it))?;
-        let gone = self.believers.values().filter(|it| it.owner.as_str() == ghost);
+        let leftover = lock.held_by.iter().find(|it| it.starts_with("client-") && !guarded(it))?;
+        let gone = self.believers.values().filter(|it| it.owner.as_str() == leftover);
         let since = gone.filter_map(|it| it.over_at).max().unwrap_or(lock.since).max(lock.since);
-        let repeats = plot.is_deployed() && !self.is_dead(ghost);
-        let (quiet, since, stays) = match self.released.get(ghost).filter(|_| repeats) {
+        let repeats = scenario.is_deployed() && !self.is_dead(leftover);
+        let (quiet, since, stays) = match self.released.get(leftover).filter(|_| repeats) {
             Some((at, gate)) => {
-                let quiet = self.releases_since(name, ghost).unwrap_or(since);
+                let quiet = self.releases_since(name, leftover).unwrap_or(since);
                 (quiet, since.max(*at).max(gate.opens()), REPEATED)
             }
-            None => (self.quiet_since(name), since, plot.lease() + ENTERED),
+            None => (self.quiet_since(name), since, scenario.lease() + ACQUIRED),
         };
         let too_long = now > quiet.max(since) + stays;
-        too_long.then(|| format!("`{name}` stays with {ghost}, who has no guard"))
+        too_long.then(|| format!("`{name}` stays held by {leftover}, which has no guard"))
     }
 
-    /// Nobody waits for longer than its class has to, where nothing disturbs the order.
-    pub(super) fn unfair(&self, plot: &Plot, now: Instant) -> Option<String> {
-        if !plot.is_calm() {
+    /// In a calm run, no waiter waits for longer than the limit of its class.
+    pub(super) fn starved_waiter(&self, scenario: &Scenario, now: Instant) -> Option<String> {
+        if !scenario.is_calm() {
             return None;
         }
-        let waiter = self.waiters.values().find(|it| self.is_passed_over(it, plot, now))?;
+        let waiter = self.waiters.values().find(|it| self.is_passed_over(it, scenario, now))?;
         let Waiter { name, class, passed_over, first_since, .. } = waiter;
         let waited = now - *first_since;
         Some(format!(
@@ -184,20 +196,26 @@ impl Seen {
         ))
     }
 
-    pub(super) fn is_passed_over(&self, waiter: &Waiter, plot: &Plot, now: Instant) -> bool {
+    pub(super) fn is_passed_over(
+        &self,
+        waiter: &Waiter,
+        scenario: &Scenario,
+        now: Instant,
+    ) -> bool {
         let waited = now - waiter.first_since;
         let longest = self.locks.get(&waiter.name).map_or(Duration::ZERO, |lock| lock.longest);
-        let others = plot.redisson || plot.spinner || plot.polling || plot.outsiders > 0;
+        let others =
+            scenario.redisson || scenario.busy_poller || scenario.polling || scenario.outsiders > 0;
         match waiter.class {
-            Class::Queues => waiter.passed_over > if others { 80 } else { plot.clients + 8 },
-            Class::Outside => waiter.passed_over > 40 + 10 * plot.clients,
-            // Those before it may hold for long.
-            Class::Polls | Class::Stranger => waited > window_comes(plot) + 4 * longest,
+            Class::Queues => waiter.passed_over > if others { 80 } else { scenario.clients + 8 },
+            Class::Outside => waiter.passed_over > 40 + 10 * scenario.clients,
+            // The holders before it may hold for long.
+            Class::Polls | Class::Foreign => waited > window_comes(scenario) + 4 * longest,
         }
     }
 }
 
-/// The client of an owner.
+/// Returns the client of an owner.
 fn client_of(owner: &str) -> &str {
     owner.rsplit_once(':').map_or("", |it| it.0)
 }

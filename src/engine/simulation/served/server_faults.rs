@@ -1,16 +1,16 @@
-//! What may happen to the servers of a story.
+//! The faults that the servers of a run may have.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_twin::Delay;
 
-use super::plot::{Kind, Plot};
+use super::scenario::{Kind, Scenario};
 
-/// What may happen in a story.
+/// The faults that a run may have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hardships {
-    /// How far replicas are behind, and how long news is on its way, in milliseconds.
+pub(super) struct ServerFaults {
+    /// How far replicas lag behind, and how long gossip takes, in milliseconds.
     lag: u64,
     gossip: u64,
     pub(super) agreed: bool,
@@ -33,9 +33,9 @@ pub(super) struct Hardships {
     pub(super) pauses: bool,
 }
 
-impl Hardships {
-    pub(super) fn draw(plot: &Plot, chance: &mut Rng) -> Self {
-        let (switched, rough) = (plot.kind == Kind::Switched, plot.kind == Kind::Rough);
+impl ServerFaults {
+    pub(super) fn draw(scenario: &Scenario, chance: &mut Rng) -> Self {
+        let (switched, rough) = (scenario.kind == Kind::Switched, scenario.kind == Kind::Rough);
         let lag = if chance.bool() { 0 } else { chance.u64(1..=100) };
         let gossip = if chance.bool() { 0 } else { chance.u64(1..=300) };
         let mut one_in = |n| rough && chance.u32(..n) == 0;

@@ -1,4 +1,4 @@
-//! What happens to the server, the connections and the clients.
+//! Faults of the server, the connections and the clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,25 +6,25 @@ use fastrand::Rng;
 use leasehold_twin::{Cut, Reach, Refusal, Twin};
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{judge::Judge, peer::Peer, plot::Plot, rights::Rights, site::Site};
-use crate::engine::simulation::story::Story;
+use super::{judge::Judge, peer::Peer, permissions::Permissions, scenario::Scenario, site::Site};
+use crate::engine::simulation::trace::Trace;
 
-/// Makes trouble.
-pub(super) struct Troubles {
+/// Starts the faults of a run.
+pub(super) struct FaultInjector {
     pub(super) site: Site,
     pub(super) judge: Arc<Judge>,
-    pub(super) story: Arc<Story>,
-    pub(super) plot: Plot,
+    pub(super) trace: Arc<Trace>,
+    pub(super) scenario: Scenario,
     pub(super) chance: Rng,
-    /// Troubles that end by themselves.
+    /// Faults that end by themselves.
     pub(super) lasting: JoinSet<()>,
-    /// Clients that have lost their runtime and the tasks that worked for them.
+    /// Clients that have lost their runtime and the tasks on it.
     pub(super) without_runtime: Vec<Arc<Peer>>,
 }
 
-impl Troubles {
-    pub(super) fn say(&self, what: impl FnOnce() -> String) {
-        self.story.say(what);
+impl FaultInjector {
+    pub(super) fn log(&self, what: impl FnOnce() -> String) {
+        self.trace.log(what);
     }
 
     pub(super) fn one_in(&mut self, n: u32) -> bool {
@@ -35,13 +35,13 @@ impl Troubles {
         Duration::from_millis(self.chance.u64(1..=most))
     }
 
-    /// Makes trouble, now and then.
-    pub(super) fn look(&mut self, peers: &[Arc<Peer>]) {
-        let does = self.plot.troubles;
+    /// Starts a fault, now and then.
+    pub(super) fn check(&mut self, peers: &[Arc<Peer>]) {
+        let does = self.scenario.faults;
         let peer = &peers[self.chance.usize(..peers.len())];
         if !peer.is_dead() {
-            self.of_a_process(peer);
-            self.of_a_client(peer);
+            self.fault_of_process(peer);
+            self.fault_of_client(peer);
         }
         if does.stops && self.one_in(600) {
             self.stop();
@@ -56,7 +56,7 @@ impl Troubles {
             self.cut_off();
         }
         if does.flushes && self.one_in(200) {
-            self.say(|| "scripts are flushed".into());
+            self.log(|| "scripts are flushed".into());
             self.site.master().flush_scripts();
         }
         if does.forgetting && self.one_in(1_500) {
@@ -67,26 +67,26 @@ impl Troubles {
         }
     }
 
-    fn of_a_client(&mut self, peer: &Arc<Peer>) {
-        let does = self.plot.troubles;
+    fn fault_of_client(&mut self, peer: &Arc<Peer>) {
+        let does = self.scenario.faults;
         if does.cuts && self.one_in(150) {
             self.cut(peer);
         }
-        if does.rights && self.one_in(200) {
-            let rights = Rights::draw(&mut self.chance);
-            self.say(|| format!("{} has these rights: {rights:?}", peer.id));
-            self.judge.trouble(Duration::ZERO);
-            peer.is_given(rights);
+        if does.permissions && self.one_in(200) {
+            let permissions = Permissions::draw(&mut self.chance);
+            self.log(|| format!("{} has these permissions: {permissions:?}", peer.id));
+            self.judge.fault(Duration::ZERO);
+            peer.is_given(permissions);
         }
         if does.pauses && self.one_in(400) {
             let time = self.millis(8_000);
-            self.say(|| format!("{} is paused for {time:?}", peer.id));
-            self.judge.trouble(time);
+            self.log(|| format!("{} is paused for {time:?}", peer.id));
+            self.judge.fault(time);
             peer.gate.close_for(time);
         }
         if does.deaths && self.one_in(800) {
-            self.say(|| format!("{} dies", peer.id));
-            self.judge.trouble(Duration::ZERO);
+            self.log(|| format!("{} dies", peer.id));
+            self.judge.fault(Duration::ZERO);
             self.judge.dies(&peer.id, &peer.gate);
             peer.dies();
         }
@@ -94,19 +94,20 @@ impl Troubles {
 
     fn cut(&mut self, peer: &Peer) {
         let how = [Cut::Whole, Cut::Replies, Cut::Silence][self.chance.usize(..3)];
-        self.say(|| format!("{} loses its connections: {how:?}", peer.id));
-        // Silence is noticed when something is asked: who only listens asks each five seconds.
+        self.log(|| format!("{} loses its connections: {how:?}", peer.id));
+        // A client notices silence when it sends a request. A client that only waits sends one each
+        // five seconds.
         let unnoticed = if how == Cut::Silence { Duration::from_secs(6) } else { Duration::ZERO };
-        self.judge.trouble(unnoticed);
+        self.judge.fault(unnoticed);
         peer.cut(how);
     }
 
-    /// Nobody can connect for a while, and all connections are lost.
+    /// Cuts all connections, and refuses new ones for a while.
     fn cut_off(&mut self) {
         let (time, server) = (self.millis(2_000), self.site.master());
         let reach = if self.chance.bool() { Reach::Refused } else { Reach::Silent };
-        self.say(|| format!("the server cannot be reached for {time:?}: {reach:?}"));
-        self.judge.trouble(time);
+        self.log(|| format!("the server is unreachable for {time:?}: {reach:?}"));
+        self.judge.fault(time);
         server.cut(Cut::Whole, |_| true);
         server.reach(reach);
         self.lasting.spawn(async move {
@@ -117,8 +118,8 @@ impl Troubles {
 
     fn stop(&mut self) {
         let (time, server) = (self.millis(3_000), self.site.master());
-        self.say(|| format!("the server stops for {time:?}"));
-        self.judge.trouble(time);
+        self.log(|| format!("the server stops for {time:?}"));
+        self.judge.fault(time);
         server.stop();
         self.lasting.spawn(async move {
             sleep(time).await;
@@ -132,8 +133,8 @@ impl Troubles {
         let (time, server) = (self.millis(2_000), self.site.master());
         let refusal = ALL[self.chance.usize(..ALL.len())];
         let per_mille = [50, 300, 1_000][self.chance.usize(..3)];
-        self.say(|| format!("{refusal:?} for {time:?}, {per_mille} of a thousand"));
-        self.judge.trouble(time);
+        self.log(|| format!("{refusal:?} for {time:?}, {per_mille} of a thousand"));
+        self.judge.fault(time);
         server.refuse(refusal, per_mille);
         self.lasting.spawn(async move {
             sleep(time).await;
@@ -144,8 +145,8 @@ impl Troubles {
     fn lose_messages(&mut self) {
         let (time, server) = (self.millis(1_000), self.site.master());
         let per_mille = [200, 1_000][self.chance.usize(..2)];
-        self.say(|| format!("messages are lost for {time:?}"));
-        self.judge.trouble(time);
+        self.log(|| format!("messages are lost for {time:?}"));
+        self.judge.fault(time);
         server.lose_messages(per_mille);
         self.lasting.spawn(async move {
             sleep(time).await;
@@ -154,16 +155,16 @@ impl Troubles {
     }
 
     fn forget(&mut self) {
-        self.say(|| "the server forgets everything".into());
+        self.log(|| "the server forgets everything".into());
         self.judge.doubts_all(Duration::ZERO);
         self.site.master().forget_everything();
     }
 
-    /// The replica takes over. The old master's connections stay for a while.
+    /// Promotes the replica. Connections to the old primary stay open for a while.
     fn promote(&mut self) {
         let Some(before) = self.site.promote() else { return };
         let time = self.millis(2_000);
-        self.say(|| format!("the replica takes over; connections stay for {time:?}"));
+        self.log(|| format!("the replica takes over; connections stay for {time:?}"));
         self.judge.doubts_all(time);
         self.lasting.spawn(async move {
             sleep(time).await;
@@ -171,7 +172,7 @@ impl Troubles {
         });
     }
 
-    /// Ends what lasts.
+    /// Ends the lasting faults.
     pub(super) async fn end(&mut self) {
         while self.lasting.join_next().await.is_some() {}
         self.site.all().iter().for_each(Twin::resume);

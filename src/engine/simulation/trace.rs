@@ -1,4 +1,4 @@
-//! What happened, line by line, and the names it happened to.
+//! The events of a run, line by line, and the names of its locks.
 
 use std::{
     fmt::Write,
@@ -9,31 +9,31 @@ use tokio::time::Instant;
 
 use crate::domain::Name;
 
-/// What happened, line by line.
+/// The events of a run, line by line.
 #[derive(Debug, Default)]
-pub(super) struct Story {
+pub(super) struct Trace {
     text: Mutex<String>,
-    aloud: bool,
+    verbose: bool,
     begun: Mutex<Option<Instant>>,
 }
 
-impl Story {
-    pub(super) fn new(aloud: bool) -> Arc<Self> {
-        Arc::new(Self { aloud, ..Self::default() })
+impl Trace {
+    pub(super) fn new(verbose: bool) -> Arc<Self> {
+        Arc::new(Self { verbose, ..Self::default() })
     }
 
-    pub(super) fn say(&self, what: impl FnOnce() -> String) {
+    pub(super) fn log(&self, what: impl FnOnce() -> String) {
         let begun = *self.begun.lock().unwrap().get_or_insert_with(Instant::now);
         let line = format!("{:>9.3} s  {}", begun.elapsed().as_secs_f64(), what());
-        if self.aloud {
+        if self.verbose {
             println!("{line}");
         }
         writeln!(self.text.lock().unwrap(), "{line}").unwrap();
     }
 
-    /// Whether it is told as it happens.
-    pub(super) fn is_aloud(&self) -> bool {
-        self.aloud
+    /// Whether each event is printed at once.
+    pub(super) fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     pub(super) fn text(&self) -> String {
@@ -41,7 +41,7 @@ impl Story {
     }
 }
 
-/// The names of a story.
+/// Returns a name of a run.
 pub(super) fn name(number: u32) -> Name {
     Name::new(format!("name-{number}")).unwrap()
 }

@@ -1,7 +1,7 @@
-//! What happens to one shard, from its beginning to its end.
+//! The faults of one shard, each from its beginning to its end.
 //!
-//! A failover is compared with what it forgets: where the new primary has what the old one had, no
-//! hold is in doubt.
+//! A failover is compared with the data that it forgets. If the new primary has the data of the old
+//! one, no hold is in doubt.
 
 use std::{
     collections::BTreeSet,
@@ -14,17 +14,17 @@ use leasehold_twin::{Cluster, Cut, Delay, Reach, Twin};
 use tokio::time::sleep;
 
 use super::{
-    hardships::Hardships,
     judge::Judge,
     peer::Peer,
-    plot::{Kind, Plot},
+    scenario::{Kind, Scenario},
+    server_faults::ServerFaults,
     site::Site,
 };
-use crate::{domain::Name, engine::simulation::story::Story};
+use crate::{domain::Name, engine::simulation::trace::Trace};
 
-/// What happens to a shard.
+/// A fault of a shard.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum FaultKind {
     Agreed,
     Killed,
     Behind,
@@ -41,36 +41,36 @@ pub(super) enum Way {
     Flushed,
 }
 
-/// Something that happens to some shards, until it is dropped.
-pub(super) struct Scene {
+/// A fault of some shards, until this is dropped.
+pub(super) struct ShardFault {
     pub(super) site: Site,
     pub(super) judge: Arc<Judge>,
-    pub(super) story: Arc<Story>,
-    pub(super) plot: Plot,
-    pub(super) hardships: Hardships,
+    pub(super) trace: Arc<Trace>,
+    pub(super) scenario: Scenario,
+    pub(super) server_faults: ServerFaults,
     pub(super) names: Vec<Name>,
     pub(super) chance: Mutex<Rng>,
     pub(super) shards: Vec<usize>,
     pub(super) busy: Arc<Mutex<BTreeSet<usize>>>,
 }
 
-impl Drop for Scene {
+impl Drop for ShardFault {
     fn drop(&mut self) {
         let mut busy = self.busy.lock().unwrap();
         busy.retain(|shard| !self.shards.contains(shard));
     }
 }
 
-impl Scene {
-    pub(super) fn say(&self, what: impl FnOnce() -> String) {
-        self.story.say(what);
+impl ShardFault {
+    pub(super) fn log(&self, what: impl FnOnce() -> String) {
+        self.trace.log(what);
     }
 
     pub(super) fn millis(&self, most: u64) -> Duration {
         Duration::from_millis(self.chance.lock().unwrap().u64(1..=most))
     }
 
-    /// How long it may take at most.
+    /// The longest time that a fault takes.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_secs(25)
     }
@@ -79,124 +79,124 @@ impl Scene {
         self.site.primary(self.shards[0])
     }
 
-    /// How long it takes all clients to leave a server that is replaced.
+    /// How long it takes until all clients have left a replaced server.
     pub(super) fn left(&self) -> Duration {
-        let follows = if self.plot.kind == Kind::Switched { 1_000 } else { 4_000 };
-        self.hardships.gossip() + Duration::from_millis(follows)
+        let follows = if self.scenario.kind == Kind::Switched { 1_000 } else { 4_000 };
+        self.server_faults.gossip() + Duration::from_millis(follows)
     }
 
-    /// The names that lie there.
+    /// The names on this shard.
     pub(super) fn names(&self) -> Vec<Name> {
         let lies = |name: &&Name| self.site.shard_of(name) == self.shards[0];
         self.names.iter().filter(lies).cloned().collect()
     }
 
-    pub(super) fn trouble(&self, lasts: Duration) {
-        self.names().iter().for_each(|name| self.judge.trouble_of(name, lasts));
+    pub(super) fn fault(&self, lasts: Duration) {
+        self.names().iter().for_each(|name| self.judge.fault_of(name, lasts));
     }
 
-    /// Another server takes the place of the primary, which `serves` clients for so long yet.
+    /// Promotes another server. The old primary still serves its clients for `serves`.
     pub(super) fn promote(&self, serves: Duration) {
         let (names, old) = (self.names(), self.primary());
         let state =
             |server: &Twin, name: &Name| (server.hash(name.as_str()), server.pttl(name.as_str()));
         let before: Vec<_> = names.iter().map(|name| state(&old, name)).collect();
         if !self.site.fail_over(self.shards[0]) {
-            return self.say(|| "nobody can take over".into());
+            return self.log(|| "nobody can take over".into());
         }
         let new = self.primary();
-        self.say(|| format!("{} takes over from {}", new.address(), old.address()));
+        self.log(|| format!("{} takes over from {}", new.address(), old.address()));
         for (name, (held, lasted)) in names.iter().zip(before) {
             let (known, lasts) = state(&new, name);
-            self.judge.trouble_of(name, self.hardships.gossip().max(serves));
-            // Who renewed at the old one comes to the new one too late.
+            self.judge.fault_of(name, self.server_faults.gossip().max(serves));
+            // A client that renewed at the old primary reaches the new one too late.
             let left = Duration::from_millis(lasts.unsigned_abs());
             if known.is_some() && lasts < lasted && left < self.left() + serves {
                 self.judge.forgets(name, serves + left);
             }
             if known != held || !serves.is_zero() {
-                self.say(|| format!("{name} was {held:?} and is {known:?}"));
+                self.log(|| format!("{name} was {held:?} and is {known:?}"));
                 self.judge.doubts(name, serves);
             }
         }
     }
 
     pub(super) fn agreed(&self) {
-        let serves = self.hardships.gossip();
+        let serves = self.server_faults.gossip();
         self.promote(if serves.is_zero() { serves } else { self.left() });
     }
 
-    /// The primary is killed and replaced, and comes back as a replica.
+    /// Kills and replaces the primary, which comes back as a replica.
     pub(super) async fn killed(&self) {
         let (old, away) = (self.primary(), self.millis(1_500));
-        self.trouble(away);
+        self.fault(away);
         old.kill();
         sleep(away).await;
         self.promote(Duration::ZERO);
         sleep(self.millis(4_000)).await;
-        self.say(|| format!("{} is started again", old.address()));
+        self.log(|| format!("{} is started again", old.address()));
         old.restart();
     }
 
-    /// The replicas are away, and miss what is written until the primary is killed. Then one of
-    /// them takes its place.
+    /// The replicas are unreachable, and miss all writes until the primary is killed. Then one of
+    /// them is promoted.
     pub(super) async fn behind(&self) {
         let (old, replicas) = (self.primary(), self.site.replicas(self.shards[0]));
-        // What replicas have acknowledged lasts longer there, although they miss its renewals.
-        let most = u64::try_from(self.plot.ttl.as_millis()).unwrap() / 4;
+        // Grants that replicas have acknowledged must outlive the missed renewals.
+        let most = u64::try_from(self.scenario.ttl.as_millis()).unwrap() / 4;
         let (missed, away) = (self.millis(most), self.millis(500));
         replicas.iter().for_each(Twin::kill);
         sleep(missed).await;
-        self.trouble(away);
+        self.fault(away);
         old.kill();
         replicas.iter().for_each(Twin::restart);
         sleep(away).await;
         self.promote(Duration::ZERO);
-        // Clients have time to repeat what was lost.
+        // Clients have time to repeat the lost writes.
         sleep(Duration::from_secs(3) + self.millis(4_000)).await;
-        self.say(|| format!("{} is started again", old.address()));
+        self.log(|| format!("{} is started again", old.address()));
         old.restart();
     }
 
-    /// The primary stands still, is replaced, and goes on as if nothing had happened.
+    /// The primary hangs, is replaced, and continues as if nothing had happened.
     pub(super) async fn hung(&self) {
         let (old, away, later) = (self.primary(), self.millis(1_500), self.millis(8_000));
-        self.trouble(away);
+        self.fault(away);
         self.site.stop(&old);
         sleep(away).await;
         self.promote(if later < self.left() { self.left() } else { Duration::ZERO });
         sleep(later).await;
-        self.say(|| format!("{} goes on", old.address()));
+        self.log(|| format!("{} goes on", old.address()));
         self.site.resume(&old);
     }
 
-    /// The primary is cut off from all other servers, and clients reach it.
+    /// The primary is cut off from all other servers, and clients still reach it.
     pub(super) async fn isolated(&self) {
         let old = self.primary();
         old.isolate();
         sleep(self.millis(2_000)).await;
         self.promote(self.left());
         sleep(self.millis(10_000)).await;
-        self.say(|| format!("{} is among others again", old.address()));
+        self.log(|| format!("{} is among others again", old.address()));
         old.rejoin();
     }
 
-    /// The same together with some clients.
+    /// The same, and some clients are cut off with it.
     pub(super) async fn parted(&self, peers: &[Arc<Peer>]) {
         let (old, time) = (self.primary(), self.millis(8_000));
         let address = old.address();
         old.isolate();
-        self.judge.trouble(time + self.left());
+        self.judge.fault(time + self.left());
         self.names().iter().for_each(|name| self.judge.forgets(name, time + self.left()));
-        self.keep_from(peers, |it| *it != address, Reach::Silent, Cut::Silence);
+        self.set_reach(peers, |it| *it != address, Reach::Silent, Cut::Silence);
         sleep(self.millis(1_000)).await;
         self.promote(time + self.left());
         sleep(time).await;
-        self.keep_from(peers, |it| *it != address, Reach::Open, Cut::Silence);
+        self.set_reach(peers, |it| *it != address, Reach::Open, Cut::Silence);
         old.rejoin();
     }
 
-    /// One server misses a failover, and then some clients reach no other one that could tell them.
+    /// One sentinel misses a failover. Then some clients reach this sentinel only.
     pub(super) async fn stale(&self, peers: &[Arc<Peer>]) {
         let Site::Watched(_, watched, _) = &self.site else { return self.stale_node().await };
         let sentinel = watched.sentinels()[0].clone();
@@ -205,18 +205,18 @@ impl Scene {
         sleep(self.left()).await;
         let others = &watched.addresses()[1..];
         let time = self.millis(14_000);
-        self.say(|| format!("for {time:?} the sentinel alone answers that knows nothing"));
-        self.judge.trouble(Duration::ZERO);
-        self.keep_from(peers, |it| others.contains(it), Reach::Refused, Cut::Whole);
+        self.log(|| format!("for {time:?} the sentinel alone answers that knows nothing"));
+        self.judge.fault(Duration::ZERO);
+        self.set_reach(peers, |it| others.contains(it), Reach::Refused, Cut::Whole);
         sleep(time).await;
-        self.judge.trouble(Duration::ZERO);
+        self.judge.fault(Duration::ZERO);
         peers.iter().for_each(|peer| peer.cut(Cut::Whole));
         sleep(Duration::from_secs(3)).await;
-        self.keep_from(peers, |it| others.contains(it), Reach::Open, Cut::Whole);
+        self.set_reach(peers, |it| others.contains(it), Reach::Open, Cut::Whole);
         sentinel.rejoin();
     }
 
-    /// A node hears nothing of what happens to another one.
+    /// A node learns nothing of a failover of another one.
     pub(super) async fn stale_node(&self) {
         let node = self.site.primary(self.shards[1]);
         node.isolate();
@@ -225,8 +225,8 @@ impl Scene {
         node.rejoin();
     }
 
-    /// Lets some servers be out of reach of some clients, or not any more.
-    pub(super) fn keep_from(
+    /// Makes some servers unreachable for some clients, or reachable again.
+    pub(super) fn set_reach(
         &self,
         peers: &[Arc<Peer>],
         wanted: impl Fn(&String) -> bool,
@@ -245,19 +245,19 @@ impl Scene {
         }
     }
 
-    /// The primary is killed, and started again before anybody takes its place.
+    /// Kills the primary, and starts it again before a replica is promoted.
     pub(super) async fn restarted(&self) {
         let (old, time) = (self.primary(), self.millis(1_500));
-        self.trouble(time);
+        self.fault(time);
         old.kill();
         sleep(time).await;
         old.restart();
-        self.trouble(Duration::ZERO);
+        self.fault(Duration::ZERO);
     }
 
     pub(super) async fn stopped(&self) {
         let (old, time) = (self.primary(), self.millis(2_500));
-        self.trouble(time);
+        self.fault(time);
         self.site.stop(&old);
         sleep(time).await;
         self.site.resume(&old);
@@ -266,8 +266,8 @@ impl Scene {
     /// Requests and replies take long.
     pub(super) async fn late(&self) {
         let (server, time) = (self.primary(), self.millis(4_000));
-        let (usual, late) = (Duration::from_millis(self.plot.delay), self.millis(120));
-        self.trouble(time);
+        let (usual, late) = (Duration::from_millis(self.scenario.delay), self.millis(120));
+        self.fault(time);
         server.delay(Delay::UpTo(late), Delay::UpTo(late));
         sleep(time).await;
         server.delay(Delay::UpTo(usual), Delay::UpTo(usual));
@@ -289,7 +289,7 @@ impl Scene {
 
     pub(super) async fn messages_lost(&self) {
         let (server, time) = (self.primary(), self.millis(1_000));
-        self.trouble(time);
+        self.fault(time);
         server.lose_messages(500);
         sleep(time).await;
         server.lose_messages(0);
@@ -299,23 +299,23 @@ impl Scene {
         self.site.servers(self.shards[0]).iter().for_each(Twin::flush_scripts);
     }
 
-    /// The slot of a name goes to another shard, and its keys one after the other.
+    /// Moves the slot of a name to another shard, and its keys one after the other.
     pub(super) async fn moved(&self, cluster: &Cluster, name: &Name, to: usize) {
         let slot = Cluster::slot_of(name.as_str());
         let to =
             cluster.nodes().iter().position(|it| it.address() == self.site.primary(to).address());
         let Some(to) = to else { return };
         let (first, then) = (self.millis(3_000), self.millis(300));
-        self.say(|| format!("{name} goes to {}", cluster.addresses()[to]));
+        self.log(|| format!("{name} goes to {}", cluster.addresses()[to]));
         cluster.begin_move(slot, to);
-        // So far nobody notices.
+        // So far no client notices the move.
         sleep(first).await;
         self.judge.moves(name, then);
         let _many: usize = cluster.move_keys(slot, 1);
         sleep(then).await;
         while cluster.move_keys(slot, usize::MAX) > 0 {}
         cluster.finish_move(slot);
-        self.say(|| format!("{name} has gone"));
-        self.judge.moves(name, self.hardships.gossip());
+        self.log(|| format!("{name} has gone"));
+        self.judge.moves(name, self.server_faults.gossip());
     }
 }

@@ -1,41 +1,42 @@
-//! What kind of story it is.
+//! The settings of a run.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How long a client waits for a connection, and for an answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+/// The timeout of a client for a connection and for a reply.
+pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest pause of a polling waiter: it does not miss the longer yield windows.
+/// The longest pause of a polling waiter. It is short enough to meet each of the longer yield
+/// windows.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(4);
 
-/// How many replicas acknowledge what is written where some want them.
+/// How many replicas acknowledge a write if an acquisition asks for it.
 pub(super) const REPLICAS: u32 = 1;
 
-/// What may happen.
+/// The faults that may occur.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// Nothing; and all clients queue for one lock.
+    /// No fault, and all clients queue for one lock.
     Crowd,
-    /// Nothing.
+    /// No fault.
     Calm,
-    /// Another server takes over, or has a slot by now, and nothing else.
+    /// Only failovers and moved slots.
     Switched,
-    /// Anything.
+    /// Any fault.
     Rough,
 }
 
-/// Which troubles there are.
+/// The faults of this run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct Faults {
     pub(super) cuts: bool,
     pub(super) stops: bool,
     pub(super) refusals: bool,
     pub(super) losses: bool,
     pub(super) flushes: bool,
     pub(super) forgetting: bool,
-    pub(super) rights: bool,
+    pub(super) permissions: bool,
     pub(super) promotion: bool,
     pub(super) deaths: bool,
     pub(super) pauses: bool,
@@ -43,47 +44,48 @@ pub(super) struct Troubles {
     pub(super) suspensions: bool,
     pub(super) runtimes: bool,
     pub(super) shutdowns: bool,
-    /// Locks are freed by force.
+    /// Locks are released by force.
     pub(super) forcing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plot {
+pub(super) struct Scenario {
     pub(super) kind: Kind,
     pub(super) clients: u32,
     pub(super) workers: u32,
     pub(super) names: u32,
     pub(super) rounds: u32,
-    /// The longest pause of a worker and its longest hold on most days, in milliseconds.
+    /// The longest pause and the longest usual hold of a worker, in milliseconds.
     pub(super) rest: u64,
     pub(super) hold: u64,
-    /// The longest way to the server and back, in milliseconds each.
+    /// The longest time of a request or a reply on the network, in milliseconds.
     pub(super) delay: u64,
     pub(super) ttl: Duration,
-    /// Whether some poll.
+    /// Whether some clients poll.
     pub(super) polling: bool,
-    /// How many of the clients may not queue.
+    /// The number of clients that have no permission to queue.
     pub(super) outsiders: u32,
     pub(super) redisson: bool,
-    pub(super) spinner: bool,
-    /// Whether who gives back comes back at once.
+    pub(super) busy_poller: bool,
+    /// Whether each worker asks again at once after its release.
     pub(super) restless: bool,
-    /// How many replicas each server has: some want all of them to acknowledge a grant.
+    /// The number of replicas of each server. Some acquisitions want all of them to acknowledge the
+    /// grant.
     pub(super) replicas: u32,
-    pub(super) troubles: Troubles,
+    pub(super) faults: Faults,
 }
 
-impl Plot {
+impl Scenario {
     pub(super) fn draw(chance: &mut Rng) -> Self {
-        let plot = Self::draw_any(chance);
-        match plot.kind == Kind::Calm && chance.u32(..8) == 0 {
-            true => plot.of_two_that_do_not_rest(chance),
-            false => plot,
+        let scenario = Self::draw_any(chance);
+        match scenario.kind == Kind::Calm && chance.u32(..8) == 0 {
+            true => scenario.of_two_that_do_not_rest(chance),
+            false => scenario,
         }
     }
 
-    /// Two clients that want one lock all the time, at a server next door: who polls meets
-    /// it free by chance alone, unless the other one sees to it.
+    /// Two clients want one lock all the time, at a server with no delay. A polling waiter finds it
+    /// free only by chance, unless the other client opens a yield window.
     fn of_two_that_do_not_rest(self, chance: &mut Rng) -> Self {
         Self {
             clients: 2,
@@ -95,7 +97,7 @@ impl Plot {
             polling: true,
             outsiders: 0,
             redisson: false,
-            spinner: false,
+            busy_poller: false,
             restless: true,
             ..self
         }
@@ -110,9 +112,9 @@ impl Plot {
         let (crowd, rough) = (kind == Kind::Crowd, kind == Kind::Rough);
         let mut one_in = |n| !crowd && chance.u32(..n) == 0;
         let (polling, outside) = (one_in(3), one_in(4));
-        let (redisson, spinner) = (one_in(3), one_in(4));
+        let (redisson, busy_poller) = (one_in(3), one_in(4));
         let most = if rough && chance.u32(..4) == 0 { 60 } else { 2 };
-        let busy = crowd || redisson || spinner;
+        let busy = crowd || redisson || busy_poller;
         Self {
             kind,
             clients: chance.u32(2..=4),
@@ -126,30 +128,31 @@ impl Plot {
             polling,
             outsiders: u32::from(outside),
             redisson,
-            spinner,
+            busy_poller,
             restless: false,
             replicas: 0,
-            troubles: if rough { Troubles::draw(chance) } else { Troubles::default() },
+            faults: if rough { Faults::draw(chance) } else { Faults::default() },
         }
     }
 
-    // By a number that is drawn anyway: what is drawn after it stays as it is.
+    // These derive from a number that is drawn anyway, so that all later draws stay the same.
 
-    /// Whether locks are fenced. Not where tokens are lost, and begin again.
+    /// Whether locks are fenced. They are not if a fault loses tokens, because tokens then begin
+    /// again.
     pub(super) fn is_fenced(&self) -> bool {
-        let loses = self.troubles.forgetting || self.troubles.promotion;
+        let loses = self.faults.forgetting || self.faults.promotion;
         !loses && self.ttl.as_millis() % 2 == 1
     }
 
-    /// Whether holders write under their locks. Not in a crowd, whose scripts are counted.
+    /// Whether holders write under their locks. They do not in a crowd, because its scripts are
+    /// counted.
     pub(super) fn writes(&self) -> bool {
         self.kind != Kind::Crowd && self.ttl.as_millis() % 3 == 1
     }
 
-    /// Whether holders want replicas to have what they were granted. Not where there is a real
-    /// one besides.
+    /// Whether holders ask for acknowledged grants. They do not if there is a real replica.
     pub(super) fn replicates(&self) -> bool {
-        let only_seem = !self.troubles.promotion;
+        let only_seem = !self.faults.promotion;
         !self.is_calm() && only_seem && self.ttl.as_millis() % 5 == 2
     }
 
@@ -157,7 +160,7 @@ impl Plot {
         matches!(self.kind, Kind::Crowd | Kind::Calm)
     }
 
-    /// Whether there are several servers, which take the place of each other.
+    /// Whether there are several servers that replace each other.
     pub(super) fn is_deployed(&self) -> bool {
         self.replicas > 0
     }
@@ -168,7 +171,7 @@ impl Plot {
     }
 }
 
-impl Troubles {
+impl Faults {
     fn draw(chance: &mut Rng) -> Self {
         let mut one_in = |n| chance.u32(..n) == 0;
         Self {
@@ -178,7 +181,7 @@ impl Troubles {
             losses: one_in(3),
             flushes: one_in(3),
             forgetting: one_in(5),
-            rights: one_in(3),
+            permissions: one_in(3),
             promotion: one_in(5),
             deaths: one_in(4),
             pauses: one_in(4),

@@ -1,20 +1,20 @@
-//! What happens to the machine and the process of a client.
+//! Faults of the machine and the process of a client.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{peer::Peer, troubles::Troubles};
-use crate::{Client, engine::simulation::story::name};
+use super::{faults::FaultInjector, peer::Peer};
+use crate::{Client, engine::simulation::trace::name};
 
-/// How long a client is without a runtime at most.
+/// The longest time that a client has no runtime.
 const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 
-/// How long the server may take for a request that it has.
+/// The longest time that the server takes for a request.
 const SLOW: Duration = Duration::from_secs(5);
 
-impl Troubles {
+impl FaultInjector {
     /// Suspends the machine of a client, ends its runtime, or shuts it down, now and then.
-    pub(super) fn of_a_process(&mut self, peer: &Arc<Peer>) {
-        let does = self.plot.troubles;
+    pub(super) fn fault_of_process(&mut self, peer: &Arc<Peer>) {
+        let does = self.scenario.faults;
         if does.suspensions && self.one_in(500) {
             self.suspend(peer);
         }
@@ -29,40 +29,40 @@ impl Troubles {
         }
     }
 
-    /// Its clock goes on; no other clock does.
+    /// The clock of this machine jumps; the other clocks do not.
     fn suspend(&mut self, peer: &Peer) {
         let time = self.millis(10_000);
-        self.say(|| format!("{} has slept for {time:?}", peer.id));
+        self.log(|| format!("{} has slept for {time:?}", peer.id));
         self.judge.sleeps(&peer.gate, time, || peer.process.sleeps(time));
     }
 
-    /// Its tasks end where they are. Others begin to work for it on the next runtime.
+    /// Its tasks are aborted. New tasks work for it on the next runtime.
     fn end_runtime(&mut self, peer: &Arc<Peer>) {
-        self.say(|| format!("{} loses its runtime", peer.id));
-        self.judge.trouble(WITHOUT_RUNTIME);
+        self.log(|| format!("{} loses its runtime", peer.id));
+        self.judge.fault(WITHOUT_RUNTIME);
         peer.process.loses_its_runtime();
         peer.ends_its_tasks();
         self.without_runtime.push(Arc::clone(peer));
     }
 
     fn shut_down(&mut self, peer: &Arc<Peer>) {
-        let patience = if self.chance.bool() { Duration::ZERO } else { self.millis(2_000) };
-        self.say(|| format!("{} is shut down within {patience:?}", peer.id));
+        let timeout = if self.chance.bool() { Duration::ZERO } else { self.millis(2_000) };
+        self.log(|| format!("{} is shut down within {timeout:?}", peer.id));
         peer.process.shuts();
-        let (ending, judge, story) =
-            (Arc::clone(peer), Arc::clone(&self.judge), Arc::clone(&self.story));
+        let (ending, judge, trace) =
+            (Arc::clone(peer), Arc::clone(&self.judge), Arc::clone(&self.trace));
         let task = self.lasting.spawn(async move {
-            let done = ending.gate.pass(ending.engine.shut_down(patience)).await;
-            story.say(|| format!("{} is shut: {done:?}", ending.id));
+            let done = ending.gate.pass(ending.engine.shut_down(timeout)).await;
+            trace.log(|| format!("{} is shut: {done:?}", ending.id));
             judge.is_shut(&ending.gate);
         });
         peer.owns(task);
     }
 
-    /// Somebody frees a lock that others hold.
+    /// Releases a lock by force.
     fn force(&mut self, peer: &Arc<Peer>) {
-        let name = name(self.chance.u32(..self.plot.names));
-        self.say(|| format!("{} frees {name} by force", peer.id));
+        let name = name(self.chance.u32(..self.scenario.names));
+        self.log(|| format!("{} frees {name} by force", peer.id));
         let lock = Client::of(Arc::clone(&peer.engine)).lock(&name).unwrap();
         let (gate, judge) = (peer.gate.clone(), Arc::clone(&self.judge));
         let doubts = async move {
@@ -71,7 +71,7 @@ impl Troubles {
                 tokio::time::sleep(SLOW / 5).await;
             }
         };
-        // The client may be without a connection for long before it can ask.
+        // The client may have no connection for long before it can send the request.
         let task = async move {
             tokio::select! {
                 biased;

@@ -1,9 +1,9 @@
-//! Whose clients stay with a server that another one has replaced.
+//! Clients that keep a connection which they must give up.
 //!
 //! | rule | broken when |
 //! |---|---|
 //! | a replaced server is left | a connection of a client to it outlives the replacement by some seconds |
-//! | silence is noticed | a client keeps a connection on which it listens, and nothing comes any more |
+//! | silence is noticed | a client keeps a subscribed connection on which no byte arrives any more |
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,46 +12,46 @@ use tokio::time::Instant;
 
 use super::{
     peer::Peer,
-    plot::{Kind, Plot},
+    scenario::{Kind, Scenario},
     site::Site,
 };
 
 /// A connection by its server and its number there.
 type Key = (String, u64);
 
-/// A connection on which nothing comes any more is given up so soon.
+/// A client gives up a silent connection within this time.
 const SILENCE: Duration = Duration::from_secs(7);
 
-/// Connections that are not to be kept, and since when.
-pub(super) struct Allegiance {
+/// Connections that clients must give up, and since when.
+pub(super) struct StaleConnections {
     stays: Duration,
-    strays: BTreeMap<Key, Instant>,
+    stale: BTreeMap<Key, Instant>,
     silent: BTreeMap<Key, Instant>,
-    /// Clients that cannot know better, and until when.
+    /// Clients that cannot know of the replacement, and until when.
     excused: BTreeMap<String, Instant>,
 }
 
-impl Allegiance {
-    pub(super) fn of(site: &Site, plot: &Plot) -> Self {
-        let stays = match (site, plot.kind) {
-            // A node to which a slot was on its way is kept for a while, and the map is looked at
-            // seldom where nothing is asked.
+impl StaleConnections {
+    pub(super) fn of(site: &Site, scenario: &Scenario) -> Self {
+        let stays = match (site, scenario.kind) {
+            // A client keeps the connection to a node for a while after a slot has moved from it.
+            // Without requests it refreshes the topology rarely.
             (Site::Nodes(..), _) => Duration::from_secs(24),
             (_, Kind::Switched) => Duration::from_secs(1),
             _ => Duration::from_secs(4),
         };
-        let (strays, silent, excused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { stays, strays, silent, excused }
+        let (stale, silent, excused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { stays, stale, silent, excused }
     }
 
-    /// A client hears of nothing for so long.
+    /// Notes that `client` learns of no replacement for `lasts`.
     pub(super) fn excuse(&mut self, client: &str, lasts: Duration) {
         let until = Instant::now() + lasts;
         let known = self.excused.entry(client.to_owned()).or_insert(until);
         *known = until.max(*known);
     }
 
-    /// Nothing comes any more on the connections that a client has now.
+    /// Notes that no byte arrives any more on the connections that a client has now.
     pub(super) fn silences(&mut self, site: &Site, client: &str) {
         let now = Instant::now();
         for server in site.all() {
@@ -61,13 +61,13 @@ impl Allegiance {
         }
     }
 
-    /// Looks whether a client keeps a connection that it must not.
-    pub(super) fn look(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
-        self.look_at_silent(site, peers)?;
-        self.look_at_strays(site, peers)
+    /// Checks that no client keeps a connection that it must give up.
+    pub(super) fn check(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
+        self.check_silent(site, peers)?;
+        self.check_stale(site, peers)
     }
 
-    fn look_at_silent(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
+    fn check_silent(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
         if self.silent.is_empty() {
             return Ok(());
         }
@@ -87,8 +87,8 @@ impl Allegiance {
         Ok(())
     }
 
-    fn look_at_strays(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
-        let (mut before, now) = (std::mem::take(&mut self.strays), Instant::now());
+    fn check_stale(&mut self, site: &Site, peers: &[Arc<Peer>]) -> Result<(), String> {
+        let (mut before, now) = (std::mem::take(&mut self.stale), Instant::now());
         let replicas = (0..site.shards()).flat_map(|shard| site.replicas(shard));
         for server in replicas.filter(|it| !site.is_hung(it)) {
             let address = server.address();
@@ -101,7 +101,7 @@ impl Allegiance {
                 if now > since.max(excused).max(peer.gate.opens()) + self.stays {
                     return Err(format!("{} stays with {address}, which is replaced", peer.id));
                 }
-                self.strays.insert(key, since);
+                self.stale.insert(key, since);
             }
         }
         Ok(())

@@ -1,0 +1,52 @@
+//! The ACL permissions of a client, which change.
+
+use fastrand::Rng;
+
+/// The permissions of one client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Permissions {
+    All,
+    /// It may not write any queue.
+    NoQueue,
+    /// It may write the queue of one name.
+    OneQueue,
+    /// It may only use the channels of Redisson.
+    OnlyRedissonChannels,
+    /// It may use no channel.
+    NoChannels,
+    /// It may not renew a lease.
+    NoExpiry,
+}
+
+impl Permissions {
+    pub(super) fn draw(chance: &mut Rng) -> Self {
+        const ALL: [Permissions; 7] = [
+            Permissions::All,
+            Permissions::All,
+            Permissions::NoQueue,
+            Permissions::OneQueue,
+            Permissions::OnlyRedissonChannels,
+            Permissions::NoChannels,
+            Permissions::NoExpiry,
+        ];
+        ALL[chance.usize(..ALL.len())]
+    }
+
+    /// Returns the permissions as arguments of `ACL SETUSER`.
+    pub(super) fn rules(self) -> String {
+        let rules = match self {
+            Self::All => "~* &*",
+            Self::NoQueue => "~name-* &*",
+            Self::OneQueue => "~name-* ~leasehold_lock__*:{name-0} &*",
+            Self::OnlyRedissonChannels => "~* &redisson_lock__channel:*",
+            Self::NoChannels => "~*",
+            Self::NoExpiry => "~* &* -pexpire",
+        };
+        format!("reset on nopass +@all {rules}")
+    }
+
+    /// Whether it can queue for every name and receive its notifications.
+    pub(super) fn queues(self) -> bool {
+        self == Self::All
+    }
+}
