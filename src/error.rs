@@ -317,7 +317,7 @@ pub enum Error {
     },
 }
 
-/// What kept the caller waiting, as far as the store returned it.
+/// Why the caller had to wait, as far as the store returned it.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),
@@ -394,10 +394,10 @@ impl Error {
         }
     }
 
-    /// What `failure` means to somebody who asked about `name`.
+    /// Returns the error for a caller that asked about `name`.
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
         let reason = failure.to_string();
-        // The error says itself that there was no answer.
+        // The error already says that there was no reply.
         let reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
         let name = name.clone();
         match failure {
@@ -422,13 +422,13 @@ impl Error {
         }
     }
 
-    /// Nothing is known about `name` but the `reason`.
+    /// Returns the error if only the `reason` is known about `name`.
     pub(crate) fn silent(name: Name, reason: String) -> Self {
         Self::Unavailable { name, reason, source: None }
     }
 }
 
-/// The error behind an error, of whatever type it is. Cheap to clone.
+/// The source of an error, of any type. Cheap to clone.
 ///
 /// # Examples
 ///

@@ -215,7 +215,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquiring, with the guard as the owner: it may move to another thread, and a thread that
+/// Methods whose guard is the owner. The guard may move to another thread, and a thread that
 /// acquires twice waits for itself.
 impl<K> Lock<K> {
     /// Acquires the lock as [`Lock::acquire`](crate::Lock::acquire) does.

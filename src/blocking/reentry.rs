@@ -48,7 +48,7 @@ impl Drop for Entered {
                 held.remove(&self.key);
             }
         };
-        // While a thread ends, its guards may outlive this table, and nothing has to be removed.
+        // When a thread ends, its guards may outlive this table. Then there is no entry to remove.
         ENTERED.try_with(forget).unwrap_or_default();
     }
 }

@@ -83,7 +83,7 @@ impl Drop for Core {
     /// Does not wait, because the last guard may be dropped in any context.
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
-            // Only at the end of the process is the thread already gone.
+            // The thread is already gone only at the end of the process.
             drop(last.send(self.client.clone()));
         }
     }

@@ -121,8 +121,8 @@ impl Verdict {
 /// A number that grows with each hold of a name.
 pub(crate) type Token = NonZero<u64>;
 
-/// The trace of a rejected request in the queue of the lock. A queue entry belongs to its owner: it
-/// goes when the owner acquires the lock or withdraws.
+/// The effect of a rejected request on the queue of the lock. A queue entry belongs to its owner.
+/// It ends when the owner acquires the lock or withdraws.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
     /// The entry that it has, if it has one.
@@ -188,7 +188,7 @@ impl From<Holder> for Taken {
 pub(crate) enum GivenBack {
     /// The hold has ended; the lock is free or reserved.
     Freed(RemoteWaiters),
-    /// This owner did not hold it, but `holder`, or nobody.
+    /// This owner did not hold it. `holder` did, if there is one.
     NotHeld { holder: Option<Holder> },
 }
 
@@ -284,7 +284,7 @@ impl Holder {
     }
 
     /// Returns how many times the owner holds the lock. It is more than 1 after a reentry, and 0
-    /// for a writer that waits and goes first.
+    /// for a waiting writer that has priority.
     ///
     /// # Examples
     ///

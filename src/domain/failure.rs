@@ -30,9 +30,9 @@ pub(crate) enum Failure {
 pub(crate) enum Refusal {
     /// A permission or the right password, which an administrator has to grant.
     Forbidden,
-    /// Time or memory: the server is not ready now.
+    /// A later retry: the server is not ready now.
     NotReady,
-    /// Another request: this one will always be rejected.
+    /// Nothing: this request will always be rejected.
     Lasting,
 }
 
@@ -117,7 +117,7 @@ impl Failure {
         self.may_pass() && !matches!(self, Self::Unreachable(_))
     }
 
-    /// Returns whether a later retry can help a release: a rejected login may be accepted then.
+    /// Returns whether a later retry can help a release: a rejected login may be accepted by then.
     pub(crate) fn may_pass_or_let_in(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
         self.may_pass() || matches!(self, Self::Refused { code, .. } if is_rejection(code))

@@ -10,7 +10,7 @@ use std::{
 /// A map whose keys hash as one number.
 pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Hashes a text from outside with a secret, so that nobody can provoke collisions.
+/// Hashes a text from outside with a secret, so that an attacker cannot provoke collisions.
 pub(super) fn hash_of(text: &str) -> u64 {
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one(text)

@@ -166,7 +166,7 @@ pub(crate) struct About {
     pub(crate) cluster_down: bool,
     /// The health of each server.
     pub(crate) nodes: Vec<NodeHealth>,
-    /// Why nothing else is known.
+    /// Why the other fields are unknown.
     pub(crate) failure: Option<String>,
 }
 

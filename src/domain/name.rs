@@ -45,10 +45,9 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if `text` is empty, longer than 512 bytes, begins with
-    /// `leasehold_` as keys of our own do, or has braces that are no hash tag: the
-    /// lock and the channel that announces its release would lie in different
-    /// slots of a cluster.
+    /// [`InvalidName`] if `text` is empty, longer than 512 bytes, begins with `leasehold_` as
+    /// Leasehold's own keys do, or has braces that are not a hash tag. With such braces the lock
+    /// and the channel of its releases would lie in different slots of a cluster.
     ///
     /// # Examples
     ///

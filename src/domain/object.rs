@@ -1,4 +1,4 @@
-//! An object that can be held or waited for: a name and its kind.
+//! An object that clients hold or wait for: a name and its kind.
 
 use std::{
     fmt,

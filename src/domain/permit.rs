@@ -55,7 +55,7 @@ impl PermitId {
         id.map(Self).ok_or(InvalidPermitId { bytes: text.len() })
     }
 
-    /// Returns the id of the permit of `owner` with the index `place`.
+    /// Returns the id of permit number `place` of `owner`.
     fn of(owner: &Owner, place: u16) -> Self {
         let (client, number) = owner.bits();
         Self(Uuid::from_u64_pair(client, number << 16 | u64::from(place)))

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The counters of one client.
 ///
-/// Counters only grow; `held` and `waiting` go up and down. Every hold is
-/// counted once, whatever became of it:
+/// Counters only grow; `held` and `waiting` go up and down. Every hold is counted once, however it
+/// ends:
 ///
 /// ```text
 /// granted = held + released + releases_unanswered
@@ -39,7 +39,8 @@ pub struct Stats {
     /// Those of `released` that went to the next waiter of this client without a request, and
     /// readers that joined a hold of this client.
     pub handed_over: u64,
-    /// Holds whose release was cancelled, rejected or got no reply. The background continues it.
+    /// Releases that were cancelled, rejected, or got no reply. A background task continues each of
+    /// them.
     pub releases_unanswered: u64,
     /// Acquisitions whose timeout elapsed while another owner held.
     pub timed_out: u64,

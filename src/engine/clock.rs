@@ -1,8 +1,8 @@
-//! The clock of leases: it goes on while the machine is suspended.
+//! The clock of leases, which runs while the machine is suspended.
 //!
-//! tokio's `Instant` can be paused by tests, but on Linux it stands still while
-//! the machine sleeps, and a lease in Redis does not. So we take tokio's time
-//! and add what the machine has slept through since the clock was made.
+//! Tests can pause tokio's `Instant`. But on Linux it stops while the machine is suspended, and a
+//! lease in Redis does not. So this clock is tokio's time plus the suspended time since the clock
+//! was made.
 
 use std::{
     num::NonZero,
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::domain::CENTURY;
 
-/// A moment in half the space of an [`Instant`], for those who keep many: nanoseconds since
-/// one that is long past. Saves 80 bytes of a hold for 2 to 3 % of its instructions; what is
-/// read often stays an `Instant`.
+/// A moment in half the space of an [`Instant`]: nanoseconds since a moment in the distant past. It
+/// saves 80 bytes of a hold for 2 to 3 % of its instructions. Fields that are read often remain an
+/// `Instant`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Stamp(NonZero<u64>);
 
@@ -38,8 +38,8 @@ impl From<Stamp> for Instant {
     }
 }
 
-/// What was slept is the difference of two clocks, which are read one after the other: less
-/// than this is no sleep.
+/// The suspended time is the difference of two clocks, which are read one after the other. A
+/// smaller difference is no suspension.
 const BETWEEN_READINGS: Nanos = 1_000_000;
 
 /// Nanoseconds, for a moment that is read at each step: 25 instructions less than a `Duration`.
@@ -57,7 +57,7 @@ impl Clock {
         Self::reading(slept_since_boot)
     }
 
-    /// A clock whose machine has slept for as long as `slept` says.
+    /// A clock whose machine was suspended for as long as `slept` returns.
     #[cfg(test)]
     pub(crate) fn with(slept: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self::reading(move || slept().as_nanos().try_into().unwrap_or(Nanos::MAX))

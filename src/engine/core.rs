@@ -26,15 +26,16 @@ pub(crate) struct Core {
     pub(super) recent: RecentReleases,
     /// Shared by one waiter of each name that is requested repeatedly.
     pub(super) waited_for: Arc<()>,
-    /// How often another server has taken the place of one before.
+    /// How often a server was replaced.
     pub(super) moves: AtomicU64,
-    /// How many callers ask for something that may have to be given back, or give it back.
+    /// How many callers have a request in flight that may need a release, or a release in flight.
     pub(super) asking: AtomicUsize,
     /// The store is there again.
     pub(super) store_recovered: Notify,
-    /// Rung when the background is to look sooner than it has planned.
+    /// Wakes the background before its planned time.
     pub(super) notifier: Notify,
-    /// Closed when the client is shut down. It has no permits: who acquires one waits for that.
+    /// Closed when the client is shut down. It has no permits: a task that acquires one waits for
+    /// the shutdown.
     pub(super) open: Semaphore,
     /// Closed when the engine is dropped.
     pub(super) used: Semaphore,
@@ -48,12 +49,12 @@ impl Core {
         fence(Ordering::SeqCst);
     }
 
-    /// Notes that it is done: what came of it is held, or owed.
+    /// Notes that a caller has its reply, which made a hold or a pending release.
     pub(super) fn has_asked(&self) {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes that the store has answered the release of `claim`, of which it was asked last at
+    /// Notes that the store has answered the release of `claim`. The last request was sent at
     /// `asked_at`, after this number of `moves`: that server may have been replaced since.
     pub(super) fn has_given_back(
         &self,
@@ -67,8 +68,8 @@ impl Core {
         }
     }
 
-    /// Another server has replaced one: repeats releases that it may not have received. A release
-    /// that is noted meanwhile sees the new number, or is repeated here.
+    /// Notes that a server was replaced, and repeats releases that the new one may not have
+    /// received. A release that is noted meanwhile sees the new number, or is repeated here.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));
@@ -79,7 +80,7 @@ impl Core {
         u32::try_from(Arc::strong_count(&self.waited_for)).unwrap_or(u32::MAX) - 1
     }
 
-    /// How often another server has taken the place of one before.
+    /// Returns how often a server was replaced.
     pub(super) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Acquire)
     }

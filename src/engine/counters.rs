@@ -31,7 +31,7 @@ counters! {
     releases_abandoned,
 }
 
-/// A number that grows, and one that goes up and down.
+/// A number that only grows, and a number that goes up and down.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 
@@ -55,7 +55,7 @@ impl Counters {
         self.read(0).held
     }
 
-    /// A hold was found to be lost; given back is not lost.
+    /// Counts a lost hold. A released hold is not lost.
     pub(crate) fn lost(&self, reason: LostReason) {
         match reason {
             LostReason::Expired => self.lost_expired.add(1),

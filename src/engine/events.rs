@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(engine.core.pending.listed(), 0);
     }
 
-    /// Another node moved, and it was forgotten with what had been given back long before the last.
+    /// When another node moved, this release was forgotten together with much older ones.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
@@ -160,7 +160,7 @@ mod tests {
         engine.receive(Event::Moved);
         sleep(Duration::from_secs(35)).await;
 
-        // given a later release, beside which the first one is old
+        // given a release long before the last one
         let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
         let other = Claim::plain(gate, owner, LONG);
         let core = &engine.core;
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// It was dated by its question, and forgotten beside a later one.
+    /// It was dated by its request, and forgotten when a later one was noted.
     #[tokio::test(start_paused = true)]
     async fn recent_release_is_repeated_whatever_its_duration() {
         const LONG: Duration = Duration::from_secs(120);

@@ -1,7 +1,7 @@
 //! The grant of the store, and how a caller keeps it.
 //!
-//! A grant outlives the hold that is made of it: it may go to the next hold of this
-//! client, and is given back by the last one.
+//! A grant outlives its first hold. It may go to the next hold of this client, and the last hold
+//! releases it.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ pub(crate) struct Grant {
     /// The number that distinguishes it from other grants of the client.
     pub(crate) id: u64,
     pub(crate) claim: Claim,
-    /// When the question was asked that was granted, or renewed: the lease counts from then.
+    /// When the request was sent that was granted or last renewed. The lease counts from then.
     pub(crate) leased_at: Instant,
-    /// When more time was last asked for, answered or not.
+    /// When the last renewal was sent, with or without a reply.
     pub(crate) asked_at: Stamp,
     /// How many replicas are known to have it, with the tokens of all its holds.
     pub(crate) replication: ReplicationStatus,
-    /// Whether an earlier question for it went unanswered.
+    /// Whether an earlier request for it got no reply.
     pub(crate) unsure: bool,
-    /// Whether others are known to want the lock.
+    /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,
     /// How long it may stay in this process. Where there are tokens, for as many holds as
     /// were drawn.
@@ -37,7 +37,7 @@ pub(crate) struct Grant {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplicationStatus {
     replicas: u32,
-    /// How often another server had taken the place of one before.
+    /// How often a server had been replaced by then.
     moves: u64,
 }
 
@@ -72,8 +72,8 @@ pub(crate) struct Terms {
     pub(crate) local: LocalHandoff,
 }
 
-/// How long a lock may go from task to task within one process, before those
-/// who wait in other processes have a chance.
+/// How long a lock may go from task to task within one process, before waiters of other processes
+/// have a chance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LocalHandoff {
     pub(crate) most: u32,
@@ -93,9 +93,9 @@ impl LocalHandoff {
     }
 }
 
-/// The profile of a grant, or that a waiter needs: the ttl that its lease is renewed to. A fixed
-/// one has none, and stays with the task that asked for it: see `Hold::pass_on`. Permits of a
-/// semaphore have no lease either, and are passed on.
+/// The profile of a grant, or the profile that a waiter needs. It has the ttl that renewals set. A
+/// fixed lease has no ttl, and stays with the task that asked for it: see `Hold::pass_on`. Permits
+/// of a semaphore have no lease either, and are passed on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct LeaseProfile {
     pub(crate) ttl: Option<Duration>,

@@ -1,7 +1,6 @@
 //! Shares in a hold: every guard wraps one.
 //!
-//! Re-entry makes another share of the same [`Hold`], and the last one that goes
-//! gives the hold back.
+//! A reentry is another share of the same [`Hold`]. The last share releases the hold.
 
 use std::{
     future::{pending, poll_fn},
@@ -26,8 +25,8 @@ use crate::{
     error::Error,
 };
 
-/// One share in a hold. Dropped without [`release`](Self::release) it is given
-/// back in the background.
+/// One share in a hold. If it is dropped without [`release`](Self::release), a background task
+/// releases it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) watch: Watch,
@@ -55,8 +54,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // A task that comes meanwhile need not ask: tasks that only enter and leave have eight
-            // times as many pairs.
+            // A task that runs in this pause need not ask. Tasks that only acquire and release make
+            // eight times as many pairs.
             pause().await;
             (now, believed) = look();
         }
@@ -66,7 +65,7 @@ impl Held {
             if engine.pass_on(hold, now) {
                 return Ok(Left::Nothing);
             }
-            // In a box: who need not ask the store moves a sixth of the bytes.
+            // Boxed: a caller that need not ask the store moves a sixth of the bytes.
             return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
@@ -93,7 +92,7 @@ impl Held {
 }
 
 impl Held {
-    /// Leaves what is held to its lease. A hold that others share goes on with them.
+    /// Leaves the hold to its lease. If others share the hold, they keep it.
     pub(crate) fn abandon(mut self) {
         self.given_back = true;
         let Watch { hold, engine } = &self.watch;
@@ -143,12 +142,12 @@ impl Watch {
         self.hold.note_more();
     }
 
-    /// Notes a reader beside this hold of a writer.
+    /// Notes a read hold under this hold of a writer.
     pub(crate) fn note_beside(&self) {
         self.hold.note_beside();
     }
 
-    /// Whether it is a hold of this client.
+    /// Whether it is a hold of `engine`.
     pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }
@@ -188,7 +187,7 @@ impl Watch {
         }
     }
 
-    /// The same, for no longer than one question may take.
+    /// The same, within the request timeout.
     pub(crate) async fn reenter_in_time(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
         engine.reachable(hold.name())?;
@@ -234,9 +233,9 @@ impl Watch {
         self.hold.remaining(self.engine.core.clock.now())
     }
 
-    /// Waits until the hold is over. Each look at it reads the clock first: after a pause of the
-    /// process the clock knows before any timer does. It uses a separate timer, because the runtime
-    /// of the watchdog may be blocked.
+    /// Waits until the hold is over. Each poll reads the clock first, because after a pause of the
+    /// process the clock is right before any timer is. It uses a separate timer, because the
+    /// runtime of the watchdog may be blocked.
     pub(crate) async fn over(self) -> LostReason {
         loop {
             let look = poll_fn(|_| self.remaining().err().map_or(Poll::Pending, Poll::Ready));
@@ -244,7 +243,7 @@ impl Watch {
                 biased;
                 reason = look => return reason,
                 () = self.hold.ended() => {}
-                // The runtime of the watchdog may be gone, while this one is there.
+                // The runtime of the watchdog may have ended, while this one runs.
                 () = self.timer() => { self.engine.revive(); }
             }
         }
@@ -271,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// The store's no to the count of the others was taken for an answer like any other.
+    /// A rejection of the number of shares was treated as a successful reply.
     #[tokio::test(start_paused = true)]
     async fn release_of_a_lost_share_reports_the_loss_to_all() {
         for dropped in [true, false] {
@@ -394,7 +393,7 @@ mod tests {
         }
     }
 
-    /// It was asked for until the lease ended, as what is to be given back.
+    /// It was requested until the lease ended, like a pending release.
     #[tokio::test(start_paused = true)]
     async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();

@@ -39,28 +39,30 @@ pub(crate) struct Hold {
     /// However often it is renewed.
     pub(super) must_end_at: Option<Stamp>,
     state: Mutex<State>,
-    /// Whether a reader holds beside it, which may keep it in the store when its own lease is over.
+    /// Whether its owner also holds to read. That may keep it in the store when its own lease is
+    /// over.
     beside: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,
 }
 
 struct State {
-    /// Its lease began at the question that was granted or renewed last.
+    /// When the request was sent that was granted or renewed last. The lease counts from then.
     leased_at: Instant,
-    /// When more time was last asked for, answered or not.
+    /// When the last renewal was sent, with or without a reply.
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// How often it became more than its grant: by one more share, or by a reader beside.
+    /// How often it became more than its grant, by another share or by a read hold of its owner.
     more: u32,
-    /// How many writes may be in flight: each passes under any hold of the same owner.
+    /// How many writes may be in flight. The store accepts each of them under any hold of the same
+    /// owner.
     writes: u32,
     /// How many replicas are known to have it.
     replication: ReplicationStatus,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
-    /// Whether the store knows no more of it, as far as that is known.
+    /// Whether the store no longer has it, as far as this client knows.
     has_left: bool,
     /// Notified when it is over, and when it has left, if a task waits for that.
     watchers: Option<Arc<Notify>>,
@@ -94,7 +96,7 @@ impl Hold {
         }
     }
 
-    /// Whether a question asked at `moment` was asked by one who knew of the grant.
+    /// Whether a request that was sent at `moment` was sent after the grant was known.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
     }
@@ -121,8 +123,8 @@ impl Hold {
         self.must_end_at.map_or(lease, |most| lease.min(most.into()))
     }
 
-    /// By when the store has ended it by itself, at the latest: a renewal that was
-    /// not answered may have been executed.
+    /// Returns when the store has ended it by itself, at the latest. A renewal without a reply may
+    /// have been executed.
     pub(crate) fn store_ends(&self) -> Instant {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
@@ -146,11 +148,11 @@ impl Hold {
         LeaseProfile { ttl, fenced: self.grant.token.is_some(), units }
     }
 
-    /// How it is to be given back at `now`.
+    /// Returns how to release it at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
         // The plain release publishes even if it finds no hold. So a hold in doubt is released by a
-        // script that looks first.
+        // script that checks first.
         let looks = self.grant.contended || self.grant.unsure || lost;
         match looks || self.held_for(now) >= LONG_HOLD {
             true => ReleaseMode::HandOver,
@@ -158,9 +160,9 @@ impl Hold {
         }
     }
 
-    /// For how long its client leaves it alone after a release at `now`, if no other waiter is
-    /// known. Short holds rest by the number of their grant, and not by a count: names that are
-    /// used in turns would each have the same one.
+    /// Returns how long its client leaves the name alone after a release at `now`, if no other
+    /// waiter is known. For short holds the number of the grant decides. A count would not do:
+    /// names that are used in turns would each get the same one.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
         if self.object().traits().waits != Waits::Queued || self.grant.contended {
             return None;
@@ -174,7 +176,7 @@ impl Hold {
         (rest >= SHORTEST_REST).then(|| rest.min(LONGEST_REST))
     }
 
-    /// The question to keep it alive with.
+    /// Returns the request that renews it.
     pub(crate) fn renewal(&self) -> Renewal {
         let Claim { object, owner, share, .. } = self.grant.claim.clone();
         Renewal { object, owner, share, ttl: self.profile().ttl }
@@ -213,12 +215,12 @@ impl Hold {
         }
     }
 
-    /// Notes that a write leaves under it at `now`, if it is not over. From then on its grant goes
-    /// to no other hold, until that is answered.
+    /// Notes that a write is sent under it at `now`, if it is not over. Its grant goes to no other
+    /// hold until the write has its reply.
     pub(super) fn writes(&self, now: Instant) -> Result<(), LostReason> {
         self.remaining(now)?;
         let mut state = self.state.lock();
-        // It may have gone on to another hold in between.
+        // Its grant may have gone to another hold in between.
         state.over.map_or(Ok(()), Err)?;
         state.writes += 1;
         Ok(())
@@ -229,12 +231,12 @@ impl Hold {
         self.state.lock().writes -= 1;
     }
 
-    /// How many replicas are known to have it after so many `moves`.
+    /// How many replicas are known to have it after this number of `moves`.
     pub(super) fn replicas(&self, moves: u64) -> u32 {
         self.state.lock().replication.after(moves)
     }
 
-    /// Notes that so many replicas had it after so many `moves`.
+    /// Notes that this number of replicas had it after this number of `moves`.
     pub(super) fn is_replicated(&self, replicas: u32, moves: u64) {
         let mut state = self.state.lock();
         let most = state.replication.after(moves).max(replicas);
@@ -305,12 +307,12 @@ impl Hold {
         (now < self.lease(&state).ends()).then_some(next)
     }
 
-    /// Whether the lock may stay in this process for another hold.
+    /// Whether another hold of this process may have its grant.
     fn may_stay(&self, now: Instant) -> bool {
         self.grant.budget.turns > 0 && self.grant.budget.until > now.into()
     }
 
-    /// Whether nothing would have to change in the store for another hold.
+    /// Whether the next hold would need no change in the store.
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
         let must_end = self.must_end_at.is_some_and(|most| now >= most.into());
         let fresh = now < self.lease(state).renew_at() && !must_end;
@@ -320,24 +322,24 @@ impl Hold {
         lasts && fresh && sound && state.writes == 0
     }
 
-    /// The store knows more of it than its grant: it does not go to the next one here.
+    /// Notes that the store knows more of it than its grant. Its grant does not go to another hold.
     pub(super) fn note_more(&self) {
         self.state.lock().more += 1;
     }
 
-    /// The same, and a reader beside it may keep it in the store when its own lease is over.
+    /// The same, and a read hold of its owner may keep it in the store when its own lease is over.
     pub(super) fn note_beside(&self) {
         self.beside.store(true, Ordering::Release);
         self.note_more();
     }
 
-    /// Whether it keeps its name until the store has answered its release. A read hold beside a
-    /// writer may be shared only after that reply: until then a guarded write may reach the store.
+    /// Whether it keeps its name until the store has answered its release. A read hold of a writer
+    /// may be shared only after that reply: until then a guarded write may reach the store.
     pub(super) fn leaves_when_answered(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_beside()
     }
 
-    /// Whether it is over by its own time, and the store may keep it all the same.
+    /// Whether its own time is over although the store may keep it.
     pub(super) fn outlives_itself(&self) -> bool {
         let over = self.state.lock().over;
         let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));
@@ -354,7 +356,7 @@ impl Hold {
         if beside { ends.max(now + LATEST) } else { ends }
     }
 
-    /// Whether others who come now may share it, of which the store need not know.
+    /// Whether waiters that come now may share it without a request.
     pub(super) fn may_be_shared(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let sound = state.over.is_none() && !state.doubted && self.must_end_at.is_none();
@@ -363,8 +365,8 @@ impl Hold {
         self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
-    /// Whether it ought to leave the store soon, as one who comes at `now` and may not share it
-    /// sees it: it is being released, or it was shared as often or as long as permitted.
+    /// Whether it will end soon, for a waiter that comes at `now` and may not share it. Either its
+    /// release is in flight, or its limits for sharing are reached.
     pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
         let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
@@ -373,8 +375,8 @@ impl Hold {
         !state.has_left && (state.over.is_some() || shared)
     }
 
-    /// Waits until it has left the store, and then for as long as its waiters want: but
-    /// one who reads on is not waited for.
+    /// Waits until it has left the store, and then while its waiters want the lock. It does not
+    /// wait for a reader that continues.
     pub(super) async fn leaves_a_window(&self) {
         let left = timeout(SHARING_PAST, self.notified_of(|state| state.has_left)).await;
         if left.is_ok() && self.state.lock().more > 0 {
@@ -430,7 +432,7 @@ impl Hold {
         self.shares.load(Ordering::Acquire)
     }
 
-    /// Counts one more share, unless the last one is gone. Returns how many there are.
+    /// Counts another share, unless the last one is gone. Returns the number of shares.
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);

@@ -8,10 +8,11 @@ use tokio::time::sleep;
 use super::timing::LONGEST_PATIENCE;
 use crate::domain::Failure;
 
-/// How long one caller waits for one answer.
+/// How long one caller waits for one reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// A question that is not to wait: may we have it, who has it.
+    /// The timeout of a request that does not wait for a holder, such as `try_acquire` and
+    /// `holder`.
     pub(crate) question: Duration,
     /// A release that is awaited; then it is left to the background.
     pub(crate) release: Duration,
@@ -39,8 +40,7 @@ impl Limits {
     }
 }
 
-/// Waits for `answer` no longer than `limit`. An answer that is there at once costs
-/// no timer.
+/// Waits for `answer` at most for `limit`. An immediate reply costs no timer.
 pub(crate) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! Machinery that all primitives share: no keys, no scripts, no connections.
+//! The parts that all primitives share. No keys, no scripts, no connections.
 //!
 //! ```text
 //! acquire                   THE waiting loop
@@ -100,7 +100,7 @@ pub(crate) struct Engine {
     pub(crate) limits: Limits,
     /// Whether the background runs.
     runs: Arc<AtomicBool>,
-    /// How many grants there were: each has a number.
+    /// The number of grants, which numbers them.
     grants: AtomicU64,
 }
 
@@ -182,10 +182,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts the background on this runtime, if it does not run or the one it ran on is gone.
-    /// Returns whether it runs: this runtime may be gone, too.
+    /// Starts the background on this runtime, if it does not run or its runtime has ended. Returns
+    /// whether it runs: this runtime may have ended, too.
     fn revive(&self) -> bool {
-        // One load: each acquisition asks.
+        // One atomic load, because each acquisition checks it.
         let running = self.runs.load(Ordering::Acquire);
         if running || Handle::try_current().is_err() || self.runs.swap(true, Ordering::AcqRel) {
             return self.runs.load(Ordering::Acquire);
@@ -205,7 +205,7 @@ impl Engine {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Asks the store about `name` until it answers or the timeout ends.
+    /// Sends a request about `name` until it has a reply or the timeout ends.
     pub(crate) async fn ask<'a, T, A>(
         &'a self,
         name: &Name,
@@ -217,8 +217,8 @@ impl Engine {
         self.ask_for(self.limits.question, name, ask).await
     }
 
-    /// The same for a change with a [receipt](Self::receipt): no longer than while the store knows
-    /// the receipt, so that the change is made once, however often it is asked for.
+    /// The same for a change with an [idempotency key](Self::receipt). It stops when the store may
+    /// forget the key, so that the change takes effect once, however often it is sent.
     pub(crate) async fn change<'a, T, A>(
         &'a self,
         name: &Name,
@@ -256,7 +256,7 @@ impl Engine {
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
-    /// After which failures a caller is to ask again.
+    /// Returns the failures after which a caller retries.
     fn helps(&self) -> Helps {
         match self.limits.fail_fast {
             false => Failure::may_pass,
@@ -269,7 +269,8 @@ impl Engine {
         if !self.limits.fail_fast {
             return None;
         }
-        // Else a client whose runtime is gone would fail for ever: nobody connects again.
+        // Otherwise a client whose runtime has ended would fail for ever, because no task
+        // reconnects.
         self.core.store.keep_up();
         self.core.store.unreachable(name)
     }
@@ -293,13 +294,12 @@ impl Engine {
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(&object.name)?;
-        // Asked again it might free somebody who entered meanwhile.
+        // A repeated request might release the lock of a later holder.
         let freed = within(self.limits.question, self.core.store.force_release(object)).await;
         freed.map_err(|failure| self.error(&object.name, failure))
     }
 
-    /// What `failure` means to somebody who asked about `name`; silence, with what is in
-    /// the way.
+    /// Returns the error for a caller of `name`. If there was no reply, it has the reason.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
         let is_silence = matches!(failure, Failure::Unanswered(_));
         let obstacle = is_silence.then(|| self.core.store.in_the_way(name)).flatten();
@@ -307,13 +307,13 @@ impl Engine {
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
             && !reason.contains(&obstacle.obstacle())
         {
-            // That nothing came is no news then.
+            // A missing reply is no news then.
             *reason = obstacle.obstacle();
         }
         error
     }
 
-    /// How client and store are, by a question of its own.
+    /// Returns the health of client and store, by a separate request.
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
@@ -356,9 +356,9 @@ impl Engine {
         }
     }
 
-    /// Admits nothing new, waits for holds to come back and for those who ask to go, takes back
-    /// what is left and settles what is owed; all of it within `patience`. Returns how many
-    /// holds were taken back, and how many releases are left unsettled, or may be owed yet.
+    /// Admits no new acquisitions, waits for holds and requests in flight, revokes the remaining
+    /// holds, and completes pending releases, all within `patience`. Returns the number of revoked
+    /// holds, and the number of releases that are not completed.
     pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
         let start = Instant::now();
         let patience = patience.min(LONGEST_PATIENCE);
@@ -382,14 +382,14 @@ impl Engine {
         self.core.asking() + self.core.pending.queued()
     }
 
-    /// Waits until every release that nobody waits for is made.
+    /// Waits until every background release is completed.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self) {
         self.core.pending.all_settled().await;
     }
 
     async fn all_returned(&self) {
-        // In this order: who has asked holds what came of it, or owes it.
+        // In this order, because each request ends as a hold or as a pending release.
         while self.core.asking() > 0 || self.core.counters.held() > 0 {
             sleep(RETURN_LOOKS).await;
         }

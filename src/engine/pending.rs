@@ -1,7 +1,7 @@
 //! The pending releases of this client: of dropped guards and of cancelled acquisitions.
 //!
-//! A task that releases by itself queues the release if it is dropped before the end.
-//! One mutex guards the list. It is a leaf: the holder of another lock may take it.
+//! If a task releases directly and is dropped before the end, it queues the release. One mutex
+//! guards the list. It is a leaf: a task may take it while it holds another lock.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -26,29 +26,29 @@ pub(crate) enum PendingRelease {
     Recount { hold: Arc<Hold> },
 }
 
-/// A grant, or a question that may still be granted, to be taken back.
+/// A grant to release, or a request to withdraw that may still be granted.
 #[derive(Clone, Debug)]
 pub(crate) struct Withdrawal {
     pub(crate) claim: Claim,
-    /// The number of the grant, if it was entered: it may still be kept alive.
+    /// The number of the grant, if it became a hold: the watchdog may still renew it.
     pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
     /// When the lease in the store is over. A request in flight may start a lease later, so the
     /// moment allows for its execution.
     pub(crate) until: Instant,
-    /// How often the grant was looked for already, if a request is still in flight: a release may
-    /// find nothing and still be needed later.
+    /// How often the release ran already, if a request is still in flight. A release may find
+    /// nothing and still be needed later.
     pub(crate) looks: Option<usize>,
-    /// The hold that leaves with it, if who comes waits for that.
+    /// The hold that ends with it, if new waiters wait for that.
     pub(crate) hold: Option<Arc<Hold>>,
-    /// Whether a grant may still come after what it finds: that may be a reservation, or the grant
-    /// of a later request than the one in flight.
+    /// Whether a grant may still come after the one that it finds. That one may be a reservation,
+    /// or the grant of a later request than the one in flight.
     pub(crate) more: bool,
 }
 
 impl PendingRelease {
-    /// The pending release of `hold` at `now`: its last share is gone, or no task can use its
-    /// grant.
+    /// Returns the pending release of `hold` at `now`: its last share is gone, or no task can use
+    /// its grant.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
         // A forgotten hold is not released: its lease ends it.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
@@ -82,7 +82,7 @@ impl PendingRelease {
         }
     }
 
-    /// Whether it is only a precaution, which no shutdown waits for.
+    /// Whether it is only a precaution. A shutdown does not wait for it.
     fn is_precaution(&self) -> bool {
         matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
     }
@@ -105,7 +105,7 @@ pub(crate) struct PendingReleases {
     pub(super) refused: LogThrottle,
 }
 
-/// By the order in which they came.
+/// In the order in which they were queued.
 #[derive(Default)]
 struct List {
     queued: BTreeMap<u64, PendingRelease>,
@@ -128,8 +128,8 @@ impl List {
         self.queued.insert(self.last, pending);
     }
 
-    /// Removes the one with this number. If it was queued again meanwhile, it stays queued: the
-    /// finished run may have come a moment too early, or may have reached a replaced server.
+    /// Removes the release with this number, unless it was queued again meanwhile. Then it stays:
+    /// the finished run may have come a moment too early, or may have reached a replaced server.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
         let again = pending.only().and_then(|only| self.only.remove(&only));
@@ -183,7 +183,7 @@ impl PendingReleases {
         self.changed.notified().await;
     }
 
-    /// The first one that came after that with this number, and its own number.
+    /// Returns the first release that was queued after this number, and its number.
     pub(super) fn after(&self, number: u64) -> Option<(u64, PendingRelease)> {
         let list = self.list.lock();
         let (number, pending) = list.queued.range(number + 1..).next()?;
@@ -208,7 +208,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    /// It was queued again by who gave it back, which may have looked a moment too early.
+    /// The releasing task queued it again, because it may have checked a moment too early.
     #[test]
     fn release_queued_again_meanwhile_is_repeated() {
         let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);

@@ -1,5 +1,5 @@
-//! Recent releases. The client repeats them at a server that takes the place of another one,
-//! because it may not have received them.
+//! Recent releases. If a server is replaced, the client repeats them at the new one, which may not
+//! have received them.
 //!
 //! An owner is never used again once its release went to the store; a hand-off sends none. So a
 //! repeated release ends no other hold.
@@ -23,16 +23,16 @@ const MOST: usize = 4096;
 #[derive(Default)]
 pub(crate) struct RecentReleases(Mutex<VecDeque<Given>>);
 
-/// A claim that was given back, and when the question was asked that was answered.
+/// A released claim, and when the answered request was sent.
 struct Given {
     claim: Claim,
     at: Instant,
 }
 
 impl RecentReleases {
-    /// Notes that the store has answered the release of `claim`, asked for last at `asked_at`.
-    /// Returns whether it is remembered. A change of a number is not, because it is for later
-    /// requests. A forgotten hold is not, because it still has a holder.
+    /// Notes that the store has answered the release of `claim`, last sent at `asked_at`. Returns
+    /// whether it is remembered. A changed number of shares is not, because later requests send it
+    /// again. A hold that is left to its lease is not, because it still has a holder.
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_number() {
@@ -51,7 +51,7 @@ impl RecentReleases {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
-        // A reader beside, or a new lease, may have kept it for longer than it was asked for.
+        // A read hold of its owner, or a new lease, may have kept it for longer than requested.
         let until = |given: &Given| given.at + given.claim.ttl.max(RELEASES_KEPT);
         let all = lately.map(|given| (given.claim.clone(), until(given)));
         all.filter(|(_, until)| *until > now).collect()
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }
 
-    /// A new primary kept a writer for as long as another one read beside it.
+    /// A new primary kept a writer for as long as a read hold of the same owner lasted.
     #[test]
     fn recent_release_is_kept_for_the_longest_possible_lease() {
         let (recent, now) = (RecentReleases::default(), Instant::now());

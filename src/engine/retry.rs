@@ -5,20 +5,19 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{clock::Clock, timing::BACKOFF};
 use crate::domain::{Backoff, Failure};
 
-/// Whether asking again later can help after such a failure.
+/// Whether a later retry can help after such a failure.
 pub(crate) type Helps = fn(&Failure) -> bool;
 
-/// An answer, with what is left in doubt about it.
+/// A reply, and whether it is in doubt.
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
-    /// Whether an earlier question went unanswered: it may have been executed
-    /// before this one.
+    /// Whether an earlier request got no reply. It may have been executed before this one.
     pub(crate) unsure: bool,
-    /// When it was asked for again, if the first question was not answered.
+    /// When it was sent again, if the first request got no reply.
     pub(crate) again_at: Option<Instant>,
 }
 
-/// Asks until there is an answer, a refusal that will stay, or no time left.
+/// Sends the request until it has a reply, a permanent rejection, or no time left.
 pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     clock: &Clock,
     until: Instant,
@@ -36,13 +35,13 @@ pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
 ) -> Result<Answered<T>, Failure> {
     match ask().await {
         Ok(answer) => Ok(Answered { answer, unsure: false, again_at: None }),
-        // In a box: who has no trouble is small.
+        // Boxed, so that a call without a failure is small.
         Err(failure) => Box::pin(ask_again(helps, clock, until, ask, failure)).await,
     }
 }
 
-/// The same after a first question that failed. Only trouble costs timers: the first
-/// question is bounded by its store.
+/// The same after a failed first request. Only a failure costs timers, because the store limits the
+/// first request.
 async fn ask_again<T, A: Future<Output = Result<T, Failure>>>(
     helps: Helps,
     clock: &Clock,

@@ -97,8 +97,8 @@ fn one_believes_at_a_time_and_nothing_is_left() {
     assert!(store.keys().is_empty(), "{:?}", store.keys());
 }
 
-/// A grant on its way from task to task is taken back as one that is held, also by a
-/// shutdown that no runtime knows of.
+/// A grant that goes from task to task is revoked like a held one, even by a shutdown on another
+/// thread.
 #[test]
 fn a_client_that_is_shut_down_believes_nothing() {
     const ROUNDS: u32 = 1_000;
@@ -128,7 +128,7 @@ fn a_client_that_is_shut_down_believes_nothing() {
     }
 }
 
-/// Whoever has a guard learns when the client is shut down, and nobody enters after it.
+/// Each holder learns of the shutdown of its client, and no task acquires after it.
 #[test]
 fn a_shutdown_in_a_crowd_leaves_nothing() {
     const ROUNDS: u32 = 100;

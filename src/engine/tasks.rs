@@ -34,8 +34,8 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// Lets the other tasks run that are ready. The runtime may move us to another of its threads
-/// meanwhile, and every other poller goes on at once.
+/// Lets other ready tasks run. The runtime may move this task to another thread meanwhile. Under
+/// any other executor, it continues at once.
 pub(crate) async fn pause() {
     let mut paused = false;
     poll_fn(|context| {

@@ -12,29 +12,29 @@ use crate::store::{
 
 // Health.
 
-/// A health check returns within this time: a little after the store gives its servers up.
+/// A health check returns within this time: a little after the store stops waiting for its servers.
 pub(crate) const HEALTH_ANSWER: Duration = HEALTH_CHECK.saturating_add(Duration::from_millis(50));
 
 // Waiting.
 
-/// How much later than it was to a store may say how many replicas have a grant: Redis looks
-/// at its clock ten times a second.
+/// How much later than its timeout a server may report how many replicas have a grant. Redis checks
+/// that ten times a second.
 pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
 
-/// The longest wait for a message: one may have been lost on the way.
+/// The longest wait for a message, because a message may be lost.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// When a waiter looks first after it has come to a queue, and up to a quarter later.
-/// Before this the store does not tell it that the lock has gone to another one.
+/// When a waiter sends its first request after it has queued, and up to a quarter later. Before
+/// this the store does not tell it that another client has acquired the lock.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
 pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
-/// After a late reply, a waiter waits for so many times as long before it asks again: else those
-/// who wait for very many names keep a client, or a server, from what keeps the holds. But all
-/// together still ask once in this time, so that few are as prompt as ever; and each asks as often
-/// as this.
+/// After a late reply, a waiter pauses for this multiple of its delay. Otherwise the waiters of
+/// very many names would delay the renewals of a client or of a server. All waiters together still
+/// send one request in this time, so that a few waiters stay as prompt as ever. Each of them sends
+/// at least one request in this time.
 pub(crate) const LATE_ANSWERS: u32 = 8;
 pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
 pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
@@ -54,44 +54,46 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// How long a lock counts as contended after a release that found waiters.
 pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
 
-/// A release after so long looks for a queue: what the last one found is known no more.
+/// A release after a longer hold checks for a queue, because the result of the last check is too
+/// old.
 pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
 
-/// Other clients cannot see a busy-polling client. So after a long hold its client leaves the lock
-/// alone for a fiftieth of that time, if no other waiter is known; after one in so many of the
-/// shorter holds, for all of them. Timers know no less than the shortest rest.
+/// Other clients cannot see a busy-polling client. So after a long hold without a known waiter, its
+/// client leaves the lock alone for a fiftieth of the hold. Shorter holds are added up: one of this
+/// number pauses for all of them. The shortest pause is the resolution of timers.
 pub(crate) const RESTS_ONE_IN: u32 = 16;
 pub(crate) const SHORTEST_REST: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 
-/// A task that comes so soon after a hold could be shared last, and finds it still there, asks for
-/// one of its own after so long: one by one those who share it leave, and one who wants what it
-/// excludes may enter. With no gap between two holds Redisson's writers never do.
+/// A task asks for a hold of its own if it comes this soon after a shared hold was last open for
+/// sharing, and the hold lasts for this time. One by one the sharing tasks leave, and an excluded
+/// waiter may acquire. If there were no pause between many holds, Redisson's writers would never
+/// acquire.
 pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
-/// A hold that has lasted for so long, and is waited for by its own client, is logged
-/// when it is renewed.
+/// If a hold has lasted for this time, and a task of its own client waits for it, the next renewal
+/// logs it.
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 
-/// So soon a task takes the grant that was handed to it, or it goes on to the next.
+/// A task that does not take a hand-off grant within this time loses it to the next one.
 pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
-/// An owner of the request slot that was notified, or has slept until its time, and does nothing
-/// for so long after a task has seen that, loses the slot to the next in line: it is not polled.
+/// How long the owner of the request slot may do nothing after its notification or its timer, once
+/// another task has noticed it. Then it is not polled, and loses the slot to the next in line.
 pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
-/// The same of one who asks: its answer may be late.
+/// The same for a task that waits for a reply, which may be late.
 pub(crate) const ANSWER_RESTS: Duration = Duration::from_secs(5);
 
 // Holding.
 
-/// For so long after it was entered, or asked about, a hold does not trust messages that its
-/// lock is free: they may be about the hold before it, and there may be very many.
+/// For this time after a grant or a check, a hold does not trust messages that its lock is free.
+/// They may be about the hold before it, and there may be very many.
 pub(crate) const ECHO: Duration = Duration::from_millis(25);
 
-/// The longest sleep of the watchdog. Timers stand still while the machine is suspended;
-/// this is how late they may be after that.
+/// The longest sleep of the watchdog. Timers stop while the machine is suspended, and may be this
+/// late afterwards.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Holds that are due this soon are renewed along with those that are due.
@@ -100,7 +102,7 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
-/// The longest one: a lease may be a century long, and its hold gone.
+/// The longest doubt: a lease may last for a century although its holder is gone.
 pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
 /// A task that awaits a loss checks half-way to it whether the watchdog still runs, but not when
@@ -109,7 +111,7 @@ pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
 // Asking and giving back.
 
-/// When to look again for a grant that arrives after it was withdrawn.
+/// When to check again for a grant that arrives after its withdrawal.
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
@@ -139,8 +141,8 @@ const fn most(time: Duration) -> u128 {
     time.as_millis() * 5 / 4
 }
 
-// A place outlives several looks of its waiter, and a name is listened to for longer than
-// it is known to be contended.
+// A queue entry outlives several requests of its waiter. A subscription outlives the time for which
+// a name counts as contended.
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
@@ -148,7 +150,7 @@ const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // The longest waiter asks before it is forgotten.
 const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
-// A waiter too young to be warned still makes its first look.
+// A waiter too young to be warned still sends its first request.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A grant in transit rests only briefly.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

@@ -125,7 +125,7 @@ mod tests {
         store::{Event, Subscriber},
     };
 
-    /// So many replicas, and a lock that wants two within a second.
+    /// A lock that asks for two replicas within a second, on a server that has `replicas`.
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_keeps_its_acknowledgements() {
-        // given one who has it with two replicas, and one behind it who wants as many
+        // given a holder with two replicas, and a waiter that asks for as many
         let (store, client, lock) = door(2);
         let first = lock.acquire().await.unwrap();
         store.set_replicas(0);
@@ -172,7 +172,7 @@ mod tests {
         let next = next.unwrap();
         assert_eq!(client.stats().handed_over, 1);
 
-        // then who wants more has them asked
+        // then a holder that asks for more replicas sends a request
         let more = lock.clone().replicated(Replicas::at_least(3));
         let (refused, released) = tokio::join!(more.acquire(), next.release());
         released.unwrap().into_result().unwrap();

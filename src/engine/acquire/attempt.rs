@@ -8,11 +8,11 @@
 //!
 //! A notification only sets the time of the next request. Only a reply is trusted.
 //!
-//! A latch, which has no hold, is asked for in the same way, by `until_open`. Its reply serves all
-//! tasks that stood in line at the request, and nothing has to be withdrawn.
+//! A latch has no hold. `until_open` asks for it in the same way. The reply serves all tasks that
+//! were in line at the request, and no withdrawal is needed.
 //!
-//! The caller may cancel at every await. A request that may still be granted then becomes a pending
-//! release, as does the queue entry, and the request slot goes to the next in line.
+//! The caller may cancel at every await. Then a request that may still be granted becomes a pending
+//! release, with its queue entry. The request slot goes to the next task in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -44,13 +44,13 @@ pub(super) struct Attempt<'a> {
     claim: Claim,
     /// The request slot, if the task waits for one.
     slot: Option<RequestSlot>,
-    /// The question that may still be granted, if there is one.
+    /// The request that may still be granted, if there is one.
     asked: Option<Lease>,
-    /// Whether it is counted among those who ask.
+    /// Whether it counts as a task that asks repeatedly.
     counted: bool,
-    /// If the connection was down at that question: how often it had been lost by then.
+    /// The number of lost connections at that request, if the connection was down.
     unsent: Option<u64>,
-    /// Whether a question went unanswered, so that the store may grant it yet.
+    /// Whether a request got no reply, so that the store may still grant it.
     unsure: bool,
     /// When the holder's lease ends, according to the last reply.
     free_at: Option<Instant>,
@@ -76,7 +76,7 @@ enum Got {
     Granted(Granted),
     /// A hand-off grant.
     TakenOver(Held),
-    /// Nothing: it lost the request slot.
+    /// It lost the request slot, and has no grant.
     PassedBy(LinePosition),
 }
 
@@ -128,8 +128,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks until it is granted, or the store rejects it for good. Without a request slot it does
-    /// not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast path.
+    /// Sends requests until one is granted, or the store rejects one for good. Without a request
+    /// slot it does not wait. This is no `async fn`, which would store the attempt twice and miss
+    /// malloc's fast path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<End<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
@@ -143,8 +144,8 @@ impl<'a> Attempt<'a> {
         held.instrument(span)
     }
 
-    /// Asks until it is granted, of what is not held: the answer is that of everybody who
-    /// stood in line before it was asked for.
+    /// Sends requests until the latch is open. A reply serves all tasks that were in line before
+    /// its request.
     pub(super) async fn until_open(mut self) -> Result<End<()>, Error> {
         if let Got::PassedBy(position) = self.until_granted().await? {
             return Ok(End::PassedBy(position));
@@ -179,7 +180,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Where it stood in line, if its turn was taken from it.
+    /// Returns its position in line, if it lost the request slot.
     fn is_passed_by(&self) -> Option<LinePosition> {
         let slot = self.slot.as_ref().filter(|slot| !slot.goes_on())?;
         Some(slot.position.waits_since(self.waiting.since()))
@@ -203,8 +204,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks the store once. Fails if the client is shut down meanwhile: what may
-    /// still be granted is then withdrawn.
+    /// Sends one request. If the client is shut down meanwhile, this fails, and a grant that may
+    /// still come is withdrawn.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
         self.counts(self.claim.object.traits().is_held());
@@ -247,7 +248,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The place in the queue to ask for, if any.
+    /// Returns the queue entry to ask for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
         let slot = self.slot.as_ref()?;
         match self.claim.object.traits().waits {
@@ -302,7 +303,7 @@ impl<'a> Attempt<'a> {
         asked
     }
 
-    /// Makes the grant a hold. If the client was shut down, it is given back.
+    /// Makes the grant a hold. If the client was shut down, it releases the grant.
     fn enter(&mut self, granted: Granted) -> Result<Held, Error> {
         let Granted { lease, token, now } = granted;
         self.asked = None;
@@ -324,7 +325,7 @@ impl<'a> Attempt<'a> {
         self.engine.enter(self.request, grant, self.slot.take(), now, false)
     }
 
-    /// Makes a hold of the grant that one here has left to us, if there is one.
+    /// Makes a hold of a hand-off grant, if there is one.
     fn take_over(&mut self) -> Option<Result<Held, Error>> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let grant = self.slot.as_ref()?.offered()?.take(now)?;
@@ -333,7 +334,7 @@ impl<'a> Attempt<'a> {
         Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 
-    /// How long the grant may stay here: no longer than there are tokens for its holds.
+    /// Returns the local budget: no longer than there are tokens for its holds.
     fn budget(&self, now: Instant) -> LocalBudget {
         let budget = self.request.terms.local.from(now);
         match self.claim.tokens().checked_sub(1) {
@@ -342,7 +343,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether the last question, or one before, may have reached the store.
+    /// Whether the last request, or one before, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
         let store = &self.engine.core.store;
         let away = |losses| !store.is_up() && store.losses() == losses;
@@ -351,8 +352,8 @@ impl<'a> Attempt<'a> {
 
     /// Waits until it makes sense to ask again.
     async fn wait(&mut self) {
-        // The reply was rounded down to the millisecond, and timers are late by as much; who
-        // comes too early all the same asks once more.
+        // The reply was rounded down to the millisecond, and timers may be as late. A task that
+        // still comes too early sends one more request.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
@@ -382,14 +383,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Is counted among those who ask again and again, and counts them.
+    /// Counts this task among those that ask repeatedly, and notes how many there are.
     fn is_to_ask_again(&mut self) {
         let core = &self.engine.core;
         self.waited_for.get_or_insert_with(|| Arc::clone(&core.waited_for));
         self.waiting.is_one_of(core.names_waited_for());
     }
 
-    /// Notes that it sleeps for so long, unless its turn was taken from it.
+    /// Notes that it sleeps for `pause`. Returns `false` if it lost the request slot.
     fn rests(&self, pause: Duration) -> bool {
         let until = self.engine.core.clock.now() + pause;
         self.slot.as_ref().is_none_or(|slot| slot.rests(until))
@@ -404,7 +405,7 @@ impl Drop for Attempt<'_> {
 }
 
 impl Attempt<'_> {
-    /// Withdraws a question that may still be granted, and its place.
+    /// Withdraws a request that may still be granted, with its queue entry.
     fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let held = self.claim.object.traits().is_held();
@@ -412,7 +413,7 @@ impl Attempt<'_> {
         if !held || asked_at.is_none() && !queued {
             return;
         }
-        // A lease begins when its question is executed, and that may be late.
+        // A lease begins when its request is executed, and that may be late.
         let begins =
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };

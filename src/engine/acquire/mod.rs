@@ -62,7 +62,7 @@ impl AcquireRequest {
         LeaseProfile { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
     }
 
-    /// Whether it may share a hold that is there.
+    /// Whether it may share an existing hold.
     fn may_share(&self) -> bool {
         let Terms { renewed, max_hold, local } = self.terms;
         let as_usual = renewed && max_hold.is_none() && local.most > 0;
@@ -73,15 +73,16 @@ impl AcquireRequest {
 /// The last reply of the store: why it did not grant, and when it was asked.
 type Said = Result<(Taken, Instant), Failure>;
 
-/// The last answer, or when the first request without one was sent. It outlives the attempt, to be
-/// named in the timeout error.
+/// The last reply, or the time of the first request without one. It outlives the attempt, because
+/// the timeout error names it.
 type LastReply = Mutex<Option<Result<Said, Instant>>>;
 
 /// A request without a reply for this long counts as unanswered at the timeout.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A task that takes one share after the other never waits, so it yields now and then.
-/// When the budget is used up the runtime wakes its own tasks alone, and others may poll us.
+/// A task that takes one share after the other never waits, so it yields now and then. Tokio's
+/// budget is not enough: it only wakes the tasks of its own runtime, and other executors may poll
+/// this future.
 async fn lets_others_run(request: &AcquireRequest) {
     match request.may_share() {
         true if coop::has_budget_remaining() => coop::consume_budget().await,
@@ -122,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Acquires `request`, waiting no longer than `patience`.
+    /// Acquires `request` within its timeout.
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -141,12 +142,12 @@ impl Engine {
         }
     }
 
-    /// Waits until what `request` is about is open: nothing is held then.
+    /// Waits until the object of `request` is open. It holds nothing then.
     pub(crate) async fn pass(self: &Arc<Self>, request: &AcquireRequest) -> Result<(), Error> {
         self.pass_noting(request, &LastReply::default()).await
     }
 
-    /// The same, but no longer than `patience`.
+    /// The same, within the timeout.
     pub(crate) async fn pass_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -158,7 +159,7 @@ impl Engine {
         passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply)))
     }
 
-    /// Asks once for `request`, and waits for nothing after `until`.
+    /// Sends one request, and does not wait beyond `until`.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -214,7 +215,7 @@ impl Engine {
             let mut slot = match self.slot(request, position).await? {
                 Entrance::Slot(slot) => slot,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
-                // An answer is no hold.
+                // A reply for a latch is no hold.
                 Entrance::Answered => continue,
             };
             if let Some(handoff) = slot.handoff.take() {
@@ -232,8 +233,8 @@ impl Engine {
                 position = Some(slot.position);
                 continue;
             }
-            // In boxes, this one and those within: who waits for a request slot is small, and so is
-            // who need not wait for the store.
+            // Boxed, as are the futures within. So a future that waits for a request slot is small,
+            // and so is one that need not wait for the store.
             match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).run()).await? {
                 End::In(held) => return Ok(held),
                 End::PassedBy(before) => position = Some(before),
@@ -241,8 +242,8 @@ impl Engine {
         }
     }
 
-    /// A share in the hold that is here, for one who does not wait for a request slot: or in the
-    /// one after it, if that one is about to leave.
+    /// Returns a share in the current hold without waiting for a request slot. If that hold is
+    /// about to end, it may be the hold after it.
     async fn shared_by_now(&self, request: &AcquireRequest) -> Result<Option<Arc<Hold>>, Error> {
         if !request.may_share() {
             return Ok(None);
@@ -261,9 +262,9 @@ impl Engine {
         request.may_share().then(|| self.contention.about_to_leave(&request.object))?
     }
 
-    /// Has others ask first: those who do not queue, and those whom `past` has kept out. With
-    /// no gap between two holds of many Redisson's writers never enter. Returns whether we have
-    /// the request slot yet.
+    /// Lets other waiters ask first: those without a queue entry, and those that `past` has kept
+    /// out. If there were no pause between many holds, Redisson's writers would never acquire.
+    /// Returns whether this task still has the request slot.
     async fn lets_others_ask(
         &self,
         slot: &RequestSlot,
@@ -333,8 +334,8 @@ impl Engine {
         entrance.ok_or_else(closed)
     }
 
-    /// Makes a grant a hold for `request`: a new one, or one that is `taken_over` from the hold
-    /// before. Fails if the client was shut down before it was seen to have this hold.
+    /// Makes a grant a hold for `request`: a new grant, or one that is `taken_over` from an earlier
+    /// hold. Fails if the client was shut down before the hold was registered.
     fn enter(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -350,7 +351,7 @@ impl Engine {
             self.take_back(&hold);
             return Err(Error::ShutDown);
         }
-        // The runtime may have ended meanwhile on which the background ran.
+        // The runtime that ran the background may have ended meanwhile.
         self.revive();
         Ok(Held::new(hold, self))
     }
@@ -396,13 +397,13 @@ impl Engine {
         Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 
-    /// Whether a guard here may have `object`: what was given back may be held by its owner
-    /// at a server that has not received it.
+    /// Whether a guard of this client may hold `object`. A server that has not received a release
+    /// may still have it.
     fn may_be_held_here(&self, object: &Object) -> bool {
         !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 
-    /// The store did not reply for so long, and `last_reply` has its previous reply.
+    /// The error for a store that did not reply for `waited`. `last_reply` has its previous reply.
     fn unanswered(&self, name: &Name, waited: Duration, last_reply: Option<Said>) -> Error {
         // The current failure is newer than the previous reply.
         match (self.core.store.in_the_way(name), last_reply) {

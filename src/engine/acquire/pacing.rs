@@ -1,8 +1,9 @@
-//! Waiting for a rate: nothing is held, and no message comes. The store says how long to wait.
+//! Waiting for a rate. There is no hold and no notification: the store replies how long to wait.
 //!
-//! Tasks of one client stand in line for each name. The first of them owns the `turn`: it asks, and
-//! sleeps for as long as the reply says. Tasks that find nobody in line ask at the same time, and
-//! stand in line only after a refusal. A dropped task leaves its place, and the next one asks.
+//! The tasks of one client form a line for each name. The first task owns the `turn`: it sends the
+//! request, and sleeps for as long as the reply says. If the line is empty, tasks ask at the same
+//! time, and join the line only after a rejection. A dropped task leaves the line, and the next one
+//! asks.
 //!
 //! `turn` is held across requests, `asks_at` and the map of lines for a few instructions.
 
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// A waiter asks this part of its wait after its permits are free. Redisson clients ask some
-/// milliseconds late, and would otherwise get nothing while a Leasehold client waits.
+/// milliseconds late. Otherwise they would get no permits while a Leasehold client waits.
 const LATER: u32 = 16;
 
 /// It asks at most this much later.
@@ -46,12 +47,12 @@ pub(crate) enum Paced<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     turn: Turn<()>,
-    /// While the owner of the turn sleeps: when it asks next.
+    /// When the owner of the turn asks next, while it sleeps.
     asks_at: Mutex<Option<Instant>>,
 }
 
 impl Line {
-    /// How long the first in line sleeps. Nobody else is admitted meanwhile.
+    /// How long the first in line sleeps. No other task asks meanwhile.
     fn sleeps(&self) -> Option<Duration> {
         let asks_at = (*self.asks_at.lock())?;
         asks_at.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
@@ -68,7 +69,7 @@ impl Line {
         self.turn.try_lock().is_err()
     }
 
-    /// Waits for the turn. `None` if `until` comes first, or certainly will.
+    /// Waits for the turn. Returns `None` if `until` comes first, or certainly will.
     async fn turn(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         let Some(until) = until else { return Some(self.turn.lock().await) };
         let is_vain = self.sleeps().is_some_and(|rest| Instant::now() + rest > until);
@@ -79,7 +80,7 @@ impl Line {
     }
 }
 
-/// The lines of a client, by kind and name, while somebody has an object of that name.
+/// The lines of a client, by kind and name, while an object of that name exists.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Lines {
     lines: Mutex<HashMap<(&'static str, Name), Weak<Line>>>,
@@ -92,7 +93,8 @@ impl Lines {
         if let Some(line) = lines.get(&key).and_then(Weak::upgrade) {
             return line;
         }
-        // Only when the map would grow: all insertions together look at each line a few times.
+        // Removes unused lines only when the map would grow. So all insertions together visit each
+        // line a few times.
         if lines.len() == lines.capacity() {
             lines.retain(|_, line| line.strong_count() > 0);
             let live = lines.len();
@@ -147,7 +149,7 @@ impl Engine {
         let until = within.map(|within| within.until);
         let rest = |at: Instant| at.saturating_duration_since(Instant::now());
         let ask = || {
-            // Boxed: two places ask, and a waiter is to be small.
+            // Boxed, because it is called twice and the future of a waiter must be small.
             let asked = Box::pin(self.ask_for(until.map_or(LONGEST_PATIENCE, rest), name, &ask));
             async { self.unless_closed(asked).await? }
         };

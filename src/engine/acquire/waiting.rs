@@ -20,13 +20,13 @@ pub(super) struct Waiting {
     since: Option<Instant>,
     /// Whether the store has rejected it.
     refused: bool,
-    /// When it looks first, once it was to have a place in the queue.
+    /// When it asks first after it was to get a queue entry.
     first_look: Option<Instant>,
-    /// Whether it has sent that it waits for long.
+    /// Whether it has reported a long wait to the store.
     patient: bool,
     /// How many notifications in a row led to a request in vain.
     vain: u32,
-    /// How long the last answer took.
+    /// How long the last reply took.
     took: Duration,
     /// How many names are asked about again and again.
     names: u32,
@@ -77,7 +77,7 @@ impl Waiting {
         longest.max(late.min(LONGEST_LATE_WAIT))
     }
 
-    /// The place to ask for at `now`.
+    /// The queue entry to ask for at `now`.
     pub(super) fn place(&mut self, level: SubscriptionLevel, now: Instant) -> Option<Place> {
         if level == SubscriptionLevel::Turns {
             self.first_look
@@ -87,7 +87,7 @@ impl Waiting {
         self.may_have_place().then_some(Place::Kept)
     }
 
-    /// The store is to know that it waits.
+    /// Returns a request for an entry that reports this waiter to the store.
     pub(super) fn is_known(&mut self, now: Instant) -> Place {
         self.first_look.get_or_insert(now);
         Place::Kept
@@ -100,7 +100,7 @@ impl Waiting {
         self.patient.then_some(Place::Waited(waited))
     }
 
-    /// Whether there may be a place in the queue, or others leave to it what it waits for.
+    /// Whether it may have a queue entry, or other clients yield to it.
     pub(super) fn may_have_place(&self) -> bool {
         self.first_look.is_some() || self.patient
     }
@@ -140,7 +140,7 @@ mod tests {
         }
         assert!(!waiting.may_have_place());
         assert_eq!(waiting.place(SubscriptionLevel::Turns, now), Some(Place::Listening));
-        // It names the place that it has, so that the place goes with the grant.
+        // The request names its queue entry, so that the grant removes the entry.
         for level in [SubscriptionLevel::Nothing, SubscriptionLevel::Releases] {
             assert_eq!(waiting.place(level, now), Some(Place::Kept));
         }
@@ -152,7 +152,7 @@ mod tests {
         waiting.place(SubscriptionLevel::Turns, now);
         let look = waiting.for_messages(SubscriptionLevel::Turns, now);
         assert!(look >= FIRST_LOOK && look <= FIRST_LOOK.mul_f64(1.25));
-        // once: who has looked does not look again a moment later
+        // once: a waiter that has just asked does not ask again a moment later
         for _ in 0..100 {
             assert!(
                 waiting.for_messages(SubscriptionLevel::Turns, now + look)

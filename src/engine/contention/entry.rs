@@ -37,11 +37,11 @@ pub(super) struct Entry {
 pub(super) enum SlotOwner {
     #[default]
     Nobody,
-    /// One who asks the store, by its ticket.
+    /// A task that asks the store, by its ticket.
     Asker(u64),
-    /// The hold of the grant with this number: no task need ask meanwhile.
+    /// The hold of the grant with this number. No task need ask while it lasts.
     Hold(u64),
-    /// A waiter that was woken and has not come yet.
+    /// A woken waiter that has not run yet.
     Woken(Box<PendingWakeup>),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Offered {
 pub(super) struct WaitState {
     pub(super) waiting: BTreeMap<u64, Waiter>,
     pub(super) inbox: Arc<Inbox>,
-    /// Whether the releases are subscribed.
+    /// Whether the client is subscribed to the releases.
     pub(super) listens: bool,
     /// A grant of this profile is of use to the owner of the slot, which reads the inbox.
     pub(super) asker: Option<LeaseProfile>,
@@ -81,7 +81,7 @@ pub(super) struct WaitState {
     pub(super) seen: Option<(Option<Holder>, Instant)>,
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
-    /// Until when the lock is left to those who do not queue, or was.
+    /// The end of the yield window, now or in the past.
     pub(super) yield_ends: Option<Instant>,
     /// Since when no task of this client wants it.
     pub(super) quiet_since: Option<Instant>,
@@ -122,8 +122,8 @@ impl Entry {
         !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
     }
 
-    /// Calls everybody in the line: there may be a share for each. A task without one stands where
-    /// it stood.
+    /// Wakes every task in the line, because there may be a share for each. A task without a share
+    /// keeps its position.
     pub(super) fn call_all(&mut self) {
         let Some(wait_state) = &mut self.wait_state else { return };
         for (_, waiter) in std::mem::take(&mut wait_state.waiting) {
@@ -152,14 +152,14 @@ impl Entry {
         matches!(self.slot, SlotOwner::Asker(asker) if asker == ticket)
     }
 
-    /// Whether a waiter was woken, and no check is planned yet whether it comes.
+    /// Whether a waiter was woken, and no check is planned that it runs.
     pub(super) fn is_called_unseen(&self) -> bool {
         let SlotOwner::Woken(called) = &self.slot else { return false };
         let due = self.wait_state.as_ref().and_then(|wait_state| wait_state.due);
         due.is_none_or(|due| due > called.at + HANDOFF_RESTS)
     }
 
-    /// Whether the request slot is with the waiter of this ticket, who has not come yet.
+    /// Whether the request slot is with the woken waiter of this ticket, which has not run yet.
     pub(super) fn has_called(&self, ticket: u64) -> bool {
         matches!(&self.slot, SlotOwner::Woken(called) if called.ticket == ticket)
     }
@@ -170,8 +170,7 @@ impl Entry {
         Some(next.profile)
     }
 
-    /// Whether a grant of this `profile` is of use to the owner of the request slot, which has
-    /// none yet.
+    /// Whether the owner of the request slot can use a grant of this `profile`, and has none yet.
     pub(super) fn has_use_for(&self, profile: LeaseProfile) -> bool {
         match (&self.slot, &self.wait_state) {
             (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.profile == profile,
@@ -206,8 +205,7 @@ impl Entry {
         offered.into_iter().for_each(|offered| offered.handoff.disown(id));
     }
 
-    /// Gives what was left to one who does not come back to the store. Returns when to look
-    /// again.
+    /// Returns a hand-off grant to the store if its task does not run. Returns when to check again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
         let offered = &mut self.wait_state.as_mut()?.offered;
         offered.take_if(|offered| now >= offered.at + HANDOFF_RESTS);
@@ -239,13 +237,13 @@ impl Entry {
         let Some(wait_state) = &mut self.wait_state else { return };
         let after = wait_state.waiting.split_off(&(ticket + 1));
         for (_, waiter) in std::mem::replace(&mut wait_state.waiting, after) {
-            // A task that is gone needs no reply.
+            // A dropped task needs no reply.
             waiter.calls.send(Wakeup::Answered).ok();
         }
     }
 
-    /// Takes the request slot from one who was called and does not come, if another one waits or
-    /// the lock does, and from one who asks no more. Returns when to look again.
+    /// Takes the request slot from a woken task that does not run, if another task or the lock
+    /// waits, and from a task that no longer asks. Returns when to check again.
     pub(super) fn look(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
@@ -265,8 +263,8 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Takes the request slot from one who asks no more, if another one waits. Returns when to look
-    /// again.
+    /// Takes the request slot from a task that no longer asks, if another one waits. Returns when
+    /// to check again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
         let wait_state =
             self.wait_state.as_mut().filter(|wait_state| !wait_state.waiting.is_empty())?;
@@ -310,7 +308,7 @@ impl Entry {
         at.is_some_and(|at| clock.now() < at + CONTENDED)
     }
 
-    /// For how long those who do not queue may still ask first.
+    /// How long waiters without a queue entry may still ask first.
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
         let ends = self.wait_state.as_ref()?.yield_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
@@ -333,7 +331,7 @@ impl WaitState {
             Some(_) => ASKER_RESTS,
             None => ANSWER_RESTS,
         };
-        // From when it is seen: it may have stood still together with who looks.
+        // It counts from this check: the task may have been suspended together with this one.
         let late = *self.idle_since.get_or_insert(now) + rests;
         (now < late).then(|| late.min(now + ASKER_RESTS))
     }

@@ -1,7 +1,7 @@
 //! Notifications for the owner of a request slot: one inbox for each name.
 //!
-//! Its mutex guards three small facts and is a leaf. A notification says *when to ask*, and
-//! nothing else: a message that is lost, late or forged changes no more than that.
+//! Its mutex guards three small facts and is a leaf. A notification only decides *when to ask*. A
+//! lost, late or forged message changes no more than that.
 
 use tokio::{
     sync::Notify,
@@ -32,7 +32,7 @@ impl Inbox {
         self.notices.lock().level
     }
 
-    /// Notes whether there may be a place in the queue.
+    /// Notes whether there may be a queue entry.
     pub(crate) fn queues(&self, queued: bool) {
         self.notices.lock().queued = queued;
     }
@@ -43,7 +43,7 @@ impl Inbox {
         Self { notices: Mutex::new(notices), changed: Notify::new() }
     }
 
-    /// Whether a notification makes it time to ask.
+    /// Whether a notification says that it is time to ask.
     pub(super) fn is_told(&self) -> bool {
         self.notices.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
@@ -60,8 +60,8 @@ impl Inbox {
         self.ask_at(Instant::now());
     }
 
-    /// The lock was released. A queued waiter need not ask if the queue was notified as well.
-    /// Returns whether it is to ask.
+    /// Notes a release. A queued waiter need not ask if the queue was notified as well. Returns
+    /// whether it has to ask.
     pub(super) fn freed(&self, queue_told: bool) -> bool {
         let asks = !(queue_told && self.notices.lock().queued);
         if asks {
@@ -136,7 +136,7 @@ mod tests {
         assert!(!inbox.until_notified(start + LONG).await);
         assert_eq!(start.elapsed(), LONG);
 
-        // but who does not queue asks, and everybody does after any other release
+        // but a waiter without a queue entry asks, and every waiter does after any other release
         inbox.freed(false);
         assert_eq!(inbox.until_notified(start + 2 * LONG).now_or_never(), Some(true));
         inbox.clear();

@@ -1,14 +1,13 @@
 //! The waiters and holders of each name in this process, and its request slot.
 //!
-//! A thousand tasks that want one lock cost the store one waiter. They take turns in the order in
-//! which they came; a task that is granted the lock keeps the request slot as long as the hold
-//! lasts. When it ends, the grant may go to the next one along with the request slot, so that the
-//! store need not be asked at all: a [`HandoffGrant`].
+//! A thousand tasks that want one lock cost the store one waiter. They ask one after the other, in
+//! the order in which they came. A task that acquires the lock keeps the request slot for as long
+//! as its hold lasts. When the hold ends, the grant may go to the next task together with the
+//! request slot, without a request to the store: a [`HandoffGrant`].
 //!
-//! Where holds do not exclude each other the request slot goes on with each grant. At a latch,
-//! where there is no hold, one reply serves all tasks that stood in line at its request. Each task
-//! has a ticket, and tickets grow, so no task gets a reply to a request that is older than its
-//! ticket.
+//! If holds do not exclude each other, the request slot goes on with each grant. A latch has no
+//! hold: one reply serves all tasks that were in line at its request. Each task has a ticket, and
+//! tickets grow, so no task gets a reply to a request that is older than its ticket.
 //!
 //! An owner of the request slot that is not polled loses it to the next in line after a while.
 //! It keeps its ticket, and what it may have been granted, and when it is polled again it is the
@@ -21,7 +20,7 @@
 //!
 //! | lock | guards | is taken before |
 //! |---|---|---|
-//! | `listening` | the order in which the store is asked to listen, or no longer | `entries`, whatever the store locks, and what hearing it locks: the watchdog's plan |
+//! | `listening` | the order of subscribing and unsubscribing | `entries`, the locks of the store, and the locks of an event that the store delivers: the watchdog's plan |
 //! | `entries` | all that is known of each name | a hold's state, an inbox, the pending releases |
 //!
 //! The store is never called under `entries`, because it may send an event at once. `entries` and
@@ -61,9 +60,8 @@ use crate::{
 /// How many names stay known although no task wants them.
 const MOST_LINGERING: usize = 1_024;
 
-/// How many names are looked at before they are due, if so many are known: most of them may be
-/// waited for, and then this is in vain. All ten thousand took 20 ms, each time that one was passed
-/// on.
+/// How many names are checked before they are due. Tasks may wait for most of them, and then the
+/// check is useless. A check of all ten thousand took 20 ms at each hand-over.
 const MOST_EARLY: usize = 32;
 
 /// The contention of one client.
@@ -76,14 +74,15 @@ pub(crate) struct NameRegistry {
 #[derive(Default)]
 struct Entries {
     of: Map<Object, Entry>,
-    /// Names whose woken waiter may not come, and names that no task wants: by when to look at
-    /// them.
+    /// When to check each name whose woken waiter may not run, or that no task wants.
     agenda: BTreeSet<(Instant, Object)>,
-    /// The last one that was given back after a long hold, and until when it is left alone.
-    /// One for all names: who always comes back finds its own here, and many long holds
-    /// leave nothing behind. Kept with each name it cost 1.6 % of the instructions of a hold.
+    /// The last name that was released after a long hold, and how long this client leaves it alone.
+    /// There is one for all names: a client that always returns to its own name finds it here, and
+    /// many long holds leave no state behind. A copy for each name would cost 1.6 % of the
+    /// instructions of a hold.
     left_alone: Option<(Object, Instant)>,
-    /// Of all names together: one who slept may come back when its name was forgotten.
+    /// One counter for all names, because a task that slept may return after its name was
+    /// forgotten.
     last_ticket: u64,
 }
 
@@ -93,8 +92,8 @@ impl NameRegistry {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Sends everybody away: the client is not open any more. Grants that no task took are
-    /// given back; from now on there are no others.
+    /// Wakes all waiters because the client is closed. Grants that no task took are released. No
+    /// others come after this.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
@@ -115,9 +114,9 @@ impl NameRegistry {
 
     // Holds.
 
-    /// Notes that this client has `hold`, and that the request slot stays with it. A hold of an
-    /// earlier grant is a thing of the past. Where holds do not exclude each other they are
-    /// nothing to each other, and the request slot goes to the next in line.
+    /// Notes that this client has `hold`, and that the request slot stays with it. It ends a hold
+    /// of an earlier grant. If holds do not exclude each other, no hold ends, and the request slot
+    /// goes to the next in line.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, slot: Option<RequestSlot>) {
         let traits = hold.object().traits();
         if traits.is_shared() {
@@ -145,7 +144,7 @@ impl NameRegistry {
         }
     }
 
-    /// Lets those who wait here share `hold`, and those who come soon.
+    /// Lets the waiters of this client share `hold`, and those that come soon.
     fn invite(&self, hold: &Arc<Hold>) {
         if !hold.may_be_shared(self.core.clock.now()) {
             return;
@@ -165,14 +164,14 @@ impl NameRegistry {
         self.entries.lock().share(object, profile, self.core.clock.now())
     }
 
-    /// The hold of `object` that is here yet and may not be shared any more, but will leave soon.
+    /// Returns the hold of `object` that may not be shared any more, and will end soon.
     pub(crate) fn about_to_leave(&self, object: &Object) -> Option<Arc<Hold>> {
         let held = self.entries.lock().held(object)?;
         held.is_about_to_leave(self.core.clock.now()).then_some(held)
     }
 
-    /// Notes who had `object` when we asked at `asked_at`, if that has a name. If we believed in
-    /// a hold of it before we asked, that is a thing of the past.
+    /// Notes the holder of `object` at the request that was sent at `asked_at`. If this client
+    /// believed in a hold of it before that request, the hold is over.
     pub(crate) fn saw(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
@@ -222,7 +221,7 @@ impl NameRegistry {
         let Some(entry) = entries.of.get_mut(hold.object()) else { return };
         if let Some(current) = entry.hold_of(hold.grant.id) {
             if !std::ptr::eq(&*current, hold) {
-                // Its grant has gone on to another hold.
+                // Another hold has its grant now.
                 return;
             }
             entry.held = Weak::new();
@@ -258,7 +257,7 @@ impl NameRegistry {
         true
     }
 
-    /// The same where holds do not exclude each other: who is next may be asking, or asleep.
+    /// The same if holds do not exclude each other: the next task may be asking, or asleep.
     fn offer(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
@@ -354,7 +353,7 @@ impl NameRegistry {
             Event::SubscriptionsLost => {
                 entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
-            // Waiters ask again by themselves: their questions failed.
+            // Waiters ask again by themselves, because their requests failed.
             Event::Back | Event::Moved => {}
             Event::Subscribed(object, level) => {
                 if let Some(inbox) = entries.inbox(&object) {
@@ -375,8 +374,8 @@ impl NameRegistry {
         }
     }
 
-    /// Subscribes to `object` for a task that begins (`anew`), or unsubscribes if no task wants it
-    /// now. One at a time, so that the last caller also decides last.
+    /// Subscribes to `object` for a task that begins to wait (`anew`), or unsubscribes if no task
+    /// wants it now. One call runs at a time, so that the last caller decides.
     fn settle_listening(&self, object: &Object, anew: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =
@@ -391,7 +390,7 @@ impl NameRegistry {
     // The watchdog handles names that no task polls.
 
     /// Takes request slots from tasks that are not polled, and removes names that no task has
-    /// wanted for a while. Returns when to look again.
+    /// wanted for a while. Returns when to check again.
     pub(crate) fn look(&self) -> Option<Instant> {
         let mut entries = self.entries.lock();
         entries.agenda.first()?;
@@ -454,7 +453,7 @@ impl Entries {
         names.into_iter().filter_map(|object| self.inbox(object))
     }
 
-    /// Looks after `object` when its turn has changed hands.
+    /// Plans the next check of `object` after its request slot has changed hands.
     fn look_after(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get(object) else { return };
         match &entry.slot {
@@ -463,8 +462,8 @@ impl Entries {
         }
     }
 
-    /// Forgets `object` if there is nothing to know of it, now or when it has been quiet for
-    /// a while.
+    /// Removes the entry of `object` if it has no state, now or after it has been unused for a
+    /// while.
     fn rest(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         if entry.is_of_no_use() {
@@ -479,7 +478,7 @@ impl Entries {
         }
     }
 
-    /// Has `object` looked at when it is `due`, if not before.
+    /// Plans a check of `object` at `due`, or earlier.
     fn plan(&mut self, object: &Object, due: Instant, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         let lingers = entry.is_quiet();
@@ -510,7 +509,7 @@ impl Entries {
         looked_at.into_iter().map(|(_, object)| object).collect()
     }
 
-    /// Looks at one that was `due`. Returns whether it is to be listened to no longer.
+    /// Checks a name that was `due`. Returns whether to unsubscribe from it.
     fn end_if_past(&mut self, due: Instant, object: &Object, now: Instant, core: &Core) -> bool {
         self.agenda.remove(&(due, object.clone()));
         let Some(entry) = self.of.get_mut(object) else { return false };

@@ -29,10 +29,10 @@ pub(crate) struct RequestSlot {
     /// The inbox that wakes this task, if the name is subscribed to already. A slot
     /// that has sent no request cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
-    /// For how long those who do not queue may still ask first.
+    /// How long waiters without a queue entry may still ask first.
     pub(crate) head_start: Option<Duration>,
-    /// The last ticket when we asked last: who has it or one before stood in line by then. The
-    /// first is 1.
+    /// The last ticket at the last request. A task with this ticket or a lower one was in line by
+    /// then. The first ticket is 1.
     asked_after: u64,
     spent: bool,
 }
@@ -64,8 +64,8 @@ impl NameRegistry {
                 // A holder in this process learns at once of a forced release.
                 self.settle_listening(object, true);
             }
-            // The background may have ended before we stood in the line. When it ends later we
-            // are called out of the line, which is no turn, and check again.
+            // The background may have ended before this task joined the line. If it ends later,
+            // this task is woken without the request slot, and checks again.
             if !revive() {
                 return None;
             }
@@ -166,7 +166,7 @@ impl NameRegistry {
         }
     }
 
-    /// Gives up a place in the line, or the request slot if it was given meanwhile.
+    /// Leaves the line, or gives up the request slot if the task got it meanwhile.
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
@@ -178,7 +178,7 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// The task with this ticket does not come: if it was woken, the next one is woken.
+    /// The task with this ticket does not run. If it was woken, the next one is woken.
     fn pass_wakeup(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
         let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
         if entry.has_called(ticket)
@@ -191,8 +191,8 @@ impl Entries {
 }
 
 impl RequestSlot {
-    /// The inbox that wakes this task. The name is subscribed to from now on. A grant of
-    /// this `profile` is of use to us.
+    /// Returns the inbox that wakes this task, and subscribes to the name. This task can use a
+    /// grant of this `profile`.
     pub(crate) fn listen(&self, profile: LeaseProfile) -> Arc<Inbox> {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
@@ -209,7 +209,7 @@ impl RequestSlot {
         inbox
     }
 
-    /// Notes that we ask now: the answer is as good for all who stand in line already.
+    /// Notes a request: its reply also serves all tasks that are in line already.
     pub(crate) fn asks(&mut self) {
         self.asked_after = self.contention.entries.lock().last_ticket;
     }
@@ -226,7 +226,7 @@ impl RequestSlot {
         self.position.ticket
     }
 
-    /// The hand-off grant that came while this task asked or slept.
+    /// Returns the hand-off grant that came while this task asked or slept.
     pub(crate) fn offered(&self) -> Option<HandoffGrant> {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object)?;
@@ -277,7 +277,7 @@ impl Drop for RequestSlot {
     }
 }
 
-/// The wish of a task that joins the line.
+/// The needs of a task that joins the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaiterSpec {
     pub(crate) profile: LeaseProfile,
@@ -285,7 +285,7 @@ pub(crate) struct WaiterSpec {
     pub(crate) listens: bool,
     /// Whether a share in an existing hold suffices.
     pub(crate) may_share: bool,
-    /// Where it stood before, if its turn was taken from it.
+    /// Its earlier position, if it lost the request slot.
     pub(crate) again: Option<LinePosition>,
 }
 
@@ -298,7 +298,7 @@ pub(crate) struct LinePosition {
 }
 
 impl LinePosition {
-    /// The same of one who waits since then.
+    /// The same for a task that has waited since then.
     pub(crate) fn waits_since(self, since: Option<Instant>) -> Self {
         Self { since: since.map(Stamp::from), ..self }
     }
@@ -313,7 +313,7 @@ pub(crate) enum Entrance {
     Answered,
 }
 
-/// A place in the line, to be called from.
+/// A position in the line, where the task can be woken.
 struct Seat {
     ticket: u64,
     called: oneshot::Receiver<Wakeup>,

@@ -33,7 +33,7 @@ fn client() -> Arc<Engine> {
 }
 
 impl NameRegistry {
-    /// The turn of one who wants a hold of its own.
+    /// Joins the line for a hold that is not shared.
     async fn line(
         self: &Arc<Self>,
         object: &Object,
@@ -71,7 +71,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
     }
 }
 
-/// A new hold that keeps its turn.
+/// A new hold that keeps its request slot.
 async fn hold(engine: &Engine, name: &Object) -> Arc<Hold> {
     let slot = engine.contention.line(name, PLAIN, true, || true).await;
     entered(engine, grant(engine, name, Instant::now()), slot)
@@ -84,7 +84,7 @@ fn entered(engine: &Engine, grant: Grant, slot: Option<RequestSlot>) -> Arc<Hold
     hold
 }
 
-/// One who stands in line for the request slot.
+/// A task that is in line for the request slot.
 fn in_line<'a>(
     contention: &'a Arc<NameRegistry>,
     name: &'a Object,
@@ -100,7 +100,7 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
     Some(entered(engine, grant, Some(slot)))
 }
 
-/// The background may end between the look at it and the place in the line.
+/// The background may end between the check of it and the joining of the line.
 #[tokio::test]
 async fn waiter_in_line_starts_the_background_task() {
     let (engine, contention, name) = door();
@@ -165,7 +165,7 @@ async fn waiter_returns_shut_down_after_shutdown() {
     let (called, waiting) = (in_line(&contention, &name), in_line(&contention, &name));
     assert!(contention.pass_on(&hold, Instant::now()));
 
-    // one has been called: what it was to have is given back
+    // one was woken: its hand-off grant is released
     engine.core.open.close();
     contention.close();
     assert!(called.now_or_never().unwrap().is_none());
@@ -194,7 +194,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
     assert_eq!((second.grant.id, engine.core.pending.queued()), (first.grant.id, 0));
     assert_eq!(first.remaining(Instant::now()), Err(LostReason::Released));
 
-    // and that the first one is over does not end the second's turn
+    // and the end of the first one does not take the request slot from the second
     contention.left(&first);
     assert_eq!(contention.grant(&name), Some(second.grant.id));
     assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
@@ -238,7 +238,7 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     contention.look();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
-    // the one that slept is the next when it comes, and if nobody comes the store is
+    // the task that slept is the next when it runs, and if no task runs the store is
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&second, Instant::now()));
     contention.look();
@@ -272,7 +272,7 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
-/// It had the ticket of another task: each took the other's position, for ever.
+/// It had the ticket of another task, so each always took the position of the other.
 #[tokio::test(start_paused = true)]
 async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     let (engine, contention, name) = door();
@@ -308,7 +308,7 @@ async fn lost_grant_is_used_by_no_task() {
     assert!(take_over(&engine, slot).is_none());
     assert_eq!(engine.core.pending.queued(), 0, "there is nothing to give back");
 
-    // nor by who has taken it already
+    // nor by a task that has taken it already
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
@@ -333,7 +333,7 @@ async fn lost_lock_is_not_trusted_during_its_hand_off() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(first);
 
-    // when an operator frees the lock, and then that one goes on
+    // when an operator releases the lock, and then that task continues
     let operator = Client::with_store(&store).lock("door").unwrap();
     assert!(operator.force_release().await.unwrap());
     let second = waits.now_or_never().unwrap().unwrap();
@@ -348,7 +348,7 @@ async fn rejection_of_an_ended_hold_wakes_the_next_waiter() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
-    // its holder looks, and the watchdog has not yet
+    // its holder checks, and the watchdog has not yet
     advance(2 * TTL).await;
     assert_eq!(hold.remaining(Instant::now()), Err(LostReason::Expired));
     contention.disown(&hold);
@@ -442,7 +442,7 @@ async fn a_release_that_finds_others_is_remembered() {
     let guard = lock(&one).acquire().await.unwrap();
     let door = lock(&other);
     let waits = tokio::spawn(async move { door.acquire_within(Duration::from_secs(9)).await });
-    // for less than makes a release look for itself
+    // a shorter hold makes a release check by itself
     advance(LONG_HOLD / 2).await;
     tokio::task::yield_now().await;
     drop(guard.release().await.unwrap());
@@ -473,8 +473,7 @@ async fn only_the_slot_owner_receives_notifications() {
     assert_eq!(inbox.level(), SubscriptionLevel::Nothing);
 }
 
-/// Whoever hands a grant over must be sure of it; a message is no reason to do anything
-/// but to ask.
+/// A hand-over needs a sure grant. A message only makes a task ask.
 #[tokio::test]
 async fn no_message_grants_or_releases_anything() {
     let engine = client();

@@ -40,8 +40,8 @@ pub(crate) enum Left {
 }
 
 impl Engine {
-    /// Gives `hold` back to the store, whose last share is gone and which was `believed` in at
-    /// `now`.
+    /// Releases `hold` in the store after its last share has gone. `believed` is whether this
+    /// client still believed in it at `now`.
     pub(super) async fn free(
         &self,
         hold: &Arc<Hold>,
@@ -56,13 +56,13 @@ impl Engine {
             return Ok(Left::Lost { reason, holder: None });
         }
         self.watchdog.unwatch(hold.grant.id);
-        // Without an answer the background asks, and some holds leave with its answer.
+        // Without a reply a background task continues, and some holds end with its reply.
         let leaves = OnDrop::new(|| {
             if !hold.leaves_when_answered() {
                 self.contention.left(hold);
             }
         });
-        // Before the store can grant it to somebody else.
+        // First, because after the release the store may grant it to another client.
         let counts = usize::from(hold.end(LostReason::Released).is_ok());
         let unanswered = OnDrop::new(|| self.core.counters.releases_unanswered.add(counts));
         let Limits { release, release_after_run, .. } = self.limits;
@@ -83,7 +83,7 @@ impl Engine {
             }
             Ok(Some(GivenBack::Freed(_))) if believed.is_ok() => Left::Nothing,
             given => {
-                // It may have ended while we asked.
+                // It may have ended during the request.
                 let ends_now = |left| self.core.clock.now() >= now + left;
                 let reason = match believed {
                     Ok(left) if ends_now(left) => LostReason::Expired,
@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Ends `hold`, of which the store is to know no more.
+    /// Ends `hold`, which the store need not know any more.
     pub(super) fn forget(&self, hold: &Arc<Hold>) {
         self.watchdog.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
@@ -148,8 +148,8 @@ impl Engine {
         self.contention.left(hold);
     }
 
-    /// Ends `hold` because the client is shut down, unless it is over: its grant may have
-    /// gone on to another one.
+    /// Ends `hold` because the client is shut down, unless it is over. Its grant may have gone to
+    /// another hold.
     pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
         if hold.end(LostReason::ShutDown).is_err() {
             return false;
@@ -188,7 +188,7 @@ impl Engine {
             {
                 Ok(None)
             }
-            // The question that went unanswered was executed.
+            // The request without a reply was executed.
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. } => {
                 Ok(Some(GivenBack::Freed(RemoteWaiters::Nobody)))
             }
@@ -206,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Asks until what this returns is dropped: a shutdown waits for that.
+    /// Counts a request in flight until the returned value is dropped. A shutdown waits for that.
     fn asks(&self) -> OnDrop<impl FnOnce()> {
         self.core.begins_to_ask();
         OnDrop::new(|| self.core.has_asked())
@@ -227,7 +227,7 @@ impl Engine {
     }
 }
 
-/// Asks for the release of `claim` until that is answered, as long as asking again `helps`.
+/// Sends the release of `claim` until it has a reply, or a retry no longer `helps`.
 async fn release(
     core: &Core,
     claim: &Claim,
@@ -273,7 +273,7 @@ pub(crate) async fn recount(
             contention.disown(hold);
             return Ok(outcome);
         }
-        // Another task may have sent another number meanwhile, which was executed
+        // Another task may have sent another number meanwhile, and the store may have executed them
         // in another order.
         if hold.shares() == sent.load(Ordering::Relaxed) {
             return Ok(outcome);
@@ -328,7 +328,7 @@ mod tests {
         *current.lock() = Twin::new(2);
         let release = guard.release().await.unwrap();
 
-        // then nobody knows whether the hold was released or lost
+        // then it is unknown whether the hold was released or lost
         let reason = LostReason::InDoubt;
         assert!(
             matches!(release, Release::NotHeld { reason: it, .. } if it == reason),
@@ -341,7 +341,8 @@ mod tests {
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// Work whose hold may have been lost counted as covered by the lock from beginning to end.
+    /// The work counted as covered by the lock from beginning to end, although its hold may have
+    /// been lost.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_another_server_rejects_the_release() {
         // given work under a lock

@@ -94,7 +94,7 @@ async fn settle(
     })
 }
 
-/// Until the client has been gone for long.
+/// Waits until the client has been unused for long.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
@@ -127,8 +127,8 @@ async fn withdraw_at_last(
     }
 }
 
-/// Repeats a release that another server executed. It looks first, because most are known there. If
-/// it fails, the lease ends the hold.
+/// Repeats a release that another server executed. It checks first, because most releases are known
+/// there. If it fails, the lease ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (helps, mode) = (Failure::may_pass_or_let_in, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
@@ -156,7 +156,7 @@ async fn withdraw(
         true => Failure::may_pass,
     };
     let given = match release(core, claim, *mode, helps, (core.clock.now(), *until)).await {
-        // Nothing was granted, and nothing can be where the key is of another type.
+        // Nothing was granted, and nothing can be if the key has another type.
         Err(Failure::WrongType { .. }) if grant.is_none() => return Ok(None),
         given => given?.answer,
     };
@@ -214,7 +214,7 @@ mod tests {
         client.semaphore("pool").unwrap().available().await.unwrap()
     }
 
-    /// What has no lease comes back by its release alone.
+    /// A hold without a lease only ends by its release.
     #[tokio::test(start_paused = true)]
     async fn rejected_permit_release_succeeds_when_allowed_again() {
         for refusal in REFUSALS {
@@ -223,7 +223,7 @@ mod tests {
             drop(guard);
             sleep(5 * REFUSED_RESTS / 2).await;
             store.heal();
-            // It is asked for seldom.
+            // The retries are rare.
             sleep(REFUSED_RESTS / 4).await;
             assert_eq!(free(&client).await, 2, "{refusal}");
             sleep(REFUSED_RESTS).await;
@@ -331,7 +331,8 @@ mod tests {
         assert!(engine.is_idle(), "{engine:?}");
     }
 
-    /// All that was dropped in an outage was given back twice: it was dated by its first question.
+    /// Every release that was dropped in an outage was executed twice, because it was dated by its
+    /// first request.
     #[tokio::test(start_paused = true)]
     async fn request_is_repeated_at_the_new_server_but_no_later_one() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
@@ -339,7 +340,8 @@ mod tests {
         }
     }
 
-    /// How many releases are owed once more when one is answered after commands went elsewhere.
+    /// Returns how many releases are queued again if one has its reply after the commands went to
+    /// another server.
     async fn repeated_after_a_move(asked_before: bool) -> usize {
         let (memory, engine, _client) = one();
         let (core, contention) = (&engine.core, &engine.contention);
@@ -386,7 +388,7 @@ mod tests {
             drop(guard);
             sleep(Duration::from_secs(10)).await;
             assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
-            // and one who gives it up says so once
+            // and a release that is given up logs it once
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
         }
@@ -413,7 +415,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn request_executed_after_a_later_grant_is_withdrawn() {
-        // given a grant by the second question, while the first one is still on its way
+        // given a grant by the second request, while the first one is still in flight
         let (_memory, engine, _client) = one();
         let store = Arc::clone(&engine.core.store);
         engine.ready().unwrap();
@@ -433,7 +435,7 @@ mod tests {
             token: None,
         };
 
-        // when nobody wants it any more, and then the first question is executed
+        // when no task wants it any more, and then the first request is executed
         let local = LocalHandoff::default();
         let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));

@@ -1,8 +1,8 @@
 //! Keeps leases alive: one task and one timer for all of them.
 //!
-//! *When* to renew, *what* to renew together and *which* holds are beyond hope
-//! is decided by [`Schedule`], which does no I/O and reads no clock. This file carries its
-//! decisions to the store and back, and looks after the contention beside.
+//! [`Schedule`] decides when to renew, which leases to renew together, and which have expired. It
+//! does no I/O and reads no clock. This file sends the renewals that it decides on, and reports the
+//! replies to it. It also checks the waiting tasks of contended names.
 
 mod schedule;
 
@@ -27,8 +27,8 @@ use crate::{
     store::RedisStore,
 };
 
-/// How many leases one request renews, in 183 µs of the server's time: a script for more would
-/// keep it from others for longer, 866 µs for 500, and be no cheaper for each.
+/// How many leases one request renews, in 183 µs of the server's time. A request for 500 leases
+/// would block the server for 866 µs, and cost as much for each lease.
 const BATCH: u32 = 100;
 
 /// The watchdog of one client.
@@ -45,11 +45,11 @@ pub(crate) struct Watchdog {
 
 struct Plan {
     schedule: Schedule,
-    /// When the task looks at the schedule next, whatever happens.
+    /// When the task checks the schedule next.
     looks_at: Instant,
 }
 
-/// The holds of one request, when it was made, and the answer to it.
+/// The holds of one request, its time, and its reply.
 type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
 impl Watchdog {
@@ -64,8 +64,8 @@ impl Watchdog {
         })
     }
 
-    /// Keeps the grant of `hold` alive until [`unwatch`](Self::unwatch): a new one, or one
-    /// that is `taken_over` from the hold before.
+    /// Renews the grant of `hold` until [`unwatch`](Self::unwatch): a new grant, or one that is
+    /// `taken_over` from an earlier hold.
     pub(crate) fn watch(&self, hold: &Arc<Hold>, taken_over: bool) {
         self.replan(|schedule| schedule.watch(hold, taken_over));
     }
@@ -80,8 +80,8 @@ impl Watchdog {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
-    /// The task also looks when nothing is due. So a lock that is taken and
-    /// released in a loop does not wake it each time.
+    /// The task also wakes when nothing is due. So a lock that is acquired and released in a loop
+    /// does not wake it each time.
     fn replan(&self, change: impl FnOnce(&mut Schedule)) {
         let mut plan = self.plan.lock();
         change(&mut plan.schedule);
@@ -108,7 +108,7 @@ impl Watchdog {
 
     /// Renews what is due, until the engine is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
-        // A runtime may have taken questions down with it.
+        // Requests may have been lost with a runtime.
         self.plan.lock().schedule.ask_anew(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         loop {
@@ -116,7 +116,7 @@ impl Watchdog {
             tokio::select! {
                 biased;
                 _ = self.core.used.acquire() => return,
-                // All that have come: on a busy runtime it may be long until we are polled again.
+                // All replies that have come, because on a busy runtime the next poll may be late.
                 Some(answered) = unconstrained(asked.next()) => self.received(answered),
                 () = self.core.notifier.notified() => {}
                 () = sleep_until(looks_at) => {}
@@ -124,7 +124,7 @@ impl Watchdog {
         }
     }
 
-    /// Sends what is due. Returns when to look again.
+    /// Sends the renewals that are due. Returns when to check again.
     fn look<'a>(&'a self, asked: &FuturesUnordered<BoxFuture<'a, Answered>>) -> Instant {
         let stirs_at = self.contention.look();
         let mut plan = self.plan.lock();
@@ -149,7 +149,7 @@ impl Watchdog {
     /// Makes the waiters ask. A hold that the store may keep beyond its lease is released.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
-            // It leaves when that is answered.
+            // It ends when its release has a reply.
             self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::HandOver, now));
         } else {
             self.contention.left(hold);
@@ -178,7 +178,7 @@ impl Watchdog {
             tracing::debug!(target: "leasehold", holds = holds.len(), %failure, "renewal batch failed");
             vec![Outcome::Unknown; holds.len()]
         });
-        // Fixed leases are only looked at.
+        // Fixed leases are only checked.
         let of_kind = |which| {
             let both = holds.iter().zip(&outcomes);
             both.filter(|(hold, outcome)| hold.renewed && **outcome == which).count()
@@ -190,7 +190,7 @@ impl Watchdog {
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();
-        // The grant may have gone on meanwhile: its current hold is notified, too.
+        // The grant may have gone to another hold meanwhile, so that hold is notified, too.
         let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));
@@ -201,7 +201,7 @@ impl Watchdog {
     }
 }
 
-/// Parts of `holds` that one question may carry each. A hold has as many leases as permits.
+/// Splits `holds` into parts for one request each. A hold has as many leases as permits.
 fn batches(store: &RedisStore, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
     let mut batches: Vec<Vec<Arc<Hold>>> = Vec::new();
     // Of each group the last batch, and how many leases it has.
@@ -234,11 +234,11 @@ mod tests {
     use super::*;
     use crate::{Client, MemoryStore, engine::Engine};
 
-    /// So many of them were processed whenever the runtime came round, as tokio counts: holds were
-    /// lost that the store had renewed.
+    /// Only this many replies were processed each time that the runtime polled the task, because of
+    /// tokio's budget. So holds were lost that the store had renewed.
     #[tokio::test(start_paused = true)]
     async fn all_received_replies_are_processed_at_once() {
-        // Each has as many leases as one question renews.
+        // Each has as many leases as one request renews.
         let (number, memory) = (1_000, MemoryStore::new());
         let client = Client::with_store(&memory);
         let pool = client.expirable_semaphore("pool").unwrap();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(client.stats().renewals, number.into());
     }
 
-    /// What keeps it in the store lives longer than it may.
+    /// Its lease in the store is longer than the time that it may last.
     #[tokio::test(start_paused = true)]
     async fn expired_writer_that_also_reads_is_released() {
         let memory = MemoryStore::new();

@@ -1,6 +1,6 @@
 //! When to renew, what to renew together, and which holds are beyond hope.
 //!
-//! Pure: the caller passes the time, and it does no I/O.
+//! Pure: the caller passes the time.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ struct Watched {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Awaits {
     Nothing,
-    /// The answer to the last question.
+    /// The reply to the last request.
     Answer,
     /// The same, and it may come too early to be of use: then ask again.
     Another,
@@ -55,8 +55,8 @@ pub(super) struct Due {
 }
 
 impl Schedule {
-    /// Looks after the grant of `hold` from now on, which another hold had before if it is
-    /// `taken_over`.
+    /// Plans the renewals of the grant of `hold` from now on. If it is `taken_over`, another hold
+    /// had the grant before.
     pub(super) fn watch(&mut self, hold: &Arc<Hold>, taken_over: bool) {
         let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
@@ -82,8 +82,8 @@ impl Schedule {
         }
     }
 
-    /// Requests a renewal of this hold at `now`, or once more if one is in flight; but not more
-    /// often than every [`ECHO`]: a client that may publish a message may publish many.
+    /// Plans a renewal of this hold at `now`, or another one if one is in flight. There is at most
+    /// one in each [`ECHO`], because a client that may publish a message may publish many.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -111,7 +111,7 @@ impl Schedule {
         again.into_iter().for_each(|id| self.put_off(id, now));
     }
 
-    /// When to look again.
+    /// When to check again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| (*due).into())
     }
@@ -147,7 +147,7 @@ impl Schedule {
         due
     }
 
-    /// Looks at one hold; returns it if it is to be renewed, or over.
+    /// Checks one hold. Returns it if it needs a renewal, or is over.
     fn attend(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
         let watched = self.watched.get_mut(&id)?;
         if watched.hold.remaining(now).is_err() {
@@ -161,8 +161,8 @@ impl Schedule {
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
-        // If no answer comes, its end is the next thing to look at. It may have
-        // moved since: re-entry renews as well.
+        // If no reply comes, the next check is at its end. The end may have moved since, because a
+        // reentry renews as well.
         self.put_off(id, ends);
         (!in_flight).then_some(hold)
     }
@@ -193,14 +193,14 @@ impl Schedule {
             Awaits::Answer => None,
             Awaits::Another => Some(now.max(asked_at + ECHO)),
         };
-        // The grant may have gone to another hold since it was asked for.
+        // The grant may have gone to another hold since the request.
         let hold = Arc::clone(&watched.hold);
         match outcome {
             Outcome::Renewed => {
                 hold.renewed(asked_at, now);
                 let due = match hold.renew_at() {
                     renew_at if renew_at > now => renew_at,
-                    // A fixed lease: look at it again after another third.
+                    // A fixed lease: check it again after another third.
                     _ => asked_at + hold.grant.claim.ttl / 3,
                 };
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
@@ -360,13 +360,13 @@ mod tests {
         let hold = t.add_at(0);
         t.renewed_at(1_000);
 
-        // then the next thing to look at is the end of the lease
+        // then the next check is at the end of the lease
         assert_eq!(t.next(), END);
         assert_eq!(t.renewed_at(END), 0);
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
         assert_eq!(t.schedule.len(), 0);
 
-        // and an answer that comes after it changes nothing
+        // and a later reply changes nothing
         t.answer(&hold, Outcome::Renewed, END + 1);
         assert_eq!(t.over(&hold, END + 1), Some(LostReason::Expired));
     }
@@ -454,14 +454,14 @@ mod tests {
         t.renewed_at(1_000);
         hold.renewed(t.at(2_000), t.at(2_010));
 
-        // when the old end comes, then the new one is the next thing to look at
+        // when the old end comes, then the next check is at the new one
         assert_eq!((t.next(), t.renewed_at(END)), (END, 0));
         assert_eq!(t.over(&hold, END), None);
         assert_eq!(t.next(), 2_000 + END);
     }
 
-    /// Found by seed 41061934094770: a release was given up while the store still
-    /// held, by a renewal whose answer was lost.
+    /// Found by seed 41061934094770: a release was given up while the store still had the hold,
+    /// because of a renewal whose reply was lost.
     #[test]
     fn a_renewal_that_was_not_answered_may_have_been_executed() {
         let mut t = Setup::new();
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
 
-    /// What `hold` leaves to the next one, if it may.
+    /// Returns the grant that `hold` leaves to the next one, if it may.
     fn left(hold: &Hold, now: Instant) -> Option<Grant> {
         hold.pass_on(now).then(|| hold.grant_for_next(now))?
     }
@@ -516,11 +516,11 @@ mod tests {
         let (late, lost) = (t.add_at(0), t.add_at(0));
         assert_eq!(t.renewed_at(1_000), 2);
 
-        // when the lease of one is over, and the other one is taken away
+        // when the lease of one is over, and the other one is revoked
         assert_eq!(t.over(&late, END), Some(LostReason::Expired));
         lost.end(LostReason::NotOwned).unwrap();
 
-        // then no answer makes them held again
+        // then no reply makes them held again
         t.answer(&late, Outcome::Renewed, END + 1);
         t.answer(&lost, Outcome::Renewed, END + 1);
         assert_eq!(t.over(&late, END + 1), Some(LostReason::Expired));
@@ -529,14 +529,14 @@ mod tests {
 
     #[test]
     fn a_late_answer_is_not_taken_for_that_to_a_later_question() {
-        // given a question that was asked, forgotten, and asked again
+        // given a request that was sent, forgotten, and sent again
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!(t.renewed_at(1_000), 1);
         t.schedule.ask_anew(t.at(1_400));
         assert_eq!(t.renewed_at(1_400), 1);
 
-        // when the first one is answered, then the lease begins with none of them
+        // when the first one has its reply, then the lease begins with none of them
         t.schedule.answered(&hold, Outcome::Renewed, t.at(1_000), t.at(1_500));
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
@@ -561,7 +561,7 @@ mod tests {
         let grant = left(&first, t.at(100)).unwrap();
         first.asks(t.at(1_000));
 
-        // when that is answered for the next hold
+        // when the reply comes for the next hold
         let next = Hold::new(grant, RENEWED, t.at(101), &t.counters);
         next.renewed(t.at(1_000), t.at(1_010));
         assert_eq!(next.store_ends(), t.at(1_000 + TTL));

@@ -1,5 +1,5 @@
-//! The contract of every store for guarded writes. What is written is read back by writing: no
-//! store is asked for data otherwise.
+//! The contract of every store for guarded writes. The tests read data back by a write, because a
+//! store has no request for data.
 
 use tokio::time::sleep;
 
@@ -8,21 +8,21 @@ use crate::domain::{Claim, Failure, ReleaseMode, Value, Work, Write};
 
 /// Runs every case on `bench`.
 pub(super) async fn all(bench: &Bench) {
-    who_holds_writes_and_nobody_else_does(bench).await;
-    nothing_is_written_when_the_hold_is_over(bench).await;
-    one_that_entered_again_writes(bench).await;
-    writes_are_made_in_order_and_all_of_them_or_none(bench).await;
-    what_is_to_expire_does(bench).await;
+    only_the_holder_writes(bench).await;
+    write_changes_nothing_after_the_hold(bench).await;
+    reentered_holder_writes(bench).await;
+    writes_are_ordered_and_atomic(bench).await;
+    value_with_a_ttl_expires(bench).await;
 }
 
-/// Whether `writes` were made.
+/// Whether the store executed `writes`.
 async fn writes<const N: usize>(t: &Bench, claim: &Claim, writes: [Write; N]) -> bool {
     let done = t.one.guarded(claim, &Work::Writes(writes.into())).await.unwrap();
     assert!(done.is_none() || done == Some(Value::Nil), "{done:?}");
     done.is_some()
 }
 
-/// Whether a text lies under `key`: then no field can be set. Otherwise one is.
+/// Whether there is a text under `key`: then no field can be set. Otherwise it sets one.
 async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
     let work = Work::Writes(vec![Write::hset(t.key(key), "field", "")]);
     match t.one.guarded(claim, &work).await {
@@ -32,7 +32,7 @@ async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
     }
 }
 
-async fn who_holds_writes_and_nobody_else_does(t: &Bench) {
+async fn only_the_holder_writes(t: &Bench) {
     let (mine, yours) = (t.claim("guarded"), t.claim("guarded"));
     assert!(
         !writes(t, &mine, [Write::set(t.key("{guarded}:a"), "early")]).await,
@@ -48,7 +48,7 @@ async fn who_holds_writes_and_nobody_else_does(t: &Bench) {
     t.broadcast(&mine).await;
 }
 
-async fn nothing_is_written_when_the_hold_is_over(t: &Bench) {
+async fn write_changes_nothing_after_the_hold(t: &Bench) {
     let late = || [Write::set(t.key("{over}:late"), "late")];
     let expired = t.claim_for("over", Duration::from_millis(60));
     t.grant(&expired).await;
@@ -72,7 +72,7 @@ async fn nothing_is_written_when_the_hold_is_over(t: &Bench) {
     t.broadcast(&next).await;
 }
 
-async fn one_that_entered_again_writes(t: &Bench) {
+async fn reentered_holder_writes(t: &Bench) {
     let claim = t.claim("entered");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
@@ -81,7 +81,7 @@ async fn one_that_entered_again_writes(t: &Bench) {
     t.broadcast(&claim).await;
 }
 
-async fn writes_are_made_in_order_and_all_of_them_or_none(t: &Bench) {
+async fn writes_are_ordered_and_atomic(t: &Bench) {
     let claim = t.claim("order");
     t.grant(&claim).await;
     let set = |key: String| Write::set(key, "1");
@@ -98,7 +98,7 @@ async fn writes_are_made_in_order_and_all_of_them_or_none(t: &Bench) {
     assert!(!is_text(t, &claim, "{order}:a").await);
     assert!(is_text(t, &claim, "{order}:b").await);
 
-    // what cannot be made for what lies there, or for what is to lie there by then
+    // writes that are invalid for the existing value, or for the value after an earlier write
     for refused in [
         [set(t.key("{order}:c")), field(t.key("{order}:b"))],
         [set(t.key("{order}:c")), field(t.key("{order}:c"))],
@@ -111,7 +111,7 @@ async fn writes_are_made_in_order_and_all_of_them_or_none(t: &Bench) {
     t.broadcast(&claim).await;
 }
 
-async fn what_is_to_expire_does(t: &Bench) {
+async fn value_with_a_ttl_expires(t: &Bench) {
     let claim = t.claim("expiry");
     t.grant(&claim).await;
     let soon = |key: String| Write::expire(key, Duration::from_millis(60));

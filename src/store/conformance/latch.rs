@@ -7,11 +7,11 @@ use crate::{
 };
 
 pub(super) async fn all(t: &Bench) {
-    a_latch_is_closed_until_it_is_counted_down(t).await;
-    a_repeated_change_counts_once(t).await;
-    a_latch_that_is_deleted_is_open(t).await;
-    a_latch_of_none_is_open_and_can_be_set(t).await;
-    who_listens_is_told_when_it_opens(t).await;
+    latch_is_closed_until_it_is_counted_down(t).await;
+    repeated_change_of_a_latch_counts_once(t).await;
+    deleted_latch_is_open(t).await;
+    unset_latch_is_open_and_can_be_set(t).await;
+    subscriber_is_notified_when_the_latch_opens(t).await;
 }
 
 impl Bench {
@@ -32,7 +32,7 @@ impl Bench {
     }
 }
 
-async fn a_latch_is_closed_until_it_is_counted_down(t: &Bench) {
+async fn latch_is_closed_until_it_is_counted_down(t: &Bench) {
     let latch = t.latch("start");
     assert!(t.is_open(&latch).await);
     assert_eq!(t.count_to(&latch, Change::CountDown).await, 0);
@@ -48,7 +48,7 @@ async fn a_latch_is_closed_until_it_is_counted_down(t: &Bench) {
     }
 }
 
-async fn a_repeated_change_counts_once(t: &Bench) {
+async fn repeated_change_of_a_latch_counts_once(t: &Bench) {
     let latch = t.latch("once");
     let [set, down, deleted] = [(); 3].map(|()| t.identity.fresh_owner());
     for _ in 0..3 {
@@ -67,7 +67,7 @@ async fn a_repeated_change_counts_once(t: &Bench) {
     assert!(!t.is_open(&latch).await);
 }
 
-async fn a_latch_that_is_deleted_is_open(t: &Bench) {
+async fn deleted_latch_is_open(t: &Bench) {
     let latch = t.latch("deleted");
     assert_eq!(t.count_to(&latch, Change::Delete).await, 0);
     t.count_to(&latch, Change::SetIfAbsent(2)).await;
@@ -76,7 +76,7 @@ async fn a_latch_that_is_deleted_is_open(t: &Bench) {
 }
 
 /// A count of zero that another client set; Leasehold never sets it.
-async fn a_latch_of_none_is_open_and_can_be_set(t: &Bench) {
+async fn unset_latch_is_open_and_can_be_set(t: &Bench) {
     let latch = t.latch("none");
     for _ in 0..2 {
         assert_eq!(t.count_to(&latch, Change::SetIfAbsent(0)).await, 1);
@@ -90,7 +90,7 @@ async fn a_latch_of_none_is_open_and_can_be_set(t: &Bench) {
     t.count_to(&latch, Change::Delete).await;
 }
 
-async fn who_listens_is_told_when_it_opens(t: &Bench) {
+async fn subscriber_is_notified_when_the_latch_opens(t: &Bench) {
     let latch = t.latch("opens");
     let level = Event::Subscribed(latch.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&latch.object);

@@ -22,16 +22,16 @@ const LONG: Duration = Duration::from_secs(10);
 /// Runs every case on `bench`.
 pub(super) async fn all(bench: &Bench) {
     permits_are_granted_as_long_as_there_are_enough(bench).await;
-    who_asks_again_has_the_same_permits(bench).await;
-    a_release_that_is_asked_again_gives_nothing_back_twice(bench).await;
+    repeated_request_gets_the_same_permits(bench).await;
+    repeated_release_counts_once(bench).await;
     rejected_request_learns_the_next_permit_expiry(bench).await;
     expired_permits_are_free_for_any_client(bench).await;
     expired_permit_is_not_held_and_not_renewable(bench).await;
-    many_holds_are_renewed_each_only_as_a_whole(bench).await;
-    one_permit_that_is_gone_makes_a_release_say_so(bench).await;
-    how_many_there_are_can_be_changed_and_a_receipt_counts_once(bench).await;
-    fewer_permits_than_are_held_leave_less_than_none(bench).await;
-    a_permit_is_known_by_its_id(bench).await;
+    renewal_renews_each_hold_as_a_whole(bench).await;
+    release_reports_one_lost_permit(bench).await;
+    repeated_change_of_the_number_counts_once(bench).await;
+    reduced_number_makes_free_permits_negative(bench).await;
+    permit_is_found_by_its_id(bench).await;
     waiter_is_notified_when_permits_are_free(bench).await;
 }
 
@@ -95,7 +95,7 @@ async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
     assert_eq!(counts(t, &object).await, (5, 0));
 }
 
-async fn who_asks_again_has_the_same_permits(t: &Bench) {
+async fn repeated_request_gets_the_same_permits(t: &Bench) {
     let object = set(t, "p-again", 3).await;
     let claim = wants(t, "p-again", 2, LONG);
     let short = Claim { ttl: SHORT, ..claim.clone() };
@@ -112,7 +112,7 @@ async fn who_asks_again_has_the_same_permits(t: &Bench) {
     assert!(release(t, &claim).await);
 }
 
-async fn a_release_that_is_asked_again_gives_nothing_back_twice(t: &Bench) {
+async fn repeated_release_counts_once(t: &Bench) {
     let object = set(t, "p-twice", 2).await;
     let claim = wants(t, "p-twice", 2, LONG);
     assert!(!release(t, &claim).await);
@@ -158,7 +158,7 @@ async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     assert_eq!(counts(t, &object).await, (1, 0));
 }
 
-async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
+async fn renewal_renews_each_hold_as_a_whole(t: &Bench) {
     let (one, other) = (set(t, "p-renewed", 4).await, set(t, "p-renewed-2", 1).await);
     let claims = [
         wants(t, "p-renewed", 3, LONG),
@@ -178,7 +178,7 @@ async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
     assert!(left > LONG / 2, "{left:?}");
     assert_eq!(counts(t, &t.object(Kind::Permits, "p-renewed-gone")).await, (0, 0));
 
-    // A look does not prolong.
+    // A check does not prolong the lease.
     let look = renewal(&claims[1], None);
     assert_eq!(t.one.renew(&[look]).await.unwrap(), [renewed]);
     let less = permits::lease(&t.one, &other.name, first(&claims[1]), None).await.unwrap().unwrap();
@@ -189,7 +189,7 @@ async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
     assert!(!release(t, &claims[0]).await);
 }
 
-async fn one_permit_that_is_gone_makes_a_release_say_so(t: &Bench) {
+async fn release_reports_one_lost_permit(t: &Bench) {
     let object = set(t, "p-part", 3).await;
     let claim = wants(t, "p-part", 3, LONG);
     t.grant(&claim).await;
@@ -198,7 +198,7 @@ async fn one_permit_that_is_gone_makes_a_release_say_so(t: &Bench) {
     assert_eq!(counts(t, &object).await, (3, 0), "the others are given back");
 }
 
-async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) {
+async fn repeated_change_of_the_number_counts_once(t: &Bench) {
     let object = t.object(Kind::Permits, "p-change");
     assert_eq!(permits::count(&t.one, &object.name).await.unwrap(), Counts::default());
     assert_eq!(change(t, &object, Change::SetIfAbsent(10)).await, 1);
@@ -229,7 +229,7 @@ async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) 
     }
 }
 
-async fn fewer_permits_than_are_held_leave_less_than_none(t: &Bench) {
+async fn reduced_number_makes_free_permits_negative(t: &Bench) {
     let object = set(t, "p-fewer", 5).await;
     let claim = wants(t, "p-fewer", 3, LONG);
     t.grant(&claim).await;
@@ -243,7 +243,7 @@ async fn fewer_permits_than_are_held_leave_less_than_none(t: &Bench) {
     assert_eq!(counts(t, &object).await, (4, 0));
 }
 
-async fn a_permit_is_known_by_its_id(t: &Bench) {
+async fn permit_is_found_by_its_id(t: &Bench) {
     let object = set(t, "p-id", 1).await;
     let claim = wants(t, "p-id", 1, LONG / 2);
     let id = first(&claim);
@@ -256,7 +256,7 @@ async fn a_permit_is_known_by_its_id(t: &Bench) {
     assert_eq!(set, Some(LONG));
     let left = permits::lease(&t.other, &object.name, id, None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
-    // Its holder believes in it: it gets no shorter.
+    // Its holder believes in it, so it does not get shorter.
     let left = permits::lease(&t.other, &object.name, id, Some(SHORT)).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
 

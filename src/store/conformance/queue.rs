@@ -15,20 +15,20 @@ use crate::{
 
 /// Runs every case on `bench`.
 pub(super) async fn all(bench: &Bench) {
-    a_release_reserves_the_lock_for_the_first_in_its_queue(bench).await;
-    a_reservation_is_short_and_its_place_is_gone(bench).await;
-    a_place_is_kept_by_asking_again_and_lost_by_leaving(bench).await;
-    a_release_with_an_empty_queue_tells_everybody(bench).await;
-    who_enters_by_asking_leaves_the_queue(bench).await;
-    one_that_stopped_listening_is_passed_over(bench).await;
+    release_reserves_the_lock_for_the_queue_head(bench).await;
+    reservation_is_short_and_removes_its_entry(bench).await;
+    repeated_request_keeps_its_entry_until_it_leaves(bench).await;
+    release_notifies_all_if_the_queue_is_empty(bench).await;
+    grant_removes_the_queue_entry(bench).await;
+    unsubscribed_entry_is_skipped(bench).await;
     leaving_notified_waiter_wakes_the_next(bench).await;
     long_waiter_polls_when_another_client_got_the_lock(bench).await;
-    a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
+    contended_lock_has_yield_windows(bench).await;
     waiter_that_a_yield_window_passed_over_is_next(bench).await;
-    names_that_share_a_hash_tag_share_no_queue(bench).await;
+    names_with_one_hash_tag_have_separate_queues(bench).await;
 }
 
-async fn a_release_reserves_the_lock_for_the_first_in_its_queue(t: &Bench) {
+async fn release_reserves_the_lock_for_the_queue_head(t: &Bench) {
     let [held, first, second] = t.held("turns").await;
     t.queue(&first).await;
     t.queue(&second).await;
@@ -53,7 +53,7 @@ async fn a_release_reserves_the_lock_for_the_first_in_its_queue(t: &Bench) {
     t.other.unlisten(&held.object);
 }
 
-async fn a_reservation_is_short_and_its_place_is_gone(t: &Bench) {
+async fn reservation_is_short_and_removes_its_entry(t: &Bench) {
     let [held, next] = t.held("reserved").await;
     t.queue(&next).await;
     let left = t.hand_over(&held).await.unwrap().remaining().unwrap();
@@ -61,13 +61,13 @@ async fn a_reservation_is_short_and_its_place_is_gone(t: &Bench) {
     sleep(RESERVATION + Duration::from_millis(20)).await;
     assert_eq!(t.owner_of(&held).await, None);
 
-    // who did not come does not keep the others out again
+    // a client that did not ask does not keep the others out again
     t.grant(&held).await;
     t.hand_over_to_nobody(&held).await;
     t.other.unlisten(&held.object);
 }
 
-async fn a_place_is_kept_by_asking_again_and_lost_by_leaving(t: &Bench) {
+async fn repeated_request_keeps_its_entry_until_it_leaves(t: &Bench) {
     let [held, first, second, third] = t.held("places").await;
     for claim in [&first, &second, &third] {
         t.queue(claim).await;
@@ -85,7 +85,7 @@ async fn a_place_is_kept_by_asking_again_and_lost_by_leaving(t: &Bench) {
     t.other.unlisten(&held.object);
 }
 
-async fn a_release_with_an_empty_queue_tells_everybody(t: &Bench) {
+async fn release_notifies_all_if_the_queue_is_empty(t: &Bench) {
     let [claim] = t.held("nobody-queues").await;
     t.hand_over(&claim).await;
     t.told(&freed(&claim), 1).await;
@@ -93,7 +93,7 @@ async fn a_release_with_an_empty_queue_tells_everybody(t: &Bench) {
     t.other.unlisten(&claim.object);
 }
 
-async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
+async fn grant_removes_the_queue_entry(t: &Bench) {
     for place in [Place::Listening, Place::Kept] {
         let [held, next, last] = t.held(&format!("asked-for-{place:?}")).await;
         t.queue(&next).await;
@@ -107,7 +107,7 @@ async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
     }
 }
 
-async fn one_that_stopped_listening_is_passed_over(t: &Bench) {
+async fn unsubscribed_entry_is_skipped(t: &Bench) {
     let [held, gone] = t.held("gone").await;
     t.queue(&gone).await;
     t.other.unlisten(&held.object);
@@ -148,7 +148,7 @@ async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let came = Instant::now();
     t.queue(&second).await;
-    // who came lately looks by itself
+    // a client that queued lately asks by itself
     t.hand_over(&held).await;
     let lately = came.elapsed() < WARNED_AFTER;
     t.grant(&first).await;
@@ -161,7 +161,7 @@ async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     t.other.unlisten(&held.object);
 }
 
-async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
+async fn contended_lock_has_yield_windows(t: &Bench) {
     let [mut held, mut next] = t.held("on-and-on").await;
     let began = Instant::now();
     let (mut gaps, mut reserved) = (0, 0);
@@ -195,7 +195,7 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
 }
 
 async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
-    // Holds are so long that a window is due at each release.
+    // Holds are so long that each release opens a window.
     let long = Duration::from_millis(850);
     let [held, first, second, third] = t.held("passed-over").await;
     t.queue(&first).await;
@@ -220,7 +220,7 @@ async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
     t.other.unlisten(&held.object);
 }
 
-async fn names_that_share_a_hash_tag_share_no_queue(t: &Bench) {
+async fn names_with_one_hash_tag_have_separate_queues(t: &Bench) {
     let [plain] = t.held("tagged").await;
     let [braced, waits] = t.held("{tagged}").await;
     t.queue(&waits).await;

@@ -12,13 +12,13 @@ pub(super) async fn all(t: &Bench) {
     repeated_request_counts_once(t).await;
     released_permits_are_free_once(t).await;
     each_client_has_its_own_permits(t).await;
-    update_keeps_what_was_acquired(t).await;
+    update_keeps_acquired_permits(t).await;
     throttle_grants_a_burst_and_then_its_pace(t).await;
 }
 
 const MS: Duration = Duration::from_millis(1);
 
-/// So long that no window ends during a test.
+/// So long that no interval ends during a test.
 const LONG: Duration = Duration::from_secs(20);
 
 impl Bench {
@@ -53,7 +53,7 @@ async fn limiter_without_a_rate_grants_nothing(t: &Bench) {
     assert_eq!(one(&name).rate(&t.one).await.unwrap(), None);
     assert!(!rate_is(t, &name, Change::Update(Rate::per(3, LONG))).await);
     assert!(!rate_is(t, &name, Change::Delete).await);
-    // A receipt recognises a repeated change.
+    // An idempotency key recognizes a repeated change.
     let receipt = t.identity.fresh_owner();
     for _ in 0..2 {
         let set = Change::SetIfAbsent(Rate::per(3, LONG));
@@ -128,7 +128,7 @@ async fn each_client_has_its_own_permits(t: &Bench) {
     rate_is(t, &name, Change::Delete).await;
 }
 
-async fn update_keeps_what_was_acquired(t: &Bench) {
+async fn update_keeps_acquired_permits(t: &Bench) {
     let name = t.named("rate-updated");
     rate_is(t, &name, Change::Set(Rate::per(10, LONG))).await;
     take(t, &name, 8).await;

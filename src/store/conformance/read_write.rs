@@ -1,4 +1,4 @@
-//! Read-write locks: many who read, or one who writes.
+//! Read-write locks: many readers, or one writer.
 
 use std::time::Duration;
 
@@ -11,24 +11,27 @@ use crate::domain::{
 };
 
 pub(super) async fn all(t: &Bench) {
-    many_read_together_and_one_writes_alone(t).await;
-    asking_again_grants_again(t).await;
-    a_reader_has_a_lease_of_its_own(t).await;
-    the_lock_lives_as_long_as_the_longest_lease(t).await;
-    only_what_is_still_held_is_renewed(t).await;
-    who_writes_may_read_and_go_on_reading(t).await;
+    many_readers_share_and_a_writer_is_alone(t).await;
+    repeated_request_is_granted_again(t).await;
+    reader_has_its_own_lease(t).await;
+    lock_lasts_as_long_as_its_longest_lease(t).await;
+    renewal_renews_only_current_holds(t).await;
+    writer_acquires_a_read_hold_and_keeps_it(t).await;
     writer_may_read_twice_as_separate_holds(t).await;
-    nobody_reads_beside_one_who_does_not_write(t).await;
-    join!(who_reads_on_does_so_for_its_own_lease(t), who_reads_beside_one_that_dies_reads_on(t));
+    read_under_a_write_hold_needs_the_write_hold(t).await;
+    join!(
+        read_hold_of_a_writer_has_its_own_lease(t),
+        read_hold_outlives_the_lease_of_its_writer(t)
+    );
     yielding_readers_let_waiting_writers_first(t).await;
     readers_yield_only_to_earlier_writers(t).await;
-    a_writer_that_gives_up_lets_readers_in(t).await;
-    the_last_reader_tells_and_a_writer_too(t).await;
-    each_side_is_taken_away_for_itself(t).await;
+    leaving_writer_lets_readers_acquire(t).await;
+    last_reader_and_writer_notify_at_release(t).await;
+    forced_release_affects_one_side(t).await;
     reader_continues_when_another_reader_is_revoked(t).await;
     writer_continues_when_its_other_hold_is_revoked(t).await;
-    a_writer_counts_and_a_reader_does_not(t).await;
-    many_readers_come_and_go(t).await;
+    writer_has_a_hold_count_and_reader_has_none(t).await;
+    many_readers_acquire_and_release(t).await;
 }
 
 const YIELDS: Share = Share::Behind { waited: 0 };
@@ -57,7 +60,7 @@ async fn release(t: &Bench, claim: &Claim) -> GivenBack {
 
 const FREED: GivenBack = GivenBack::Freed(RemoteWaiters::Nobody);
 
-async fn many_read_together_and_one_writes_alone(t: &Bench) {
+async fn many_readers_share_and_a_writer_is_alone(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw"));
     let [first, second] = [(); 2].map(|()| writer(t, "rw"));
     assert!(is_granted(t, &one).await && is_granted(t, &other).await);
@@ -84,7 +87,7 @@ async fn many_read_together_and_one_writes_alone(t: &Bench) {
     assert_eq!(release(t, &second).await, GivenBack::NotHeld { holder: None });
 }
 
-async fn asking_again_grants_again(t: &Bench) {
+async fn repeated_request_is_granted_again(t: &Bench) {
     for claim in [reader(t, "rw-again"), writer(t, "rw-again")] {
         assert!(is_granted(t, &claim).await && is_granted(t, &claim).await);
         assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
@@ -93,7 +96,7 @@ async fn asking_again_grants_again(t: &Bench) {
     }
 }
 
-async fn a_reader_has_a_lease_of_its_own(t: &Bench) {
+async fn reader_has_its_own_lease(t: &Bench) {
     let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-lease") };
     let [long, next] = [reader(t, "rw-lease"), writer(t, "rw-lease")];
     assert!(is_granted(t, &long).await && is_granted(t, &short).await);
@@ -106,7 +109,7 @@ async fn a_reader_has_a_lease_of_its_own(t: &Bench) {
     release(t, &next).await;
 }
 
-async fn the_lock_lives_as_long_as_the_longest_lease(t: &Bench) {
+async fn lock_lasts_as_long_as_its_longest_lease(t: &Bench) {
     let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-longest") };
     let [long, next] = [reader(t, "rw-longest"), writer(t, "rw-longest")];
     assert!(is_granted(t, &long).await && is_granted(t, &short).await);
@@ -115,7 +118,7 @@ async fn the_lock_lives_as_long_as_the_longest_lease(t: &Bench) {
     assert!(!is_granted(t, &next).await, "one reads yet");
     let left = t.one.holder(&long.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left > Duration::from_secs(5), "{left:?}");
-    // and no longer than those who are left
+    // and no longer than the remaining readers
     let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-longest") };
     assert!(is_granted(t, &short).await);
     assert_eq!(release(t, &long).await, FREED);
@@ -129,7 +132,7 @@ fn renewal(claim: &Claim) -> Renewal {
     Renewal { object, owner, share, ttl: Some(ttl) }
 }
 
-async fn only_what_is_still_held_is_renewed(t: &Bench) {
+async fn renewal_renews_only_current_holds(t: &Bench) {
     let claims = [reader(t, "rw-renew"), reader(t, "rw-renew-2"), reader(t, "rw-renew")];
     for claim in &claims[..2] {
         assert!(is_granted(t, claim).await);
@@ -150,7 +153,7 @@ async fn only_what_is_still_held_is_renewed(t: &Bench) {
     }
 }
 
-async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
+async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     let writes = writer(t, "rw-down");
     let (reads, other, next) = (reader(t, "rw-down"), reader(t, "rw-down"), writer(t, "rw-down"));
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
@@ -196,7 +199,7 @@ async fn writer_may_read_twice_as_separate_holds(t: &Bench) {
     release(t, &next).await;
 }
 
-async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
+async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     let (writes, other) = (writer(t, "rw-no-writer"), writer(t, "rw-no-writer"));
     let [reads, late] = [(); 2].map(|()| reader(t, "rw-no-writer"));
     let nobody = t.one.acquire_beside(&reads, &writes.owner).await.unwrap();
@@ -216,8 +219,8 @@ async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
     release(t, &reads).await;
 }
 
-/// The shorter lease of a dead writer does not end the reads beside it.
-async fn who_reads_beside_one_that_dies_reads_on(t: &Bench) {
+/// The shorter lease of a dead writer does not end its read holds.
+async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
@@ -228,7 +231,7 @@ async fn who_reads_beside_one_that_dies_reads_on(t: &Bench) {
     t.one.force_release(&reads.object).await.unwrap();
 }
 
-async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
+async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     // The shorter lease of the writer shortens nothing, however often it is renewed.
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-own-lease") };
     let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
@@ -300,7 +303,7 @@ async fn yielding_readers_let_waiting_writers_first(t: &Bench) {
     release(t, &late).await;
 }
 
-async fn a_writer_that_gives_up_lets_readers_in(t: &Bench) {
+async fn leaving_writer_lets_readers_acquire(t: &Bench) {
     let [here, late] = [(); 2].map(|()| Claim { share: YIELDS, ..reader(t, "rw-gives-up") });
     let writes = writer(t, "rw-gives-up");
     t.other.listen(&late.object);
@@ -317,7 +320,7 @@ async fn a_writer_that_gives_up_lets_readers_in(t: &Bench) {
     t.other.unlisten(&late.object);
 }
 
-async fn the_last_reader_tells_and_a_writer_too(t: &Bench) {
+async fn last_reader_and_writer_notify_at_release(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw-told"));
     let writes = writer(t, "rw-told");
     t.other.listen(&writes.object);
@@ -333,7 +336,7 @@ async fn the_last_reader_tells_and_a_writer_too(t: &Bench) {
     t.other.unlisten(&writes.object);
 }
 
-async fn each_side_is_taken_away_for_itself(t: &Bench) {
+async fn forced_release_affects_one_side(t: &Bench) {
     let (reads, writes) = (reader(t, "rw-force"), writer(t, "rw-force"));
     assert!(is_granted(t, &reads).await);
     assert!(!t.other.force_release(&writes.object).await.unwrap());
@@ -349,7 +352,7 @@ async fn each_side_is_taken_away_for_itself(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-/// All of the lock went: the reader believed on while another one wrote.
+/// The whole lock was released: the reader still believed while another client wrote.
 async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
@@ -370,7 +373,7 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     release(t, &next).await;
 }
 
-/// It was shown as the holder, and could not be taken away.
+/// It was returned as the holder, and could not be revoked.
 async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
     let reads = reader(t, "rw-force-reader");
@@ -388,7 +391,7 @@ async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     release(t, &next).await;
 }
 
-async fn a_writer_counts_and_a_reader_does_not(t: &Bench) {
+async fn writer_has_a_hold_count_and_reader_has_none(t: &Bench) {
     let (reads, writes) = (reader(t, "rw-count"), writer(t, "rw-count"));
     assert!(is_granted(t, &writes).await);
     assert_eq!(t.one.recount(&writes, 3, None).await.unwrap(), Outcome::Renewed);
@@ -403,7 +406,7 @@ async fn a_writer_counts_and_a_reader_does_not(t: &Bench) {
     release(t, &reads).await;
 }
 
-async fn many_readers_come_and_go(t: &Bench) {
+async fn many_readers_acquire_and_release(t: &Bench) {
     let readers: Vec<Claim> = (0..40).map(|_| reader(t, "rw-many")).collect();
     let writes = writer(t, "rw-many");
     for reader in &readers {

@@ -8,21 +8,21 @@ use crate::{
 
 pub(super) async fn all(t: &Bench) {
     permits_are_granted_as_long_as_there_are_enough(t).await;
-    a_repeated_acquire_takes_and_a_repeated_release_gives_once(t).await;
-    a_question_that_was_withdrawn_takes_no_permits_when_it_comes(t).await;
-    permits_that_are_forgotten_stay_taken(t).await;
-    a_change_with_one_receipt_happens_once(t).await;
-    a_drain_takes_what_is_free_and_no_debt(t).await;
-    a_look_tells_who_has_permits(t).await;
+    repeated_acquire_and_release_count_once(t).await;
+    withdrawn_request_takes_no_permits(t).await;
+    abandoned_permits_stay_acquired(t).await;
+    repeated_change_counts_once_by_its_key(t).await;
+    drain_removes_free_permits_and_no_negative_ones(t).await;
+    lookup_returns_the_owners_of_permits(t).await;
     permits_of_a_deleted_semaphore_do_not_count_in_the_next(t).await;
-    who_waits_longest_is_left_what_it_wants(t).await;
+    longest_waiter_gets_its_permits(t).await;
     leaving_longest_waiter_frees_its_permits_for_others(t).await;
     oversized_request_blocks_no_other_waiter(t).await;
     ambiguous_longest_waiter_blocks_no_other_waiter(t).await;
     leaving_longest_waiter_notifies_blocked_waiters(t).await;
-    who_only_leaves_may_ask_again(t).await;
-    a_number_ends_where_java_s_does(t).await;
-    who_listens_is_told_of_permits_that_are_free(t).await;
+    leaving_waiter_may_ask_again(t).await;
+    permit_numbers_end_at_javas_int(t).await;
+    subscriber_is_notified_of_free_permits(t).await;
 }
 
 impl Bench {
@@ -78,7 +78,7 @@ async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
     assert_eq!(t.free(&three).await, 2);
 }
 
-async fn a_repeated_acquire_takes_and_a_repeated_release_gives_once(t: &Bench) {
+async fn repeated_acquire_and_release_count_once(t: &Bench) {
     let one = t.semaphore("repeated", 2).await;
     t.grant(&one).await;
     t.grant(&one).await;
@@ -87,7 +87,7 @@ async fn a_repeated_acquire_takes_and_a_repeated_release_gives_once(t: &Bench) {
     assert_eq!((t.broadcast(&one).await, t.free(&one).await), (GONE, 2));
 }
 
-async fn a_question_that_was_withdrawn_takes_no_permits_when_it_comes(t: &Bench) {
+async fn withdrawn_request_takes_no_permits(t: &Bench) {
     let late = t.semaphore("withdrawn", 1).await;
     assert_eq!(t.one.release(&late, ReleaseMode::HandOver).await.unwrap(), GONE);
     t.busy(&late, None).await;
@@ -101,7 +101,7 @@ async fn a_question_that_was_withdrawn_takes_no_permits_when_it_comes(t: &Bench)
     t.grant(&t.permits("withdrawn", 1)).await;
 }
 
-async fn permits_that_are_forgotten_stay_taken(t: &Bench) {
+async fn abandoned_permits_stay_acquired(t: &Bench) {
     let kept = t.semaphore("kept", 2).await;
     t.grant(&kept).await;
     let forget = async || t.one.release(&kept, ReleaseMode::Forget).await.unwrap();
@@ -112,7 +112,7 @@ async fn permits_that_are_forgotten_stay_taken(t: &Bench) {
     t.busy(&kept, None).await;
 }
 
-async fn a_change_with_one_receipt_happens_once(t: &Bench) {
+async fn repeated_change_counts_once_by_its_key(t: &Bench) {
     let claim = t.permits("receipts", 1);
     let receipt = t.identity.fresh_owner();
     let twice = async |change: Change, receipt: &Owner| {
@@ -131,7 +131,7 @@ async fn a_change_with_one_receipt_happens_once(t: &Bench) {
     assert_eq!((twice(Change::Drain, &drained).await, t.free(&claim).await), (3, 1));
 }
 
-async fn a_drain_takes_what_is_free_and_no_debt(t: &Bench) {
+async fn drain_removes_free_permits_and_no_negative_ones(t: &Bench) {
     let claim = t.permits("drained", 1);
     assert_eq!(t.changed(&claim, Change::Drain).await, 0);
     assert_eq!(t.changed(&claim, Change::Add(-5)).await, -5);
@@ -141,7 +141,7 @@ async fn a_drain_takes_what_is_free_and_no_debt(t: &Bench) {
     assert_eq!(t.changed(&claim, Change::SetIfAbsent(1)).await, 0, "it is there, with none");
 }
 
-async fn a_look_tells_who_has_permits(t: &Bench) {
+async fn lookup_returns_the_owners_of_permits(t: &Bench) {
     let (has, none) = (t.semaphore("looked", 1).await, t.permits("looked", 1));
     t.grant(&has).await;
     let look = |claim: &Claim| {
@@ -169,13 +169,14 @@ async fn permits_of_a_deleted_semaphore_do_not_count_in_the_next(t: &Bench) {
 
 const LONG: Option<Place> = Some(Place::Waited(Duration::from_secs(2)));
 
-async fn who_waits_longest_is_left_what_it_wants(t: &Bench) {
+async fn longest_waiter_gets_its_permits(t: &Bench) {
     let few = t.semaphore("patient", 8).await;
     t.grant(&t.permits("patient", 4)).await;
     let [many, other, longer] = [6, 5, 5].map(|units| t.permits("patient", units));
     assert_eq!(t.busy(&many, LONG).await, None);
     assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
-    // one who has waited for less does not take its place, and one who has for more does
+    // a waiter that has waited for less does not replace it, and one that has waited for longer
+    // does
     let less = Some(Place::Waited(Duration::from_secs(1)));
     assert_eq!(t.busy(&other, less).await, None);
     assert!(t.busy(&few, less).await.is_some());
@@ -212,7 +213,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
     assert_eq!(t.busy(&too_many, LONG).await, None);
     t.grant(&few).await;
-    // nor does one whose permits are taken away while it waits
+    // nor does a waiter whose permits are revoked while it waits
     t.busy(&all, LONG).await;
     t.busy(&t.permits("too-many", 1), None).await;
     t.changed(&few, Change::Add(-1)).await;
@@ -220,9 +221,9 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     t.grant(&t.permits("too-many", 1)).await;
 }
 
-/// Two wait for more than is ever free, since somebody keeps what he has: the others enter in
-/// half of the time. In virtual time.
-pub(crate) async fn failed_waiter_blocks_others_for_one_turn_at_most(t: &Bench) {
+/// Two waiters want more permits than are ever free, because a holder keeps some. The others
+/// acquire in half of the time. In virtual time.
+pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
     t.grant(&t.permits("turns", 2)).await;
     let (many, start) = ([9, 10].map(|units| t.permits("turns", units)), Instant::now());
@@ -272,8 +273,8 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
     t.other.unlisten(&few.object);
 }
 
-/// Nothing of it is on its way that would have to be refused.
-async fn who_only_leaves_may_ask_again(t: &Bench) {
+/// No request of it is in flight that the store would have to reject.
+async fn leaving_waiter_may_ask_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;
     let many = t.permits("leaves", 2);
@@ -285,7 +286,7 @@ async fn who_only_leaves_may_ask_again(t: &Bench) {
     t.grant(&many).await;
 }
 
-async fn a_number_ends_where_java_s_does(t: &Bench) {
+async fn permit_numbers_end_at_javas_int(t: &Bench) {
     const MOST: i64 = i32::MAX as i64;
     let claim = t.semaphore("most", 7).await;
     let add = async |permits| {
@@ -306,7 +307,7 @@ fn level(claim: &Claim) -> Event {
     Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases)
 }
 
-async fn who_listens_is_told_of_permits_that_are_free(t: &Bench) {
+async fn subscriber_is_notified_of_free_permits(t: &Bench) {
     let claim = t.permits("told", 1);
     t.other.listen(&claim.object);
     t.told(&level(&claim), 1).await;
@@ -314,7 +315,7 @@ async fn who_listens_is_told_of_permits_that_are_free(t: &Bench) {
     t.grant(&claim).await;
     t.back(&claim).await;
     t.told(&freed(&claim), 2).await;
-    // a debt is nothing to ask for
+    // a negative number of permits is nothing to ask for
     t.changed(&claim, Change::Add(-3)).await;
     t.changed(&claim, Change::Add(4)).await;
     t.told(&freed(&claim), 3).await;

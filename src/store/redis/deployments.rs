@@ -1,5 +1,5 @@
-//! Every deployment conforms: one server, several addresses, sentinels, a cluster. In each of
-//! them a user does, too, who has the rights that the guide gives it and no others.
+//! Every deployment conforms: one server, several addresses, sentinels, a cluster. In each of them
+//! the tests also pass with a user that only has the permissions from the guide.
 
 use std::{sync::Arc, time::Duration};
 
@@ -83,7 +83,7 @@ fn rights(more: &[&str]) -> Vec<&'static str> {
     commands.filter(meant).chain([patterns_of_the_guide()]).flatten().collect()
 }
 
-/// Makes a user at `server`, who may say what it is wherever that is known or not looked at.
+/// Creates a user at `server`. Its permissions name the channels wherever the server checks them.
 fn admit(server: &Redis, name: &str, rights: &[&str]) {
     server.user(name, rights);
     server.command(&["ACL", "SETUSER", name, "+client|setinfo"]);

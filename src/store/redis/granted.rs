@@ -11,12 +11,12 @@ use super::{
 
 static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
-/// Two questions about what was granted. To what is not there the answer is 0, or nothing.
+/// Two commands about a grant. Without the grant, the reply is 0 or nil.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     /// Writes it again unchanged, so that replicas receive a write after it.
     pub(super) touch: Cmd,
-    /// Finds it, and writes nothing.
+    /// Finds it without a write.
     pub(super) look: Cmd,
 }
 
@@ -29,14 +29,14 @@ impl Granted {
     }
 
     /// A grant that `script` writes again unchanged and `look` finds. The script is sent as text,
-    /// because it is short and no one loaded it on this connection.
+    /// because it is short and was not loaded on this connection.
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);
         Self { touch, look }
     }
 
-    /// The same, found by another question.
+    /// The same, found by another command.
     pub(super) fn found_by(self, look: Cmd) -> Self {
         Self { look, ..self }
     }

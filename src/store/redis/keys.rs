@@ -2,7 +2,7 @@
 
 use crate::domain::{Name, Owner};
 
-/// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
+/// The key of the last fencing token of `name`: a counter of Redisson without a TTL.
 pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
 }
@@ -27,7 +27,7 @@ pub(super) fn writers(name: &Name) -> String {
 pub(super) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),
-        // Not formatted: each release makes one, and that took 4 % of the instructions of a pair.
+        // Not formatted: each release builds one, and that took 4 % of the instructions of a pair.
         false => ["{", name.as_str(), "}"].concat(),
     }
 }
@@ -106,7 +106,7 @@ fn own(prefix: &str, name: &Name) -> String {
     let name = name.as_str();
     match name.contains('{') {
         true => [prefix, "::", name].concat(),
-        // Not formatted: a hand-over makes four, and that took a tenth of its instructions.
+        // Not formatted: a hand-over builds four, and that took a tenth of its instructions.
         false => [prefix, ":{", name, "}"].concat(),
     }
 }

@@ -1,4 +1,4 @@
-//! A simulated server in this process, for the tests of those who use locks.
+//! A simulated server in this process, for the tests of programs that use locks.
 //!
 //! Clients speak to it as to a real one, by the same code: only the bytes stay in the process.
 
@@ -46,7 +46,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A server of its own, with nothing in it.
+    /// Returns a new, empty server.
     ///
     /// # Examples
     ///
@@ -142,7 +142,7 @@ impl MemoryStore {
         self.server.stop();
     }
 
-    /// Lets a stalled server go on. It executes what it was sent meanwhile.
+    /// Lets a stalled server continue. It executes the requests that it received meanwhile.
     ///
     /// # Examples
     ///
@@ -155,7 +155,7 @@ impl MemoryStore {
         self.server.resume();
     }
 
-    /// Refuses every request with these words, as Redis would: an error code first.
+    /// Rejects every request with this text, as Redis would: an error code first.
     ///
     /// # Examples
     ///

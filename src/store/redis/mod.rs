@@ -86,7 +86,7 @@ impl RedisStore {
         Self::connect("redis://made-by-a-test", &settings, client_id).await
     }
 
-    /// The same with default settings and without a connection: it is made in the background.
+    /// The same with default settings and without a connection, which is made in the background.
     #[cfg(feature = "testing")]
     pub(crate) fn simulated(connector: Connector, client_id: &str) -> Self {
         let (settings, preloads) = (Settings::default(), preloads(Channels::Plain));
@@ -95,7 +95,7 @@ impl RedisStore {
         Self { topology, unset: LogThrottle::default() }
     }
 
-    /// The same without a connection: it is made in the background.
+    /// The same without a connection, which is made in the background.
     pub(crate) fn connect_lazy(
         url: &str,
         settings: &Settings,
@@ -145,7 +145,7 @@ impl RedisStore {
         self.topology.tell(subscriber);
     }
 
-    /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
+    /// Keeps the tasks of the store running: on this runtime if theirs has ended.
     pub(crate) fn keep_up(&self) {
         self.topology.keep_up();
     }
@@ -331,7 +331,8 @@ mod tests {
         waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
 
         let said = announcements(&twin);
-        // and the lock is reserved for that one: whoever gives back would be there before it
+        // and the lock is reserved for that one, because the releasing client would otherwise
+        // acquire it first
         mute.release(&held, ReleaseMode::HandOver).await.unwrap();
         let said = said.lock().unwrap().clone();
         assert_eq!(said, ["PUBLISH redisson_lock__channel:{door} 0"]);
@@ -379,8 +380,8 @@ mod tests {
         assert!(twin.keys_without_ttl().is_empty());
     }
 
-    /// A clock that goes back, or a failover to a server whose clock is behind, left a record that
-    /// kept every window shut until that moment.
+    /// After the clock was set back, or a failover to a server with a slower clock, a record closed
+    /// every yield window until that moment.
     #[tokio::test(start_paused = true)]
     async fn yield_record_from_the_future_delays_no_window() {
         let twin = Twin::new(7);
@@ -401,12 +402,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failed_waiter_blocks_others_for_one_turn_at_most() {
+    async fn hopeless_waiter_blocks_others_for_one_turn_at_most() {
         let twin = Twin::new(7);
         let one = Arc::new(served(&twin, "one", "&*").await);
         let other = Arc::new(served(&twin, "other", "&*").await);
         let bench = Bench::new(one, other, "other");
-        conformance::semaphore::failed_waiter_blocks_others_for_one_turn_at_most(&bench).await;
+        conformance::semaphore::hopeless_waiter_blocks_others_for_one_turn_at_most(&bench).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -108,7 +108,7 @@ async fn moved_server_is_found_at_its_new_address() {
     assert_eq!(ours(&old), 0);
 }
 
-/// As a managed endpoint does: the old primary goes on, and takes nothing.
+/// As a managed endpoint does: the old primary stays up, and accepts no writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_moves_to_the_new_primary_is_followed() {
     let primary = Redis::start();

@@ -1,4 +1,4 @@
-//! Renewals of many holds by one question.
+//! Renews many holds by one request.
 
 use futures_util::future::join_all;
 
@@ -40,8 +40,8 @@ impl RedisStore {
         answers.map(|answer| known(answer).unwrap_or(Outcome::Unknown)).collect()
     }
 
-    /// Renews in halves, so that one that is refused spoils few others. Which half comes
-    /// first is left to chance: no hold is always behind those that are refused.
+    /// Renews in halves, so that a rejected hold affects few others. The order of the halves is
+    /// random, so that no hold always comes after a rejected one.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
         let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();

@@ -66,8 +66,8 @@ pub(super) fn code_and_words(said: &str) -> (&str, &str) {
     }
 }
 
-/// The text after the position in a script, if a position comes first. Redis 6 says `@user_script:
-/// 8: -OOM there is no room`.
+/// Returns the text after the position in a script, if a position comes first. Redis 6 writes
+/// `@user_script: 8: -OOM there is no room`.
 fn behind_its_place(said: &str) -> Option<&str> {
     let (_, place) = said.rsplit_once("@user_script:")?;
     let (line, words) = place.trim_start().split_once(": ")?;
@@ -84,7 +84,7 @@ pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// Whether the server refused permission.
+/// Whether the server denied permission.
 pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
 }
@@ -138,7 +138,7 @@ pub(super) fn no_number() -> Failure {
     Failure::WrongType { found: "text, not a number".to_owned() }
 }
 
-/// Names the `keys` of a question that was refused for want of a right to one of them.
+/// Names the `keys` of a request that was rejected because a permission for one of them is missing.
 pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failure {
     match refused {
         Failure::Refused { code, message, command }
@@ -246,7 +246,7 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
         [Value::Int(pttl), Value::BulkString(owner), count, Value::Int(1)] => (*pttl, owner, count),
         _ => return Err(unreadable(reply)),
     };
-    // A foreign client may have written it in any form: it is only shown and compared.
+    // A foreign client may have written it in any form. It is only logged and compared.
     Ok(Some(Holder {
         owner: Owner::lossy(&String::from_utf8_lossy(owner)),
         count: self::count(count)?,
@@ -267,7 +267,7 @@ pub(super) fn queue_was_told(message: &Value) -> bool {
     text(message) == Some("00")
 }
 
-/// A reply that is only shown or searched.
+/// Returns the text of a reply, to log it or to search it.
 pub(super) fn into_text(reply: &Value) -> String {
     match reply {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),

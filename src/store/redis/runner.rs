@@ -1,5 +1,5 @@
-//! Sends requests: the one place that knows NOSCRIPT, missing ACL permissions, keys of another
-//! type, and requests that name more keys than they need. `topology/cluster.rs` follows redirects.
+//! Sends requests. Only this file handles NOSCRIPT, missing ACL permissions, keys of another type,
+//! and requests that name more keys than they need. `topology/cluster.rs` follows redirects.
 
 use std::{future::Future, time::Duration};
 
@@ -93,8 +93,8 @@ impl RedisStore {
         self.announced::<K, _>(name, self.ask(request.read(replies::number))).await
     }
 
-    /// Passes `answer` on. If the message of its script reached no client, because the slot is
-    /// migrating, another message makes the waiters ask.
+    /// Returns `answer`. If the message of its script reached no client because the slot is
+    /// migrating, another message wakes the waiters.
     pub(super) async fn announced<K: InRedis, T>(
         &self,
         name: &Name,

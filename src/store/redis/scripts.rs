@@ -99,13 +99,13 @@ impl Script {
     }
 }
 
-/// Whole milliseconds, rounded up: the server must not end a lease before us.
+/// Whole milliseconds, rounded up, because the server must not end a lease before this client does.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// The beginning of a command, with room for most: what grows by and by is copied
-/// again and again.
+/// The beginning of a command, with space for most commands. A buffer that grows in steps would be
+/// copied several times.
 pub(super) fn roomy(name: &str) -> Cmd {
     let mut command = Cmd::with_capacity(8, 256);
     command.arg(name);

@@ -78,7 +78,7 @@ fn claim() -> Claim {
     Claim::plain(Object::lock("app:door"), owner, Duration::from_secs(30))
 }
 
-/// Asks until the store answers, which must be soon.
+/// Sends a request until the store replies, which must be soon.
 async fn acquired(store: &RedisStore) {
     let start = Instant::now();
     while store.acquire(&claim(), None).await.is_err() {

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn keys_lie_where_redis_puts_them() {
-        // as CLUSTER KEYSLOT says
+        // the slots that CLUSTER KEYSLOT returns
         for (key, slot) in [
             ("", 0),
             ("foo", 12_182),

@@ -140,7 +140,7 @@ impl There {
         (new, over)
     }
 
-    /// This place is no longer checked.
+    /// Stops the checks of this place.
     fn forget(&mut self, place: &str) {
         self.0.retain(|(source, _)| !source.is_at(place));
     }

@@ -24,8 +24,8 @@ use crate::{
     store::Event,
 };
 
-/// How soon after a connection is made the other addresses of a server are looked at, and whether
-/// what could hurt is over, and how often from then on.
+/// How soon after a connection is made the client checks the other addresses of a server, and
+/// whether hazards are resolved. Then, how often it does.
 const FIRST: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(10);
 
@@ -36,13 +36,13 @@ pub(super) struct Commands {
     warnings: Arc<Warnings>,
     dialer: Arc<Dialer>,
     was_up: AtomicBool,
-    /// The server that was met last.
+    /// The last connected server.
     met: Mutex<Option<About>>,
 }
 
 impl Commands {
-    /// A watcher of a connection to a server that is new to us; or, if it `replaces` one, of
-    /// which the first connection is one that is made again.
+    /// Returns a watcher of a connection to a new server. If it `replaces` one, the first
+    /// connection is a repeated one.
     pub(super) fn telling(
         hub: &Arc<Hub>,
         warnings: &Arc<Warnings>,
@@ -55,15 +55,15 @@ impl Commands {
         Arc::new(Self { hub, warnings, dialer, was_up, met })
     }
 
-    /// Whether this server takes the place of another one, by its run id. A restarted server counts
-    /// as another one.
+    /// Whether this server replaces another one, by its run id. A restarted server counts as
+    /// another one.
     fn has_moved_to(&self, about: &About) -> bool {
         let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
         let is_the_same = about.run_id.is_some() && before == about.run_id;
         !is_the_same && self.was_up.load(Ordering::Acquire)
     }
 
-    /// Looks now and again.
+    /// Checks now and at each interval.
     async fn look(&self, wire: &Wire) -> Infallible {
         let mut pause = FIRST;
         loop {
@@ -78,7 +78,7 @@ impl Commands {
         }
     }
 
-    /// Looks at those who are not the server, and may take themselves for it.
+    /// Checks the other servers, which may take themselves for the primary.
     async fn look_around(&self) {
         self.dialer.look_around().await;
         self.warnings.look_around(&self.dialer);

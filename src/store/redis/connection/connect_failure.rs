@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct ConnectFailure {
     words: String,
-    /// Whether it stays until a person changes a setting.
+    /// Whether it lasts until a person changes a setting.
     lasting: bool,
     /// Whether a server has replied, with a rejection.
     refused: bool,
@@ -111,7 +111,7 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether it stays until a person changes a setting.
+    /// Whether it lasts until a person changes a setting.
     pub(super) fn is_lasting(&self) -> bool {
         self.lasting
     }
@@ -160,8 +160,8 @@ impl ConnectFailure {
         Error::Connect { server, reason, permanent: lasting, source }
     }
 
-    /// The server rejects the greeting, which carries user and password. Some servers repeat what
-    /// they do not understand, so their text is not shown if there is a secret.
+    /// The server rejects the greeting, which carries user and password. Some servers repeat text
+    /// that they do not understand, so their text is not logged if there is a secret.
     pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
@@ -200,8 +200,8 @@ impl ConnectFailure {
         Self { words: words.unwrap_or(self.words), ..self }
     }
 
-    /// The same for a server that may not be a sentinel: a server does not reveal its kind before
-    /// the login.
+    /// The same for a server that may not be a sentinel, because a server does not reveal its kind
+    /// before the login.
     pub(super) fn of_possible_server(self) -> Self {
         match self.rejection {
             Some(_) => Self {
@@ -247,7 +247,7 @@ fn has_code(error: &ServerError, code: &str) -> bool {
     error.code() == code || words.contains(&format!("-{code} "))
 }
 
-/// Codes that repeat nothing of the request.
+/// Codes whose text repeats no part of the request.
 const PLAIN: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
 

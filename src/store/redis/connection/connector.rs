@@ -14,7 +14,7 @@ pub(crate) struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 type Connecting = BoxFuture<'static, io::Result<Stream>>;
 
 impl Connector {
-    /// One that leads to the same server whatever the address is.
+    /// A connector that leads to the same server for every address.
     pub(crate) fn by<S, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,

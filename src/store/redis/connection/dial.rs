@@ -42,7 +42,7 @@ pub(super) struct Dialled {
 pub(super) struct Purpose {
     /// Receives the messages that the server pushes.
     pub(super) on_push: OnPush,
-    /// Whether it carries commands, scripts among them.
+    /// Whether it carries commands, including scripts.
     pub(super) commands: bool,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Dialer {
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
-    /// Whether it leads to one of several servers, and another one has accepted the login.
+    /// Whether it leads to one of several servers, of which another one has accepted the login.
     earlier_login: bool,
 }
 
@@ -133,7 +133,7 @@ impl Dialer {
         self.discovery.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
-    /// Whether both lead to the same place.
+    /// Whether both lead to the same server.
     pub(crate) fn leads_where(&self, other: &Self) -> bool {
         self.target.place == other.target.place
     }
@@ -154,8 +154,8 @@ impl Dialer {
         self.discovery.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
-    /// Whether a primary replies at `address`. `None` without a reply: only this client may be cut
-    /// off.
+    /// Whether a primary replies at `address`. `None` if there is no reply, because only this
+    /// client may be cut off.
     async fn is_primary(&self, address: &Address) -> Option<bool> {
         let met = timeout(self.limit, self.meet(address)).await.ok()?;
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))

@@ -23,7 +23,7 @@ pub(crate) enum Ending {
     Moved(String),
     /// The server did not reply to any request.
     Silent(Duration),
-    /// More replies came than requests were sent, so no reply can be assigned.
+    /// More replies came than requests were sent, so no reply belongs to a certain request.
     Surplus,
     /// The received bytes are not a reply.
     Unreadable(String),

@@ -21,7 +21,7 @@ pub(super) enum Frame {
     PassedOver(usize),
 }
 
-/// The received bytes that are not taken yet.
+/// The received bytes that are not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Where to put what comes, with room for `more`.
+    /// Returns the buffer for the next bytes, with space for `more`.
     pub(super) fn space(&mut self, more: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.begin);
         self.begin = 0;
@@ -40,7 +40,7 @@ impl Frames {
         &mut self.bytes
     }
 
-    /// Takes the first frame. `None` if it is not all there yet.
+    /// Takes the first frame. `None` if it is not complete yet.
     pub(super) fn take(&mut self) -> Result<Option<Frame>, String> {
         let bytes = &self.bytes[self.begin..];
         let end = self.scan.end(bytes)?;
@@ -60,7 +60,7 @@ impl Frames {
         self.bytes.len() - self.begin
     }
 
-    /// Throws away what has come of a push that is too long.
+    /// Discards the received part of a push that is too long.
     fn pass_over(&mut self, end: Option<usize>) -> Result<Option<Frame>, String> {
         let come = self.bytes.len() - self.begin;
         let is_push = self.scan.thrown > 0 || self.bytes.get(self.begin) == Some(&b'>');
@@ -75,7 +75,7 @@ impl Frames {
     }
 }
 
-/// How far the first frame has been looked at.
+/// How far the first frame has been parsed.
 #[derive(Debug)]
 struct Scan {
     /// Where its next line begins, which may be beyond what has come.
@@ -84,7 +84,7 @@ struct Scan {
     looked: usize,
     /// How many parts are still to come.
     missing: usize,
-    /// How much of the frame was thrown away.
+    /// How many bytes of the frame were discarded.
     thrown: usize,
 }
 
@@ -147,7 +147,7 @@ impl Scan {
         self.at + self.looked
     }
 
-    /// `gone` bytes from the beginning of the frame are there no more.
+    /// Notes that `gone` bytes were removed from the beginning of the frame.
     fn throw(&mut self, gone: usize) {
         self.at -= gone;
         self.thrown += gone;
@@ -186,13 +186,14 @@ fn read(frame: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// The commonest reply by far, `:1` and the like.
+/// The most common reply, such as `:1`.
 fn number(frame: &[u8]) -> Option<Value> {
     let digits = frame.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     str::from_utf8(digits).ok()?.parse().ok().map(Value::Int)
 }
 
-/// What a lock is granted with: a text behind its length, which says where `frame` ends.
+/// The reply to a granted lock: a text after its length. It returns `None` unless `frame` ends
+/// there.
 fn bulk(frame: &[u8]) -> Option<Value> {
     let rest = frame.strip_prefix(b"$")?.strip_suffix(b"\r\n")?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;

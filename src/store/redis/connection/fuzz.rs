@@ -109,7 +109,7 @@ fn replies_parse_alike_in_any_pieces() {
     with_seeds(|random| {
         let replies: Vec<_> = (0..random.usize(1..6)).map(|_| reply(random, 0)).collect();
         let parse = |reply: &Vec<u8>| redis::parse_redis_value(reply).map(Frame::Value);
-        // The parser does not take each text for a number that looks like one.
+        // The parser does not accept every text that looks like a number.
         let Ok(parsed) = replies.iter().map(parse).collect::<Result<Vec<_>, _>>() else { return };
         for size in [1, 7, 10_000] {
             let (taken, refused) = take(random, &replies.concat(), size);
@@ -181,7 +181,7 @@ fn an_escaped_password_is_the_password() {
     });
 }
 
-/// The deepest that parts may lie within parts: the parser goes down by recursion.
+/// The deepest nesting of replies, because the parser is recursive.
 #[test]
 fn endless_nesting_is_refused_without_stack_overflow() {
     for depth in [50, 1_000, LONGEST / 4 - 1] {

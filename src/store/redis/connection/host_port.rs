@@ -46,7 +46,7 @@ mod tests {
             assert_eq!(it.to_string(), text);
             assert_eq!(HostPort::read(text), Some(it));
         }
-        // servers write some without brackets, and nothing for where they were asked
+        // some servers write no brackets, and an empty host for their own address
         assert_eq!(HostPort::read("::1:2"), Some(HostPort { host: "::1".into(), port: 2 }));
         assert_eq!(HostPort::read(":2"), Some(HostPort { host: String::new(), port: 2 }));
         for odd in ["", "host", "host:", "host:0", "host:70000", "host:x"] {

@@ -1,4 +1,4 @@
-//! Reads what a server answers to INFO. Pure.
+//! Reads the reply to INFO. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::{host_port::HostPort, shown::shown};
 
-/// An answer to INFO.
+/// A reply to INFO.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Info<'a> {
     pub(super) text: &'a str,
@@ -25,7 +25,8 @@ pub(super) struct Follower {
 }
 
 impl<'a> Info<'a> {
-    /// The answer among `replies`, asked for at `asked`, if it is one. The last is it.
+    /// Returns the reply to INFO among `replies`, requested at `asked`, if there is one. It is the
+    /// last reply.
     pub(super) fn among(replies: &'a [Value], asked: Duration) -> Option<Self> {
         let text = text(replies.last()?)?;
         Some(Self { text, asked: (asked, time_of_day()) })
@@ -42,7 +43,7 @@ impl<'a> Info<'a> {
         self.fact("maxmemory_policy").map(shown)
     }
 
-    /// Whether the server refuses writes for want of memory.
+    /// Whether the server rejects writes because its memory is full.
     pub(super) fn is_full(&self) -> bool {
         let number = |name| self.fact(name)?.parse::<u64>().ok();
         let most = number("maxmemory").filter(|most| *most > 0);

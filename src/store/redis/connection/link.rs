@@ -176,7 +176,7 @@ impl Link {
         if let Some(wire) = &*self.state.live.lock() {
             return Ok(Arc::clone(wire));
         }
-        // In a box, because it is rare: the future of a request that need not wait stays small.
+        // Boxed, because it is rare: the future of a request that need not wait stays small.
         Box::pin(self.until_live()).await
     }
 

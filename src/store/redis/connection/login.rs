@@ -21,8 +21,8 @@ pub(crate) struct Preload {
     pub(crate) text: &'static str,
 }
 
-/// Sends HELLO and returns the reply. Another task must carry the connection meanwhile. `None` if
-/// the connection ended before.
+/// Sends HELLO and returns the reply. Another task must drive the connection meanwhile. `None` if
+/// the connection ended first.
 pub(super) async fn greet(
     wire: &Wire,
     user: Option<&str>,
@@ -53,7 +53,7 @@ enum Wanted<'a> {
     Ready,
     /// This text.
     Text(&'a str),
-    /// This text, or a rejection: the command is optional.
+    /// A text or a rejection, because the command is optional.
     Courtesy(&'a str),
     /// The reply to INFO, or a rejection.
     Info,
@@ -65,13 +65,14 @@ pub(super) struct Login<'a> {
     pub(super) target: &'a Target,
     pub(super) client_name: &'a str,
     pub(super) preloads: &'a [Preload],
-    /// Whether there may be others, and only a primary will do, with its data.
+    /// Whether the server may be one of several. Then the client only accepts a primary that has
+    /// its data.
     pub(super) among_others: bool,
 }
 
 impl Login<'_> {
-    /// Logs in on `wire`, which must be carried meanwhile, and returns whom it met.
-    /// `None` if the connection ended before that was done.
+    /// Logs in on `wire`, which another task must drive meanwhile, and returns the facts about the
+    /// server. `None` if the connection ended first.
     pub(super) async fn on(&self, wire: &Wire) -> Option<Result<About, ConnectFailure>> {
         let Target { user, password, .. } = self.target;
         let greeted = greet(wire, user.as_deref(), password.as_ref()).await?;
@@ -86,7 +87,7 @@ impl Login<'_> {
         Some(checked.map(|()| about::learnt(met, &replies, asked)))
     }
 
-    /// Whom it met, if that will do.
+    /// Returns the facts about the server, if the client accepts it.
     fn met(&self, facts: &Facts) -> Result<About, ConnectFailure> {
         let met = about::greeted(facts)?;
         if self.among_others {
@@ -124,7 +125,7 @@ impl Login<'_> {
             Wanted::Ready => "PONG",
         };
         match (reply, wanted) {
-            // It shows whether we were let in at all.
+            // It shows whether the server accepted the login.
             (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
                 Err(ConnectFailure::no_password())
             }

@@ -50,7 +50,7 @@ const PART: u32 = 4;
 /// How many addresses are remembered at most.
 const MOST: usize = 64;
 
-/// What the client knows of the address of one server.
+/// The state of the address of one server.
 #[derive(Debug)]
 pub(super) struct PrimaryDiscovery {
     place: Place,
@@ -68,7 +68,7 @@ pub(super) struct PrimaryDiscovery {
     leader: Published<Leader>,
     /// The other addresses whose server calls itself a primary.
     others: Mutex<Vec<String>>,
-    /// Whether the last connection without commands reached another server than commands do.
+    /// Whether the last connection without commands reached another server than the commands do.
     leads_elsewhere: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl PrimaryDiscovery {
         Ok(Self::new(place, sentinels))
     }
 
-    /// A place, and the sentinels that name its address.
+    /// Returns the discovery of `place`, whose address the sentinels name if there are any.
     pub(super) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
         let replica_since = Mutex::default();
@@ -133,7 +133,7 @@ impl PrimaryDiscovery {
         !matches!(self.place, Place::At(_))
     }
 
-    /// Returns the addresses at which it may be now. Meanwhile another task must [keep
+    /// Returns its current addresses. Meanwhile another task must [keep
     /// informed](Self::keep_informed).
     pub(super) async fn now(&self) -> Result<Vec<Address>, ConnectFailure> {
         match &self.sentinels {
@@ -158,7 +158,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until sentinels name an address that is none of `addresses`.
+    /// Waits until sentinels name an address that is not among `addresses`.
     pub(super) async fn leaves(&self, addresses: &[Address]) -> Address {
         match (&self.sentinels, addresses) {
             (Some(sentinels), [address]) => sentinels.another_than(address).await,
@@ -217,15 +217,15 @@ impl PrimaryDiscovery {
         self.leader.set(Leader { server, run_id: None });
     }
 
-    /// Waits until commands go to another server than this connection, which carries none and leads
-    /// to `met`. A DNS name may change between the two connections.
+    /// Waits until commands go to another server than this connection, which carries no commands
+    /// and leads to `met`. A DNS name may change between the two connections.
     pub(super) async fn strays(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let strays = |leader: &Leader| leader.is_another(own);
         let from_the_start = self.leader.read(strays);
         self.leads_elsewhere.store(from_the_start, Ordering::Relaxed);
         if from_the_start {
-            // It was so from the start: the next connection may reach the right server.
+            // The servers differed from the start. The next connection may reach the right one.
             sleep(EACH).await;
         }
         self.leader.until(|it| strays(it).then_some(Ending::Astray)).await

@@ -18,7 +18,7 @@ impl<T: PartialEq> Published<T> {
         read(&self.value.lock())
     }
 
-    /// Wakes all who wait, if `value` is another one than before.
+    /// Wakes all waiters if `value` differs from the value before.
     pub(super) fn set(&self, value: T) {
         let mut known = self.value.lock();
         let changed = *known != value;

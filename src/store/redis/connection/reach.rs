@@ -121,7 +121,7 @@ impl Reach {
         }))
     }
 
-    /// Whether what `place` is called can be the name in a certificate, where it needs one.
+    /// Whether the name of `place` can be the name in a certificate, if it needs one.
     #[cfg(feature = "tls")]
     pub(super) fn can_reach(&self, place: &Place) -> Result<(), Error> {
         let is_named = |address: &Address| match address {
@@ -132,14 +132,14 @@ impl Reach {
         all.map_err(|why| ConnectFailure::lasting(why).before(place.to_string()))
     }
 
-    /// Whether what `place` is called can be the name in a certificate, where it needs one.
+    /// Whether the name of `place` can be the name in a certificate, if it needs one.
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with TLS it looks")]
     pub(super) fn can_reach(&self, _place: &Place) -> Result<(), Error> {
         Ok(())
     }
 
-    /// A wire to `address`. Nothing goes over it but while the driver is polled.
+    /// Opens a wire to `address`. Bytes move only while the driver is polled.
     pub(super) async fn open(
         &self,
         address: &Address,
@@ -189,7 +189,7 @@ const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, but the 
 const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, but the \
                           sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
-/// Nothing is ever sent in the clear in place of TLS.
+/// The client never sends unencrypted data instead of TLS.
 fn no_tls() -> ConnectFailure {
     ConnectFailure::lasting("no TLS for this address")
 }
@@ -203,7 +203,7 @@ pub(super) fn silence(limit: Duration, address: &Address) -> ConnectFailure {
     ConnectFailure::passing(format!("no reply within {limit:?}{hint}"))
 }
 
-/// Lets the kernel find out that the other side is gone.
+/// Lets the kernel detect a dead peer.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

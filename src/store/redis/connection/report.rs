@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::domain::LOG_INTERVAL;
 
-/// What was logged of one connection.
+/// The log of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     logged_at: Option<Instant>,
@@ -26,7 +26,7 @@ impl Reports {
         self.lost_at.get_or_insert(now);
     }
 
-    /// It is lost. Returns the number of losses since the last log, if it is to be logged now.
+    /// Notes a loss. Returns the number of losses since the last log, if it is time to log.
     pub(super) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);
         self.losses += 1;
@@ -34,7 +34,7 @@ impl Reports {
         self.logged.then(|| std::mem::take(&mut self.losses))
     }
 
-    /// It is still lost. Returns for how long, if that is to be logged now. The first rejected
+    /// Notes that it is still lost. Returns for how long, if it is time to log. The first rejected
     /// login is logged at once, because the loss does not explain it.
     pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
@@ -53,7 +53,7 @@ impl Reports {
         std::mem::take(&mut self.logged).then_some(lost_for)
     }
 
-    /// Whether it is time to log; the caller then does.
+    /// Whether it is time to log. The caller then logs.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = is_long_ago(self.logged_at, now);
         if due {

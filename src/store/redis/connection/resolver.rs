@@ -1,4 +1,5 @@
-//! Resolves a host name for each connection attempt, and uses the address that answers first.
+//! Resolves a host name for each connection attempt, and uses the first address that accepts the
+//! connection.
 
 use std::{
     collections::HashMap,
@@ -34,18 +35,18 @@ pub(crate) struct Resolver {
     running: Arc<Running>,
 }
 
-/// The lookups that run, by host and port. A lookup cannot be cancelled: it keeps a thread of the
-/// runtime until the system answers. So all connection attempts to a server share the lookup that
-/// runs: a server whose name server is silent keeps one thread, and delays no other server.
+/// The lookups in flight, by host and port. A lookup cannot be cancelled: it blocks a thread of the
+/// runtime until the system answers. So all connection attempts to a server share one lookup. A
+/// silent name server blocks one thread, and delays no other server.
 #[derive(Default)]
 struct Running(Mutex<HashMap<(String, u16), (AbortHandle, Answer)>>);
 
-/// The addresses of a host, or why there are none.
+/// The addresses of a host, or the error of the lookup.
 type Answer = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, (ErrorKind, String)>>>;
 
 impl Running {
-    /// The lookup of `host` that runs, or a new one. Finished ones are forgotten: an address is
-    /// not kept.
+    /// Returns the lookup of `host` in flight, or a new one. Finished lookups are forgotten: no
+    /// address is cached.
     fn join(&self, host: &str, port: u16, lookup: &Arc<Lookup>) -> Answer {
         let mut running = self.0.lock();
         running.retain(|_, (task, _)| !task.is_finished());
@@ -101,8 +102,8 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// A connection to whichever takes one first. The next is tried as soon as one has refused, or has
-/// said nothing for a while: a silent address delays no other.
+/// Returns the first connection that is accepted. The next address is tried as soon as one has
+/// rejected it, or has not replied for a while. So a silent address delays no other one.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
@@ -210,7 +211,7 @@ mod tests {
         let other = resolver.connect("other.test", 1).await.unwrap_err();
         assert_eq!(other.kind(), ErrorKind::TimedOut);
 
-        // The name server answers at last: the next attempt is made.
+        // The name server answers at last, and the next attempt begins.
         silence.wait();
         let refused = resolver.connect("silent.test", 1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TimedOut);

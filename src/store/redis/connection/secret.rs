@@ -1,8 +1,8 @@
-//! A secret that is never shown: a password or a key.
+//! A secret that is never logged: a password or a key.
 
 use std::fmt;
 
-/// Bytes that are never shown.
+/// Bytes that are never logged.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct Secret(Vec<u8>);
 

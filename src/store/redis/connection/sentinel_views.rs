@@ -1,8 +1,8 @@
 //! Keeps the last reply of each sentinel, and decides where the primary is. Pure.
 //!
-//! Sentinels number their failovers with epochs, and spread the newest among themselves. So the
-//! client believes the highest epoch, and remembers it: a sentinel that missed a failover does not
-//! lead the client back, also if no other sentinel answers. Within one epoch the majority decides.
+//! Sentinels number their failovers with epochs, and spread the newest one among themselves. So the
+//! client believes the highest epoch, and remembers it. A sentinel that missed a failover does not
+//! lead the client back, even if no other sentinel replies. Within one epoch the majority decides.
 
 use std::{
     cmp::Reverse,
@@ -206,7 +206,7 @@ fn decide<'a>(
     before.filter(|it| !is_outdated(it)).or(newest)
 }
 
-/// Whether `why` is logged after `before`: of temporary failures only the first one is.
+/// Whether `why` is logged after `before`. Of temporary failures only the first one is logged.
 fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
     before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }

@@ -1,7 +1,7 @@
 //! Asks sentinels for the address of the primary, as long as it may change.
 //!
 //! The client asks all of them at once: each second, when one publishes a new primary, and when a
-//! caller looks for the primary. A published message is only a hint to ask; `sentinel_views.rs`
+//! caller needs the primary. A published message only makes the client ask. `sentinel_views.rs`
 //! decides which reply counts. The client also asks sentinels that other sentinels list, as long as
 //! they reply.
 //!
@@ -57,8 +57,8 @@ const JUST_NOW: Duration = Duration::from_millis(100);
 /// How long the remaining sentinels may report a newer failover once most have replied.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// How long the client waits for a majority. Then it uses the replies that came, or the earlier
-/// address: a sentinel with an old address may be the first to reply.
+/// How long the client waits for a majority. Then it uses the replies so far, or the earlier
+/// address. The first reply may come from a sentinel with an old address.
 const MAJORITY_WAIT: Duration = Duration::from_millis(500);
 
 /// How many sentinels that are not in the URL are asked at most.
@@ -78,13 +78,13 @@ pub(super) struct Sentinels {
     master: Published<Option<Address>>,
     /// Notified when a sentinel has replied or failed.
     answered: Notify,
-    /// Notified when a caller looks for the primary.
+    /// Notified when a caller needs the primary.
     looked_for: Notify,
     /// The sentinels that other sentinels list.
     others: Mutex<BTreeMap<String, Address>>,
     /// The announced address, by the address that the translation returned for it.
     made_of: Mutex<BTreeMap<String, String>>,
-    /// Those of `others` that no session asks yet.
+    /// The addresses in `others` that no session asks yet.
     new: Mutex<Vec<Address>>,
     there_are_new: Notify,
     seat: Seat<()>,
@@ -121,8 +121,8 @@ impl Sentinels {
         }
     }
 
-    /// Returns the address of the primary by all sentinels that reply now. Meanwhile another task
-    /// must [keep asking](Self::keep_asking).
+    /// Returns the address of the primary, from all sentinels that reply now. Meanwhile another
+    /// task must [keep asking](Self::keep_asking).
     pub(super) async fn master(&self) -> Result<Address, ConnectFailure> {
         let now = Instant::now();
         let since = now.checked_sub(JUST_NOW).unwrap_or(now);
@@ -334,7 +334,7 @@ impl Sentinels {
             Ok(Ok(())) => {}
         }
         loop {
-            // Also while the sentinel answers.
+            // This is also polled while the sentinel replies.
             let looked_for = self.looked_for.notified();
             let asked_at = Instant::now();
             match timeout(self.limit, wire.call_all(&self.requests())).await {

@@ -1,6 +1,6 @@
 //! Shows foreign text on one line, and not all of it.
 
-/// How many characters are shown: enough for the error of a server.
+/// The longest text in a log: enough for the error of a server.
 const SHOWN: usize = 200;
 
 /// `text` without control characters, and cut where it is too long.

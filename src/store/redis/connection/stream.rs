@@ -16,7 +16,7 @@ pub(crate) struct Stream {
 
 #[cfg(any(test, feature = "testing", feature = "tls"))]
 impl Stream {
-    /// A stream whose two directions take turns.
+    /// A stream whose two directions share one lock.
     pub(super) fn of(both: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (from, to) = split(both);
         Self { from: Box::new(from), to: Box::new(to) }

@@ -37,7 +37,7 @@ pub(super) struct State {
     /// The connection, while it is up.
     pub(super) live: Mutex<Option<Arc<Wire>>>,
     /// Notified when `live` changes, when an attempt has failed, and when the supervisor ends. It
-    /// wakes waiters in the order in which they came.
+    /// wakes waiters in the order of their calls.
     pub(super) changed: Notify,
     /// Whether a supervisor runs.
     pub(super) supervised: AtomicBool,
@@ -51,7 +51,7 @@ pub(super) struct State {
     connect_failure: Mutex<Option<Away>>,
     /// The last known state of the server.
     about: Mutex<About>,
-    /// What was logged of it, by this and earlier supervisors.
+    /// The log of this connection, of this and earlier supervisors.
     reports: Mutex<Reports>,
 }
 
@@ -64,8 +64,7 @@ struct Away {
 }
 
 impl Away {
-    /// `None` if a reply of the server made this client end the connection: the reply explains
-    /// more.
+    /// `None` if this client ended the connection because of a reply. Then the reply explains more.
     fn lost(ending: &Ending) -> Option<Self> {
         let by_words = matches!(ending, Ending::Demoted);
         let words = || format!("connection lost: {ending}");
@@ -145,8 +144,8 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor of the connection of `state`; `None` if another one runs. It forgets the
-    /// failure that the earlier one met, which may be gone.
+    /// Returns a supervisor of the connection of `state`, or `None` if another one runs. It forgets
+    /// the failure of the earlier supervisor, which may be over.
     pub(super) fn of(
         state: &Arc<State>,
         dialer: &Arc<Dialer>,
@@ -167,8 +166,8 @@ impl Supervisor {
         })
     }
 
-    /// Keeps the connection up and asks sentinels for the primary, for ever. It starts with the
-    /// connection `first`. Without `first` there was none yet, or its runtime is gone.
+    /// Maintains the connection for ever, and asks sentinels for the primary. It starts with the
+    /// connection `first`. Without `first` there was no connection yet, or its runtime has ended.
     pub(super) async fn run(self, first: Option<Dialled>) {
         let dialer = Arc::clone(&self.dialer);
         tokio::select! {
@@ -213,7 +212,8 @@ impl Supervisor {
         }
         self.watcher.met(&about);
         self.state.met(&about);
-        // Before a caller can use it: the watcher has reset its state when the first reply comes.
+        // This comes before a caller can use the connection: the watcher has reset its state when
+        // the first reply comes.
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();

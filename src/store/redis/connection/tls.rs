@@ -67,8 +67,8 @@ impl Tls {
     }
 }
 
-/// Whether it stays until a person changes a certificate, a setting or the port. A network that
-/// fails is no error of rustls.
+/// Whether it lasts until a person changes a certificate, a setting or the port. A failed network
+/// is no error of rustls.
 fn is_lasting(error: &io::Error) -> bool {
     matches!(
         error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()),

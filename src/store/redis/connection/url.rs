@@ -15,8 +15,8 @@ use crate::error::Error;
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_PORT_OF_SENTINELS: u16 = 26379;
 
-/// Options that other clients have in their URLs: these are named when they are met.
-/// Another one may be a part of a password.
+/// Options of other clients. An error names such an option, but no other word: that may be a part
+/// of a password.
 const OPTIONS_OF_OTHERS: [&str; 17] = [
     "client_name",
     "db",
@@ -37,18 +37,18 @@ const OPTIONS_OF_OTHERS: [&str; 17] = [
     "username",
 ];
 
-/// So much of a URL is shown at most.
+/// The longest part of a URL that an error shows.
 const SHOWN: usize = 32;
 
 /// The servers that a URL names.
 #[derive(Debug)]
 pub(crate) enum Servers {
     One(Target),
-    /// Some nodes of a cluster, who know the others.
+    /// Some nodes of a cluster, which know the other nodes.
     Cluster(Vec<Target>),
 }
 
-/// Reads `url`; what `settings` name themselves goes first.
+/// Reads `url`. `settings` have priority.
 pub(crate) fn servers(url: &str, settings: &Settings) -> Result<Servers, Error> {
     let url = url.trim();
     let one = |url: &str| target(url, settings);
@@ -66,7 +66,7 @@ fn nodes(
     one: impl Fn(&str) -> Result<Target, Error>,
 ) -> Result<Servers, Error> {
     let all = format!("{scheme}://{rest}");
-    // First as a whole: a sign in a password may be taken for the end of it.
+    // The whole text first, because a character in a password may look like its end.
     check(&all)?;
     let written = Written::of(&all);
     let Written { who, hosts, behind, .. } = &written;
@@ -99,7 +99,7 @@ pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
 /// into one, and the crate `url` knows only one.
 struct Written<'a> {
     scheme: String,
-    /// User and password with the `@`, or nothing.
+    /// User and password with the `@`, or an empty text.
     who: &'a str,
     hosts: Vec<&'a str>,
     /// Path and options.
@@ -153,9 +153,8 @@ fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
     }
 }
 
-/// Refuses what would be read otherwise than it is meant: a sign in a password may
-/// end it, or be left out, and then the rest of the password is taken for something
-/// that is shown.
+/// Rejects a URL that has another meaning than it seems. A character in a password may end it or be
+/// left out. Then the client would show the rest of the password as another part of the URL.
 fn check(url: &str) -> Result<(), Error> {
     if url.contains('#') {
         return Err(wrong(
@@ -208,7 +207,7 @@ fn unknown_scheme(scheme: &str, url: &str) -> String {
     }
 }
 
-/// Whether a scheme stands before another host than the first, too.
+/// Whether a scheme is repeated before a later host.
 fn repeats_scheme(rest: &str) -> bool {
     let Some((before, _)) = rest.split_once("://") else { return false };
     let Some((_, last)) = before.rsplit_once(',') else { return false };
@@ -361,7 +360,7 @@ fn database(text: &str) -> Result<u32, Error> {
     }
 }
 
-/// `text` without its percent signs; `None` if there is nothing.
+/// Returns `text` with its percent signs decoded, or `None` if it is empty.
 fn decoded(text: &str) -> Result<Option<String>, Error> {
     let decoded = percent_decode_str(text).decode_utf8();
     let decoded = decoded
@@ -597,7 +596,7 @@ mod tests {
         }
     }
 
-    /// URLs with a password in all odd places, and with each odd sign in it.
+    /// URLs with a password in each unusual place, and with each unusual character in it.
     fn odd_urls() -> Vec<String> {
         let mut urls: Vec<String> = [
             "redis://u:hunter2@localhost:port",

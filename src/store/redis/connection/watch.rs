@@ -1,10 +1,10 @@
 //! Detects that the server does not reply, or replies much too late.
 //!
-//! It counts replies and not bytes: an endless reply and a pushed message are no answer. It does
-//! not matter which caller asked: a caller that has left changes nothing.
+//! It counts replies and not bytes, because an endless reply or a pushed message is no reply. It
+//! does not matter which caller sent the request: a cancelled caller changes nothing.
 //!
-//! It counts checks and not time: a process that was stopped for a minute has checked once in it,
-//! and reads received bytes before it checks again.
+//! It counts checks and not time. A process that was stopped for a minute has checked once in it,
+//! and reads the received bytes before it checks again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,12 +13,12 @@ use super::ending::Ending;
 /// How many checks there are within the command timeout.
 pub(super) const LOOKS: u32 = 4;
 
-/// How many requests were sent and answered.
+/// How many requests were sent and have a reply.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Progress {
     /// How many requests were sent.
     pub(super) asked: u64,
-    /// How many of them are answered.
+    /// How many of them have a reply.
     pub(super) answered: u64,
     /// How many replies came; a request may have several.
     pub(super) replies: u64,
@@ -91,7 +91,7 @@ mod tests {
     fn a_server_that_is_slow_but_answers_is_not_given_up() {
         let mut watch = watch(progress(1, 0));
         for look in 1..100 {
-            // each request is answered within less than the command timeout
+            // each request gets its reply within less than the command timeout
             assert!(watch.look(progress(look + 2, look - 1)).is_none(), "{look}");
             assert!(watch.look(progress(look + 3, look - 1)).is_none(), "{look}");
         }

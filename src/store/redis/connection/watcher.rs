@@ -1,5 +1,5 @@
-//! The user of a supervised connection: it is notified when the connection comes and goes, and
-//! works while it lives.
+//! The user of a supervised connection. It is notified when the connection is made and lost, and
+//! works while it lasts.
 
 use std::{convert::Infallible, future::pending};
 

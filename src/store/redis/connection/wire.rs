@@ -1,5 +1,5 @@
-//! Many callers on one stream: requests are written in the order of their coming, and answered
-//! in that order.
+//! Many callers on one stream. The client writes requests in the order of the calls, and the
+//! replies come in that order.
 
 use std::{
     collections::VecDeque,
@@ -34,9 +34,9 @@ pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 /// How much is read at once.
 const READ: usize = 16 * 1024;
 
-/// The part of the requests in flight that is written together, so that the server works on one
-/// part while this client makes the next. Written all together they leave each side idle in turn:
-/// 75,000 pairs a second with 64 tasks, 120,000 in quarters.
+/// The part of the requests in flight that is written together. So the server works on one part
+/// while the client prepares the next. If all were written together, each side would be idle in
+/// turn: 75,000 pairs a second with 64 tasks, and 120,000 in quarters.
 const BATCHES: usize = 4;
 
 /// A buffer that has grown beyond this is not kept.
@@ -78,8 +78,8 @@ enum Asked {
         come: Vec<Value>,
         sender: oneshot::Sender<Vec<Value>>,
     },
-    /// A change of subscriptions: a push of this kind confirms each of these channels, in
-    /// order, or it is refused once.
+    /// A change of subscriptions. A push of this kind confirms each of these channels, in order, or
+    /// one rejection replaces all of them.
     Confirmed {
         kind: PushKind,
         channels: VecDeque<Vec<u8>>,
@@ -116,8 +116,8 @@ impl Wire {
         replies.await.map_err(|_| self.failure())
     }
 
-    /// Sends a command that subscribes or the like, and waits until a push of this `kind`
-    /// confirms each of its arguments, or it is refused.
+    /// Sends a command such as SUBSCRIBE, and waits until a push of this `kind` confirms each of
+    /// its arguments, or the server rejects it.
     pub(crate) async fn confirm(&self, command: &Cmd, kind: PushKind) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         let channels = command.args_iter().skip(1).filter_map(|argument| match argument {
@@ -128,8 +128,8 @@ impl Wire {
         reply.await.map_err(|_| self.failure())
     }
 
-    /// The same of a command whose confirmations come unasked as well, so that none of them
-    /// shows that it is done.
+    /// The same for a command whose confirmations also come without a request, so that a
+    /// confirmation does not show that it was executed.
     pub(crate) async fn follow(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         self.ask([command, &cmd("PING")], Asked::Followed { refused: None, sender })?;
@@ -163,13 +163,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Why a request was not answered.
+    /// Why a request got no reply.
     fn failure(&self) -> Failure {
         self.outbox.lock().ended.clone().unwrap_or(Ending::Dropped).failure()
     }
 
-    /// Looks whether what is asked is answered, and ends when it is not: see
-    /// [`Watch`]. Costs nothing while nothing is asked.
+    /// Checks that requests get replies, and returns when they do not: see [`Watch`]. Costs nothing
+    /// without requests.
     pub(super) async fn gives_up(&self, command_timeout: Duration) -> Ending {
         loop {
             let Some(now) = self.awaited() else {
@@ -187,7 +187,7 @@ impl Wire {
         }
     }
 
-    /// Nothing comes any more, because of `ending`.
+    /// Fails all requests, because the connection ended with `ending`.
     pub(super) fn end(&self, ending: &Ending) {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
@@ -204,7 +204,7 @@ impl Wire {
     pub(super) async fn carry(self: Arc<Self>, stream: Stream, on_push: Option<OnPush>) -> Ending {
         let closing = Closing(&self);
         let Stream { from, to } = stream;
-        // A task of its own: it writes on one thread while replies are read on another.
+        // A separate task, because it writes on one thread while replies are read on another.
         let mut writer = JoinSet::new();
         writer.spawn(Arc::clone(&self).write(to));
         let ended = tokio::select! {
@@ -217,7 +217,7 @@ impl Wire {
         ended
     }
 
-    /// Writes what is to be written, until that fails.
+    /// Writes all requests, until a write fails.
     async fn write(self: Arc<Self>, mut to: impl AsyncWrite + Unpin) -> Ending {
         let mut bytes = Vec::new();
         loop {
@@ -234,8 +234,8 @@ impl Wire {
         }
     }
 
-    /// Waits until there is something to write, and takes it into an empty buffer: a full batch,
-    /// or less once all other tasks of this thread have run.
+    /// Waits until there are requests to write, and moves them to an empty buffer: a full batch, or
+    /// less once all other tasks of this thread have run.
     async fn take(&self, bytes: &mut Vec<u8>) {
         let mut others = pin!(yield_now());
         poll_fn(|context| {
@@ -255,7 +255,7 @@ impl Wire {
         std::mem::swap(&mut outbox.bytes, bytes);
     }
 
-    /// Reads what comes, until nothing more can.
+    /// Reads until the stream ends or fails.
     async fn read(
         &self,
         mut from: impl AsyncRead + Unpin,
@@ -312,10 +312,10 @@ fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
 }
 
 impl Outbox {
-    /// The next reply has come. Returns the request that is answered with it.
+    /// Handles a reply. Returns the request that it completes.
     ///
-    /// One too many is no reply to anything: those before it may have gone to the
-    /// wrong requests.
+    /// A surplus reply belongs to no request. Replies before it may have gone to the wrong
+    /// requests.
     fn replied(&mut self, value: Value) -> Result<Option<Answered>, Ending> {
         self.progress.replies += 1;
         if let Some(Asked::Many { missing, come, .. }) = self.asked.front_mut()
@@ -346,7 +346,7 @@ impl Outbox {
         }))
     }
 
-    /// A push has come. Returns the request that is confirmed by it: one that comes unasked
+    /// Handles a push. Returns the request that it confirms. A push that comes without a request
     /// confirms nothing.
     fn confirmed(&mut self, come: &PushKind, data: &[Value]) -> Result<Option<Answered>, Ending> {
         match self.asked.front_mut() {
@@ -375,7 +375,7 @@ fn is_of(data: &[Value], channel: Option<&Vec<u8>>) -> bool {
     channel.is_some_and(|channel| channel == said)
 }
 
-/// Whether it is not the PING that is refused.
+/// Whether the server rejected the command, and not the PING after it.
 fn refuses_what_came_first(reply: &Value) -> bool {
     let of_ping = |error: &ServerError| error.details().is_some_and(|it| it.contains("'ping'"));
     matches!(reply, Value::ServerError(error) if !of_ping(error))
@@ -391,7 +391,7 @@ impl Answered {
     }
 }
 
-/// When it is dropped nothing is answered any more.
+/// When this is dropped, all remaining requests fail.
 struct Closing<'a>(&'a Wire);
 
 impl Drop for Closing<'_> {
@@ -440,7 +440,7 @@ mod tests {
             Self { wire, server, pushed, carried }
         }
 
-        /// A caller that waits for what `command` is answered with.
+        /// A caller that waits for the reply to `command`.
         async fn asks(&self, command: &str) -> JoinHandle<Result<Value, Failure>> {
             let (wire, command) = (Arc::clone(&self.wire), cmd(command));
             let asked = tokio::spawn(async move { wire.call(&command).await });
@@ -542,7 +542,7 @@ mod tests {
         assert!(waits.await.unwrap().unwrap_err().may_have_happened());
         assert!(waits_too.await.unwrap().unwrap_err().may_have_happened());
 
-        // and who comes later, that it has not
+        // and a later caller, that it was not sent
         for wire in [&t.wire, &cut.wire] {
             let failure = wire.call(&cmd("PING")).await.unwrap_err();
             assert!(matches!(failure, Failure::Unreachable(_)), "{failure}");
@@ -604,7 +604,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unrequested_reply_ends_the_connection() {
-        // what is pushed is no reply
+        // a push is no reply
         let mut t = Setup::new();
         t.receives(">3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
         assert!(!t.carried.is_finished());
@@ -639,7 +639,7 @@ mod tests {
             let mut given_up = Box::pin(wire.gives_up(LIMIT));
             while (&mut given_up).now_or_never().is_none() {
                 if says {
-                    // messages are no answer
+                    // messages are no replies
                     t.receives(push).await;
                 }
                 sleep(Duration::from_millis(10)).await;
@@ -654,7 +654,7 @@ mod tests {
         let mut t = Setup::new();
         assert!(t.given_up(100 * LIMIT).await.is_none());
         for _ in 0..20 {
-            // a caller that leaves changes nothing
+            // a cancelled caller changes nothing
             t.asks("PING").await.abort();
             assert!(t.given_up(LIMIT * 9 / 10).await.is_none());
             t.receives(":1\r\n").await;

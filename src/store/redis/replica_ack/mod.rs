@@ -6,8 +6,8 @@
 //! and the lookup both prove that this server made the grants. Otherwise an address may have moved,
 //! another server may be the primary, or the slot may have migrated.
 //!
-//! One batch at a time serves all calls: see [`Round`]. Calls that come during a batch share the
-//! next one. One mutex guards the calls that came; no other lock is taken while it is held.
+//! One batch at a time serves all calls: see [`Round`]. Calls during a batch share the next one.
+//! One mutex guards the queued calls. No other lock is taken while it is held.
 
 mod round;
 

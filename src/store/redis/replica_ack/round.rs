@@ -45,7 +45,7 @@ impl Asker {
         self.on_its_way.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
 
-    /// Returns the reply to such a command, out of `replies`.
+    /// Returns the reply to such a command, from `replies`.
     fn reply(&self, replies: &mut impl Iterator<Item = Value>) -> Value {
         let before = usize::from(self.on_its_way);
         replies.nth(before).unwrap_or(Value::Nil)
@@ -57,7 +57,7 @@ impl Asker {
 pub(super) struct Round {
     /// Calls whose grant was found, and that wait for replicas.
     waiting: Vec<Asker>,
-    /// Calls that came since the last batch.
+    /// Calls since the last batch.
     come: Vec<Asker>,
 }
 

@@ -357,7 +357,7 @@ impl Watcher for SubscriptionState {
         }
         drop(table);
         if info.kind == PushKind::SUnsubscribe {
-            // A wanted subscription is requested again; an unwanted one needs nothing.
+            // A wanted subscription is requested again. An unwanted one needs no request.
             self.changed.notify_one();
         }
         self.tell();

@@ -1,7 +1,8 @@
 //! Wanted and confirmed subscriptions, and the requests that make the second equal the first.
 //!
-//! Pure: no I/O, and the caller passes the time. Each request is answered on its own connection. If
-//! that ends first, everything is requested again on the next one, so a lost reply does not matter.
+//! Pure: the caller passes the time. Each request gets its reply on its own connection. If the
+//! connection ends first, everything is requested again on the next one, so a lost reply does not
+//! matter.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -37,7 +38,7 @@ pub(in crate::store::redis) enum Among {
     #[default]
     Alone,
     /// The messages of one of several nodes. With plain channels, the node cannot count the
-    /// listeners at other nodes. A script that relied on the count would notify nobody.
+    /// subscribers at other nodes. So a script that relied on the count would notify no client.
     Nodes(Channels),
 }
 
@@ -277,7 +278,7 @@ impl Table {
         all
     }
 
-    /// Notes that the server rejected `asked`: the channels are as before. A denial removes a
+    /// Notes that the server rejected `asked`: the channels do not change. A denial removes a
     /// permission.
     pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
         let before = match asked.subscribe.is_some() || refusal == Refusal::Elsewhere {
@@ -594,7 +595,7 @@ mod tests {
         table.listen(&name("door"));
         done(&mut table);
         events_of(&mut table);
-        // its slot moves away: the server says so, unasked
+        // its slot moves away, and the server sends a push about it without a request
         for channel in [channel_of(&name("door")), keys::queuers(&name("door").name)] {
             table.confirmed(&channel, false);
         }
@@ -710,7 +711,7 @@ mod tests {
             self.receive();
         }
 
-        /// Answers what was asked first.
+        /// Answers the oldest request.
         fn answer(&mut self) {
             let Some(asked) = self.asked.pop_front() else { return };
             let own = |channel: &String| channel.starts_with("leasehold");
@@ -754,7 +755,7 @@ mod tests {
             }
         }
 
-        /// Nothing goes wrong any more, until nothing is asked for.
+        /// Answers all requests without a fault.
         fn settle(&mut self) {
             self.allows = true;
             self.pass(Duration::from_secs(31));

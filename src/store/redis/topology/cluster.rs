@@ -81,8 +81,8 @@ impl Question<'_> {
     }
 }
 
-/// A reply, and whether it came from the importing node of a migrating slot. Messages that a script
-/// publishes there reach nobody.
+/// A reply, and whether it came from the importing node of a migrating slot. No client receives
+/// messages that a script publishes there.
 struct Answered {
     reply: Value,
     on_its_way: bool,
@@ -105,9 +105,10 @@ impl Course {
         Self { until, redirects: 0, asked_at, asks: None, backoff }
     }
 
-    /// Begins to ask: where the last reply has sent it, unless that is later than a reply may be. A
-    /// task may stand still before it goes there, and by then the slot may have come back and leave
-    /// again: the node would grant what the owner has granted to another client.
+    /// Begins a request: at the node of the last redirect, unless that is older than a reply may
+    /// be. The task may have been suspended in between. By then the slot may have come back and may
+    /// be leaving again. Then the node would grant a lock that the owner of the slot has granted to
+    /// another client.
     fn sent_to(&mut self, limit: Duration) -> Option<HostPort> {
         let asked_at = std::mem::replace(&mut self.asked_at, Instant::now());
         self.asks.take().filter(|_| asked_at.elapsed() < limit)

@@ -56,7 +56,7 @@ pub(super) struct ClusterState {
     channels: OnceLock<Channels>,
     /// The last time when a node supported other channels than `channels`.
     outgrown: Mutex<Option<Instant>>,
-    /// Why there is no topology yet.
+    /// Why the topology is not known yet.
     obstacle: Mutex<Option<String>>,
     /// Unreachable nodes, and whether each was logged.
     absences: Mutex<Absences>,
@@ -66,8 +66,8 @@ pub(super) struct ClusterState {
     placed: Mutex<BTreeMap<Object, Option<Arc<Node>>>>,
     /// The last reply of an owner that was not ready, by slot, and its time.
     refused: Mutex<HashMap<u16, (Failure, Instant)>>,
-    /// Keys whose message was published at the importing node of a migrating slot. Nobody listens
-    /// there.
+    /// Keys whose message was published at the importing node of a migrating slot, where no client
+    /// is subscribed.
     unheard: Mutex<HashSet<Vec<u8>>>,
 }
 
@@ -103,7 +103,7 @@ impl ClusterState {
 
     /// Fixes the kind of channels for the life of the client, as Redisson does. Clients that start
     /// after an upgrade of the cluster may choose another kind, which is logged. `said` has the
-    /// kinds that nodes support; the last one counts.
+    /// kinds that nodes support, and the last one counts.
     pub(super) fn speaks(&self, said: &[Channels]) {
         let Some(last) = said.last() else { return };
         let settled = self.channels.get_or_init(|| *last);
@@ -494,7 +494,7 @@ impl ClusterState {
         self.masters().iter().for_each(|(_, node)| node.subscriptions.ask_anew());
     }
 
-    // Messages that were published where nobody listens.
+    // Messages that were published where no client is subscribed.
 
     pub(super) fn said_in_vain(&self, key: &[u8]) {
         self.unheard.lock().insert(key.to_vec());

@@ -189,8 +189,8 @@ impl Topology {
         }
     }
 
-    /// Returns whether a message about `name` has to be published again, because it reached nobody.
-    /// The next call returns false.
+    /// Returns whether a message about `name` has to be published again because no client received
+    /// it. The next call returns false.
     pub(super) fn is_to_be_said_again(&self, name: &Name) -> bool {
         match self {
             Self::One(_) => false,

@@ -394,8 +394,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[
                 Edit {
                     file: "src/engine/hold.rs",
-                    from: "        self.remaining(now)?;\n        let mut state = self.state.lock();\n        // It may",
-                    to: "        let _ = now;\n        let mut state = self.state.lock();\n        // It may",
+                    from: "        self.remaining(now)?;\n        let mut state = self.state.lock();\n        // Its grant",
+                    to: "        let _ = now;\n        let mut state = self.state.lock();\n        // Its grant",
                 },
                 Edit {
                     file: "src/engine/hold.rs",
@@ -958,7 +958,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the end of a hold takes the turn of the one after it",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "                // Its grant has gone on to another hold.\n                return;\n",
+                from: "                // Another hold has its grant now.\n                return;\n",
                 to: "",
             }],
         },
@@ -1327,7 +1327,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::failed_waiter_blocks_others_for_one_turn_at_most"),
+        Finder::Unit("store::redis::tests::hopeless_waiter_blocks_others_for_one_turn_at_most"),
         Defect {
             says: "a script leaves permits for ever to one who waits for what the dead have",
             edits: &[
@@ -2107,8 +2107,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[
                 Edit {
                     file: "src/engine/release/mod.rs",
-                    from: "        self.watchdog.unwatch(hold.grant.id);\n        // Without an answer",
-                    to: "        // Without an answer",
+                    from: "        self.watchdog.unwatch(hold.grant.id);\n        // Without a reply",
+                    to: "        // Without a reply",
                 },
                 Edit {
                     file: "src/engine/release/mod.rs",

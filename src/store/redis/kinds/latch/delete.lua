@@ -8,9 +8,9 @@
 --   1   the latch existed
 --   0   it did not
 --
--- Redisson publishes `1` (closed) here, and its waiters go on waiting. They read `0` as it is:
--- open. GET rejects a key of another type, which DEL would delete. DEL of the receipt changes
--- nothing, but a full server lets a script end that has begun with it.
+-- Redisson publishes `1` (closed), and its waiters continue to wait. They read `0` as open. GET
+-- rejects a key of another type, which DEL would delete. DEL of the receipt changes nothing. But a
+-- full server lets a script end if its first write was a DEL.
 --
 -- Time: GET, GET, DEL, SET and SET; DEL and PUBLISH when the latch existed.
 

@@ -6,7 +6,7 @@
 --   ARGV[2]  id       of the permit
 --   ARGV[3]  lease    from now on at least, in milliseconds; 0 only checks
 --
---   0      nobody holds it
+--   0      it is not held
 --   n      it is held for another n milliseconds (-1: for ever)
 --
 -- The lease is never shortened, because the holder would trust it for longer than it lasts.

@@ -80,8 +80,8 @@ pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<Counts> {
     store.ask(on(name, &COUNT, Permits::channel(name)).read(counts)).await
 }
 
-/// Returns how long this permit is held. With a `lease`, it is held at least that long from now on.
-/// `None` if nobody holds it.
+/// Returns how long this permit is held, or `None` if it is not held. With a `lease`, it is held at
+/// least that long from now on.
 pub(crate) async fn lease(
     store: &RedisStore,
     name: &Name,

@@ -4,7 +4,7 @@
 --                              whether there is a counter; or nothing, and the rejection of
 --                              the server. NONUMBER: the counter is another text
 --
--- The script does not ask the holder: an expired permit belongs to nobody.
+-- The script does not ask the holder: an expired permit has no holder.
 --
 -- Time: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE when some have expired.
 

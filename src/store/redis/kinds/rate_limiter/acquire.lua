@@ -1,4 +1,4 @@
--- rate_limiter/acquire: take permits of a rate limiter, if it has them.
+-- rate_limiter/acquire: takes permits from a rate limiter, if enough are free.
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
@@ -8,14 +8,14 @@
 --   ARGV[1]  permits         how many, at least one
 --   ARGV[2]  member          16 random bytes of this request, and the number of permits
 --
---   {0}            granted. The same request again has them already: nothing changes
+--   {0}            granted. A repeated request changes nothing
 --   {wait, ahead}  too few are free; there are enough after this number of milliseconds. The newest
 --                  member was `ahead` milliseconds ahead of the server's clock
 --   {-1, 0}        no client has set a rate
 --   {-2, rate}     more than the rate
 --
--- A member that is ahead of the clock was acquired by now: it gets this time. Its client has
--- another clock, or the server's was set back. Otherwise it would stay for longer than the window.
+-- A member may be ahead of the server's clock, if that was set back or its client has another
+-- clock. It gets the current time, because otherwise it would stay for longer than the window.
 --
 -- ZREMRANGEBYSCORE if permits have left the window. A refusal is ZRANGEBYSCORE twice instead of
 -- SET and ZADD.
@@ -73,7 +73,7 @@ while missing > 0 do
             missing, score = missing - permits, tonumber(some[i + 1])
         end
     end
-    -- The counter is older than the window: it has the whole rate when all have left.
+    -- The counter is older than the window. When all members have left, the whole rate is free.
     if #some == 0 then
         missing = 0
     end

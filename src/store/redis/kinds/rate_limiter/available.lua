@@ -1,4 +1,4 @@
--- rate_limiter/available: count the free permits of a rate limiter.
+-- rate_limiter/available: counts the free permits of a rate limiter.
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
@@ -6,10 +6,10 @@
 --   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
 --   KEYS[5]  client's        the same of this client
 --
---   0, 1, 2, …   how many are free
+--   0, 1, 2, …   the number of free permits
 --   -1           no client has set a rate
 --
--- Redisson's writes the counter, and drops its TTL. This writes nothing.
+-- Redisson's script writes the counter, and drops its TTL. This one writes nothing.
 --
 -- Time: HMGET, TIME, GET, ZRANGEBYSCORE and ZCARD.
 

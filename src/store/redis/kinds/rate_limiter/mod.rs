@@ -40,7 +40,7 @@ pub(crate) struct Limiter<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Decision {
     Granted,
-    /// Enough permits are free after this time, if nobody else acquires any.
+    /// Enough permits are free after this time, if no other client acquires any.
     Wait(Duration),
     /// No client has set a rate.
     Unset,
@@ -107,8 +107,8 @@ impl Limiter<'_> {
         store.ask(request.read(|reply| replies::number(reply).map(drop))).await
     }
 
-    /// Changes the settings, and returns whether it did. Asked again with the same `receipt` it
-    /// changes nothing, and returns the same.
+    /// Changes the settings, and returns whether it did. A repeated request with the same `receipt`
+    /// changes nothing, and returns the same reply.
     pub(crate) async fn change(
         &self,
         store: &RedisStore,

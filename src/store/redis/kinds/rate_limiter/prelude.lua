@@ -22,8 +22,8 @@ local function milliseconds()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The settings of the limiter, and the keys that its type selects; or nothing and an error. Only
--- nothing if no client has set a rate.
+-- Returns the settings of the limiter, and the keys that its type selects; or nothing and an error.
+-- Nothing alone means that no client has set a rate.
 local function limiter_at(name, value, own_value, permits, own_permits)
     local rate, interval, kind, idle = unpack(redis.call('HMGET', name, 'rate', 'interval',
         'type', 'keepAliveTime'))
@@ -41,7 +41,7 @@ local function limiter_at(name, value, own_value, permits, own_permits)
     return it
 end
 
--- How many permits a member stands for; nothing if it has another form.
+-- Returns the number of permits of a member; nothing if it has another form.
 local function permits_of(member)
     local length = string.byte(member) or 0
     if #member == length + 5 then
@@ -50,7 +50,7 @@ local function permits_of(member)
     end
 end
 
--- How many permits these members stand for; or nothing and an error.
+-- Returns the number of permits of these members; or nothing and an error.
 local function sum(members, key)
     local all = 0
     for _, member in ipairs(members) do
@@ -63,7 +63,7 @@ local function sum(members, key)
     return all
 end
 
--- The counter, as the third whether there is one; or nothing and an error.
+-- Returns the counter, and as the third result whether it exists; or nothing and an error.
 local function counter(it)
     local text = redis.call('GET', it.value)
     local value = tonumber(string.match(text or '0', '^%-?%d+$'))
@@ -73,8 +73,8 @@ local function counter(it)
     return nil, damaged(it.value)
 end
 
--- How many permits are free, with those that have left the window by now; or nothing and an
--- error. An empty window has the whole rate, whatever the counter says: it may be older.
+-- Returns the number of free permits, and the members that have left the window by now; or nothing
+-- and an error. An empty window has the whole rate. The counter may be older, and is not read then.
 local function free_at(it, now)
     local value, refused, there = counter(it)
     it.gone = whole(now - it.interval)
@@ -98,8 +98,8 @@ local function free_at(it, now)
     return used and it.rate - used, refused
 end
 
--- Lets what was acquired end with the limiter. Permits of one client end by themselves: nobody
--- else would delete them.
+-- Sets the TTL of the permits to that of the limiter. The permits of one client expire by
+-- themselves, because no other client would delete them.
 local function keep(it)
     local rest = it.idle
     if rest > 0 then

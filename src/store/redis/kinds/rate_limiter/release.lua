@@ -1,18 +1,18 @@
--- rate_limiter/release: give back permits that were acquired and not used.
+-- rate_limiter/release: releases permits that were acquired and not used.
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
 --   KEYS[3]  client's value  the same of this client, if each client has its own
 --   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
 --   KEYS[5]  client's        the same of this client
---   ARGV[1]  member          what was acquired
+--   ARGV[1]  member          the acquired permits
 --   ARGV[2]  rest            the member of the permits that were used; empty if none was
---   ARGV[3]  unused          how many were not used
+--   ARGV[3]  unused          the number of unused permits
 --
---   0   the member is gone: it has left the window, or was given back before
---   1   given back
+--   0   the member is gone: it has left the window, or was released before
+--   1   released
 --
--- Redisson leaves the member: its permits come back a second time when it leaves the window.
+-- Redisson leaves the member, so its permits come back a second time when it leaves the window.
 --
 -- Time: HMGET, ZSCORE; ZREM, ZADD, GET, SET and PTTL if the member is there.
 

@@ -1,4 +1,4 @@
--- rate_limiter/set: set or change the rate of a limiter, or delete the limiter.
+-- rate_limiter/set: sets or changes the rate of a limiter, or deletes the limiter.
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together

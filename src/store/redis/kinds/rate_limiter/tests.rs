@@ -95,7 +95,7 @@ async fn story(seed: u64) {
         let it = RatePermits::wanted(permits);
         match limiter.acquire(&store, &it).await.unwrap() {
             Decision::Granted => {
-                // A lost reply: the same request again.
+                // A lost reply, so the same request is sent again.
                 let free = limiter.available(&store).await.unwrap();
                 assert_eq!(limiter.acquire(&store, &it).await.unwrap(), Decision::Granted);
                 assert_eq!(limiter.available(&store).await.unwrap(), free);
@@ -179,7 +179,7 @@ async fn counter_that_outlived_its_window_is_repaired() {
     assert_eq!(limiter.available(&store).await.unwrap(), Some(10));
     let granted = limiter.acquire(&store, &RatePermits::wanted(10)).await.unwrap();
     assert_eq!(granted, Decision::Granted);
-    // And a counter that is gone, as after an eviction, forgets no acquisition.
+    // An evicted counter forgets no acquisition.
     assert!(twin.delete("{api}:value"));
     let refused = limiter.acquire(&store, &RatePermits::wanted(1)).await.unwrap();
     assert_eq!(refused, Decision::Wait(1_000 * MS));
@@ -198,7 +198,7 @@ async fn member_ahead_of_the_clock_delays_for_one_interval() {
     assert_eq!(limiter.acquire(&store, &it).await.unwrap(), Decision::Granted);
 }
 
-/// Nobody can know that the interval is not over.
+/// The script cannot know whether the interval is over.
 #[tokio::test(start_paused = true)]
 async fn clock_that_is_set_forward_gives_permits_back_once() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());

@@ -1,9 +1,9 @@
--- rate_limiter/throttle: admit work at an even pace, by the generic cell rate algorithm.
+-- rate_limiter/throttle: admits work at an even pace, by the generic cell rate algorithm.
 --
 --   KEYS[1]  throttle  `TIME:ID`: the time in microseconds since 1970 at which the whole burst is
 --                      free again, and the request that was granted last
---   ARGV[1]  permits   how many, at least one
---   ARGV[2]  burst     how many can be granted at once
+--   ARGV[1]  permits   number of permits, at least one
+--   ARGV[2]  burst     number of permits that can be granted at once
 --   ARGV[3]  spacing   microseconds from one permit to the next
 --   ARGV[4]  id        32 hexadecimal digits of this request
 --
@@ -11,8 +11,8 @@
 --                  the microseconds until the whole burst is free
 --   {err}          DAMAGED: the text has another form
 --
--- A time later than that of a used burst is taken for that one: the clock was set back, or the
--- burst was larger.
+-- A time after the end of a whole used burst counts as that end, because the clock was set back or
+-- the burst was larger.
 --
 -- Time: TIME and GET; SET if it is granted.
 

@@ -8,8 +8,8 @@
 --   1   the semaphore existed
 --   0   it did not
 --
--- GET rejects a key of another type, which DEL would delete. DEL of the receipt changes nothing,
--- but a full server lets a script end that has begun with it.
+-- GET rejects a key of another type, which DEL would delete. DEL of the receipt changes nothing.
+-- But a full server lets a script end if its first write was a DEL.
 --
 -- Time: GET, GET, DEL, SET and SET; DEL when the semaphore existed.
 
