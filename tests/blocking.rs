@@ -103,7 +103,7 @@ mod acquiring {
     }
 
     #[test]
-    fn a_waiter_enters_when_the_holder_leaves() {
+    fn waiter_acquires_when_the_holder_releases() {
         for owned in [false, true] {
             let world = World::new();
             let guard = world.door().acquire().unwrap();
@@ -177,7 +177,7 @@ mod acquiring {
     }
 
     #[test]
-    fn of_many_threads_of_many_clients_at_most_one_is_inside() {
+    fn threads_of_many_clients_exclude_each_other() {
         // given eight threads, two to a client, and a counter that is read and written apart
         const THREADS: u32 = 8;
         const ROUNDS: u32 = 200;
@@ -209,7 +209,7 @@ mod reentry {
     use super::*;
 
     #[test]
-    fn a_thread_enters_again_what_it_holds_however_it_acquires() {
+    fn thread_reenters_its_lock_by_every_method() {
         let world = World::new();
         let lock = world.door();
         let first = lock.acquire().unwrap();
@@ -232,7 +232,7 @@ mod reentry {
     }
 
     #[test]
-    fn entering_again_works_after_the_first_guard_is_gone() {
+    fn reentry_works_after_the_first_guard_is_dropped() {
         let lock = World::new().door();
         let first = lock.acquire().unwrap();
         let second = lock.acquire().unwrap();
@@ -264,7 +264,7 @@ mod reentry {
 
     /// It was taken for a reader as long as any thread read.
     #[test]
-    fn a_thread_that_has_given_back_its_reading_may_ask_to_write() {
+    fn thread_may_write_after_it_released_its_read_hold() {
         let prices = World::new().one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
         beside_a_reader(&read, read.acquire().unwrap(), || {
@@ -345,7 +345,7 @@ mod reentry {
     }
 
     #[test]
-    fn an_owned_guard_is_not_entered_again() {
+    fn owned_guard_is_not_reentered() {
         let lock = World::new().door();
         let guard = lock.acquire_owned().unwrap();
         assert!(lock.try_acquire().unwrap().is_none());
@@ -358,7 +358,7 @@ mod reentry {
     }
 
     #[test]
-    fn an_owned_guard_does_not_enter_what_the_thread_holds() {
+    fn owned_acquisition_does_not_reenter() {
         let lock = World::new().door();
         let _guard = lock.acquire().unwrap();
         assert!(lock.try_acquire_owned().unwrap().is_none());
@@ -369,7 +369,7 @@ mod guards {
     use super::*;
 
     #[test]
-    fn an_owned_guard_moves_between_threads() {
+    fn owned_guard_moves_between_threads() {
         let lock = World::new().door();
         let guard = lock.acquire_owned().unwrap();
         let guard = elsewhere(move || {
@@ -382,7 +382,7 @@ mod guards {
     }
 
     #[test]
-    fn a_dropped_guard_frees_the_lock() {
+    fn dropped_guard_frees_the_lock() {
         let world = World::new();
         drop(world.door().acquire().unwrap());
         leave_owned(world.other_door().acquire_owned_within(LONG).unwrap());
@@ -391,7 +391,7 @@ mod guards {
     }
 
     #[test]
-    fn a_guard_dropped_together_with_its_client_frees_the_lock() {
+    fn guard_dropped_with_its_client_frees_the_lock() {
         for owned in [false, true] {
             // given a long lease, and nothing else of its client than the guard
             let store = MemoryStore::new();
@@ -417,7 +417,7 @@ mod guards {
     }
 
     #[test]
-    fn a_guard_outlives_its_client() {
+    fn guard_outlives_its_client() {
         let guard = Client::in_memory().unwrap().lock("door").unwrap();
         let guard = guard.ttl(millis(3_000)).acquire().unwrap();
         thread::sleep(millis(4_000));
@@ -426,7 +426,7 @@ mod guards {
     }
 
     #[test]
-    fn a_guard_shows_what_it_holds() {
+    fn guard_prints_its_lock() {
         let lock = World::new().door().lease(LONG);
         let guard = lock.acquire().unwrap();
         let holder = lock.holder().unwrap().unwrap();
@@ -467,7 +467,7 @@ mod guards {
     }
 
     #[test]
-    fn a_thread_that_panics_frees_what_it_held() {
+    fn panicking_thread_frees_its_lock() {
         let world = World::new();
         let lock = world.door();
         let panicked = thread::spawn(move || {
@@ -479,7 +479,7 @@ mod guards {
     }
 
     #[test]
-    fn a_guard_kept_until_its_thread_ends_frees_the_lock() {
+    fn guard_kept_until_its_thread_ends_frees_the_lock() {
         // given a guard in a thread local, which is dropped when others may be gone
         thread_local! {
             static KEPT: std::cell::RefCell<Option<LockGuard>> = const { std::cell::RefCell::new(None) };
@@ -495,7 +495,7 @@ mod looking {
     use super::*;
 
     #[test]
-    fn the_lock_can_be_looked_at_from_outside() {
+    fn lock_state_is_visible_without_a_hold() {
         let world = World::new();
         let lock = world.other_door();
         assert!(!lock.is_locked().unwrap());
@@ -507,7 +507,7 @@ mod looking {
     }
 
     #[test]
-    fn a_forced_release_frees_the_lock() {
+    fn forced_release_frees_the_lock() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         assert!(world.other_door().force_release().unwrap());
@@ -517,7 +517,7 @@ mod looking {
     }
 
     #[test]
-    fn a_client_counts_what_it_does() {
+    fn client_counts_its_operations() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         assert_eq!((world.one.stats().held, world.one.stats().granted), (1, 1));
@@ -596,7 +596,7 @@ mod running {
     }
 
     #[test]
-    fn a_panic_of_the_work_releases_the_lock_then_goes_on_as_it_was() {
+    fn panic_of_the_work_releases_the_lock_and_continues() {
         let lock = World::new().door();
         let run = || lock.run(|_held| -> () { resume_unwind(Box::new(42)) });
         let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
@@ -710,7 +710,7 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn in_blocking_code_of_a_runtime_all_is_well() {
+    async fn blocking_api_works_in_spawn_blocking() {
         let worked = spawn_blocking(|| {
             let world = World::new();
             let guard = world.door().acquire().unwrap();
@@ -723,13 +723,13 @@ mod inside_async {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn in_a_place_that_may_block_all_is_well() {
+    async fn blocking_api_works_in_block_in_place() {
         let world = block_in_place(World::new);
         block_in_place(|| leave(world.door().acquire().unwrap()));
     }
 
     #[tokio::test]
-    async fn a_refusal_takes_nothing_from_the_task() {
+    async fn refused_call_keeps_the_budget_of_the_task() {
         // given a task that asks in vain again and again
         let (client, _guard) = made_elsewhere();
         let lock = client.lock("door").unwrap();
@@ -773,7 +773,7 @@ mod shutdown {
 }
 
 #[test]
-fn a_client_may_be_shared_by_threads_that_come_and_go() {
+fn short_lived_threads_may_share_a_client() {
     // given a client, and threads that start at the same time
     let (client, barrier) = (Client::in_memory().unwrap(), Arc::new(Barrier::new(4)));
     let inside = Arc::new(AtomicU32::new(0));

@@ -73,7 +73,7 @@ fn words_are_values() {
 }
 
 #[test]
-fn an_error_fits_where_errors_go() {
+fn error_type_implements_common_traits() {
     fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
         error.into()
     }
@@ -87,7 +87,7 @@ fn error_is_cloned_for_many_receivers() {
 }
 
 #[test]
-fn the_futures_of_a_lock_may_move_between_threads() {
+fn futures_of_a_lock_may_move_between_threads() {
     let lock = Client::in_memory().lock("door").unwrap();
     let patience = std::time::Duration::from_secs(1);
     is_send_value(&lock.acquire());
@@ -131,7 +131,7 @@ fn work_that_stays_on_its_thread_may_be_run_there() {
 }
 
 #[tokio::test]
-async fn the_wait_for_a_loss_borrows_nothing() {
+async fn lost_future_borrows_nothing() {
     let client = Client::in_memory();
     let lost = {
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -160,7 +160,7 @@ trait Else {
 impl<T> Else for Is<T> {}
 
 #[test]
-fn the_question_whether_a_type_is_send_has_two_answers() {
+fn send_check_accepts_and_rejects() {
     const { assert!(<Is<u8>>::SEND) };
     const { assert!(!<Is<std::rc::Rc<u8>>>::SEND) };
 }
@@ -174,7 +174,7 @@ mod blocking {
     use super::*;
 
     #[test]
-    fn a_guard_of_a_thread_stays_on_its_thread() {
+    fn thread_guard_stays_on_its_thread() {
         const { assert!(!<Is<LockGuard>>::SEND && !<Is<FencedGuard>>::SEND) };
         is_unpin::<LockGuard>();
         is_static::<LockGuard>();

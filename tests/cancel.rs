@@ -333,7 +333,7 @@ async fn acquire_of_either_side_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_leaves_nothing_behind() {
+async fn dropped_downgrade_leaves_no_hold() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::of(WRITING);
@@ -367,7 +367,7 @@ mod woken_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_passes_its_wake_on_to_the_next_of_its_process() {
+    async fn dropped_waiter_wakes_the_next_of_its_process() {
         // given a holder elsewhere and two who wait here
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
@@ -391,7 +391,7 @@ mod woken_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_does_not_keep_another_process_out() {
+    async fn dropped_waiter_blocks_no_other_process() {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
         let lock = world.door();
@@ -409,7 +409,7 @@ mod woken_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_of_a_long_queue_but_the_last_may_leave() {
+    async fn all_waiters_but_the_last_may_leave_a_long_queue() {
         // given many who wait, all of whom leave but one
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
@@ -477,7 +477,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_of_its_process_enters_though_it_wants_another_lease() {
+    async fn next_task_with_another_lease_acquires() {
         let world = World::new();
         let (lock, behind) = (world.door(), world.door().lease(secs(20)));
         let guard = lock.acquire().await.unwrap();
@@ -521,7 +521,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_free_as_soon_as_the_store_answers_again() {
+    async fn lock_is_free_as_soon_as_the_store_replies() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -533,7 +533,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_crowd_may_leave_but_for_the_last() {
+    async fn all_waiters_but_the_last_may_leave() {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -607,7 +607,7 @@ mod release {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_made_although_it_was_dropped() {
+    async fn dropped_release_is_completed() {
         for trouble in [None, Some(Way::Stalled), Some(Way::Failing)] {
             let cuts = at_every_await(async |cut| {
                 // given a hold with somebody behind it, and perhaps a store in trouble
@@ -650,7 +650,7 @@ mod release {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_one_share_it_counts_back_although_it_was_dropped() {
+    async fn dropped_release_of_one_share_updates_the_count() {
         for stalled in [false, true] {
             let cuts = at_every_await(async |cut| {
                 // given a hold with two guards
@@ -767,7 +767,7 @@ async fn looking_and_watching_have_no_effect_on_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_goes_on_refusing_and_can_be_taken_up_again() {
+async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             // given a guard that does not come back, and one who waits elsewhere
@@ -870,14 +870,14 @@ async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_come_back_wherever_an_acquire_is_dropped() {
+async fn permits_return_at_any_dropped_acquire() {
     permits_come_back(async |pool| pool.acquire(2).await.unwrap()).await;
     permits_come_back(async |pool| pool.acquire_within(2, secs(60)).await.unwrap()).await;
     permits_come_back(async |pool| pool.try_acquire(2).await.ok().flatten()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_come_back_wherever_a_release_is_dropped() {
+async fn permits_return_at_any_dropped_release() {
     permits_come_back(async |pool| {
         let guard = pool.acquire(2).await.unwrap();
         guard.release().await.unwrap().into_result().unwrap();

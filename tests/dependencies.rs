@@ -34,7 +34,7 @@ fn every_direct_dependency_is_listed_with_its_reason() {
 
 /// The package had tests that need the testkit, and scripts that need the repository.
 #[test]
-fn the_package_has_no_file_that_needs_what_it_lacks() {
+fn package_has_no_file_that_needs_what_it_lacks() {
     let mut cargo = Command::new(env!("CARGO"));
     let listed = cargo.args(["package", "--list", "--allow-dirty", "--offline"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

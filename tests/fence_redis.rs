@@ -84,7 +84,7 @@ async fn fence_rejects_the_late_write_of_a_stopped_holder() {
 }
 
 #[tokio::test]
-async fn a_hold_may_write_in_every_way_and_as_often_as_it_likes() {
+async fn hold_may_write_in_every_way_and_repeatedly() {
     // given a hold
     let server = Redis::start();
     let lock = client(&server).await.fenced_lock("orders:42").unwrap();
@@ -145,7 +145,7 @@ fn tokens_are_compared_as_numbers_and_exactly() {
 }
 
 #[test]
-fn a_late_write_is_refused_after_the_data_is_deleted() {
+fn late_write_is_refused_after_the_data_is_deleted() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "15", 2));
@@ -177,7 +177,7 @@ fn each_key_has_a_fence_of_its_own() {
 }
 
 #[test]
-fn a_user_with_the_rights_that_the_page_names_may_write() {
+fn documented_permissions_suffice_for_fenced_writes() {
     let server = Redis::start();
     let rights = ["~orders:*", "~leasehold_fence:*", "+eval", "+evalsha", "+get", "+set"];
     let url = server.user("writer", &rights);
@@ -238,7 +238,7 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
 }
 
 #[test]
-fn a_script_may_reply_whatever_a_script_may() {
+fn fenced_script_may_return_any_reply() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     for text in ["", "return nil", "return false"] {
@@ -292,7 +292,7 @@ fn many_fields_and_any_bytes_are_written() {
 }
 
 #[test]
-fn a_call_by_hash_is_known_once_its_text_was_sent() {
+fn call_by_hash_works_after_its_text_was_sent() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     let call = script("return redis.call('INCR', KEYS[1])", ["n"], [""; 0], 7).unwrap();
@@ -308,7 +308,7 @@ fn a_call_by_hash_is_known_once_its_text_was_sent() {
 }
 
 #[test]
-fn of_many_clients_that_write_at_once_the_newest_stays() {
+fn newest_of_many_concurrent_writes_stays() {
     // given tokens in some order, each written by a client of its own
     let server = Redis::start();
     std::thread::scope(|scope| {
@@ -332,7 +332,7 @@ fn of_many_clients_that_write_at_once_the_newest_stays() {
 
 /// Receivers refused every new holder until the tokens were higher again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_token_counter_is_raised_above_what_receivers_saw() {
+async fn lost_token_counter_is_raised_above_what_receivers_saw() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";
     let server = Redis::start();
     let [one, other] = [client(&server).await, client(&server).await];

@@ -82,7 +82,7 @@ async fn fence_rejects_the_late_update_of_a_stopped_holder() {
 }
 
 #[tokio::test]
-async fn a_row_that_may_be_missing_is_fenced_as_well() {
+async fn missing_row_is_fenced_as_well() {
     // given no row, and two holds
     let (stopped, next) = stopped_and_next(&Redis::start()).await;
     let orders = Orders::with_one();
@@ -105,7 +105,7 @@ fn token_shown_at_the_read_rejects_late_updates() {
 }
 
 #[test]
-fn a_hold_may_write_again_and_tokens_are_compared_exactly() {
+fn hold_may_write_again_and_tokens_are_compared_exactly() {
     let orders = Orders::with_one();
     let newest = (1 << 53) - 1;
     for (total, token, rows) in [(1, newest, 1), (2, newest, 1), (3, newest - 1, 0)] {

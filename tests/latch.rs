@@ -50,7 +50,7 @@ async fn unset_latch_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_latch_is_set_once_and_again_when_it_has_opened() {
+async fn latch_can_be_set_again_after_it_opened() {
     let [latch, other] = two();
     for _ in 0..2 {
         assert!(latch.set(2).await.unwrap());
@@ -125,7 +125,7 @@ async fn cancelled_latch_waiter_blocks_no_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_outlast_a_store_that_is_away() {
+async fn waiters_outlast_an_unreachable_store() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let latch = client.latch("start").unwrap();

@@ -32,7 +32,7 @@ async fn is_silent_for<T>(limit: Duration, asked: impl Future<Output = Result<T,
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_not_to_wait_is_bounded_by_its_setting() {
+async fn request_timeout_limits_single_requests() {
     let defaults = world(|builder| builder);
     let hasty = world(|builder| builder.request_timeout(millis(200)));
     for ((store, lock), limit) in [(defaults, secs(3)), (hasty, millis(200))] {
@@ -75,7 +75,7 @@ async fn change_is_retried_for_half_the_life_of_its_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_is_bounded_by_its_setting_and_goes_on() {
+async fn release_timeout_limits_the_call_and_release_continues() {
     let (store, lock) = world(|builder| builder.release_timeout(millis(200)));
     let guard = lock.acquire().await.unwrap();
     store.stall();
@@ -94,7 +94,7 @@ async fn a_release_is_bounded_by_its_setting_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_result_of_work_does_not_wait_for_a_silent_store() {
+async fn result_of_work_does_not_wait_for_a_silent_store() {
     let defaults = world(|builder| builder);
     let hasty = world(|builder| builder.run_release_wait(millis(20)));
     for ((store, lock), limit) in [(defaults, millis(500)), (hasty, millis(20))] {
@@ -134,7 +134,7 @@ async fn loss_is_notified_at_once_while_the_store_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_limit_will_do() {
+async fn any_timeout_setting_works() {
     for limit in [Duration::ZERO, Duration::MAX] {
         let (_store, lock) = world(|builder| {
             builder.request_timeout(limit).release_timeout(limit).run_release_wait(limit)
@@ -166,7 +166,7 @@ fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn the_limits_are_those_of_threads_too() {
+fn timeout_settings_apply_to_the_blocking_api() {
     let store = MemoryStore::new();
     let builder = leasehold::blocking::Client::builder().request_timeout(millis(50));
     let lock = builder.with_store(&store).unwrap().lock("door").unwrap();

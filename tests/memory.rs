@@ -47,7 +47,7 @@ impl Billing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_night_takes_no_time() {
+async fn virtual_night_takes_no_time() {
     let billing = Billing::new(&MemoryStore::new());
     let start = Instant::now();
     assert_eq!(billing.night_run(8 * 60).await.unwrap(), 480);
@@ -85,7 +85,7 @@ async fn service_stops_within_a_third_of_its_ttl_after_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_survives_a_store_that_hangs_for_less_than_its_ttl() {
+async fn service_survives_a_hang_shorter_than_its_ttl() {
     let store = MemoryStore::new();
     let billing = Billing::new(&store);
     let (ran, ()) = tokio::join!(billing.night_run(10), async {
@@ -99,7 +99,7 @@ async fn a_service_survives_a_store_that_hangs_for_less_than_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_stops_when_the_store_hangs_for_longer() {
+async fn service_stops_at_a_hang_longer_than_its_ttl() {
     let store = MemoryStore::new();
     let billing = Billing::new(&store);
     let (ran, ()) = tokio::join!(billing.night_run(10), async {
@@ -119,7 +119,7 @@ async fn clients_of_different_stores_know_nothing_of_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clone_of_a_store_is_the_same_store() {
+async fn clone_of_a_store_is_the_same_store() {
     let store = MemoryStore::new();
     let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
     let clone = store.clone();
@@ -164,7 +164,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_forgets_the_one_name_and_no_other() {
+    async fn store_forgets_only_the_given_name() {
         let store = MemoryStore::new();
         let client = Client::with_store(&store);
         let door = client.lock("door").unwrap().acquire().await.unwrap();
@@ -187,7 +187,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reentered_hold_is_lost_as_a_whole() {
+    async fn reentered_hold_is_lost_as_a_whole() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
@@ -197,7 +197,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_cannot_be_is_not_held() {
+    async fn invalid_name_is_not_held() {
         assert!(!MemoryStore::new().lose(""));
     }
 }
@@ -206,7 +206,7 @@ mod stall {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_given_up_after_three_seconds() {
+    async fn request_times_out_after_three_seconds() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         store.stall();
@@ -262,7 +262,7 @@ mod stall {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_stalls_every_client_and_twice_is_as_good_as_once() {
+    async fn stall_affects_every_client_and_is_idempotent() {
         let store = MemoryStore::new();
         store.stall();
         store.stall();
@@ -326,7 +326,7 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_that_passes_in_redis_is_waited_out() {
+    async fn transient_failure_is_retried() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         for words in ["LOADING", "READONLY You can't write", "CLUSTERDOWN", "BUSY", "MISCONF"] {
@@ -343,7 +343,7 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hold_is_lost_by_time_when_every_renewal_is_refused() {
+    async fn hold_expires_when_every_renewal_is_refused() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let start = Instant::now();
@@ -379,7 +379,7 @@ mod health {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_is_well_is_ready() {
+    async fn healthy_store_is_ready() {
         let health = Client::in_memory().health().await;
         assert!(health.is_ready() && health.commands_up && health.messages_up, "{health:?}");
         assert_eq!(health.role, Some(Role::Primary));
@@ -420,7 +420,7 @@ mod health {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_was_shut_down_is_not_ready() {
+    async fn client_that_was_shut_down_is_not_ready() {
         let client = Client::in_memory();
         client.shutdown(secs(1)).await;
         let health = client.health().await;
@@ -429,7 +429,7 @@ mod health {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_keeps_what_is_behind_it() {
+async fn error_keeps_its_source() {
     use std::error::Error as _;
 
     let store = MemoryStore::new();
@@ -444,7 +444,7 @@ async fn an_error_keeps_what_is_behind_it() {
 }
 
 #[test]
-fn the_example_about_fencing_ends_as_it_says() {
+fn fencing_example_prints_the_documented_result() {
     assert!(testkit::Helper::example("fencing", &[]).wait().success());
 }
 
@@ -530,7 +530,7 @@ async fn readers_of_one_hold_share_its_acknowledgements() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
+async fn fail_fast_client_does_not_wait_in_an_outage() {
     let store = MemoryStore::new();
     let client = Client::builder().fail_fast(true).with_store(&store);
     let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
@@ -570,7 +570,7 @@ async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
 
 /// The default: a client waits.
 #[tokio::test(start_paused = true)]
-async fn client_waits_for_a_store_that_is_away_by_default() {
+async fn client_waits_for_an_unreachable_store_by_default() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap();
     store.stall();
@@ -603,7 +603,7 @@ async fn timeout_names_permits_whose_number_was_never_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_counter_is_raised_no_higher_than_grants_can_follow() {
+async fn token_counter_cannot_be_raised_beyond_its_limit() {
     const MOST: u64 = (1 << 53) - 65;
     let lock = Client::in_memory().fenced_lock("orders:42").unwrap();
     for least in [MOST + 1, i64::MAX.unsigned_abs() + 1, u64::MAX] {

@@ -66,7 +66,7 @@ async fn give_back(guard: ExpirablePermits) {
 // Exclusion.
 
 #[tokio::test(start_paused = true)]
-async fn no_more_are_held_than_there_are_and_all_of_them_can_be() {
+async fn holders_have_all_permits_and_no_more() {
     let t = World::of(3).await;
     let mut guards = Vec::new();
     for permits in [&t.one, &t.other, &t.one] {
@@ -104,7 +104,7 @@ async fn contending_tasks_never_exceed_the_permits_and_all_acquire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_of_one_client_come_in_in_the_order_in_which_they_came() {
+async fn tasks_of_one_client_acquire_permits_in_order() {
     let t = World::of(2).await;
     let both = t.other.acquire_many(2).await.unwrap();
     let wants_both = waiter(&t.one, 2);
@@ -122,7 +122,7 @@ async fn tasks_of_one_client_come_in_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_release_of_many_lets_many_in_at_once() {
+async fn release_of_many_permits_admits_many_waiters() {
     let t = World::of(3).await;
     let all = t.other.acquire_many(3).await.unwrap();
     let waiting = [waiter(&t.one, 1), waiter(&t.one, 1), waiter(&t.one, 1)];
@@ -163,7 +163,7 @@ async fn waiter_asks_when_the_nearest_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permit_timeout_error_says_that_none_was_free() {
+async fn permit_timeout_names_missing_permits() {
     let t = World::of(1).await;
     let guard = t.one.acquire().await.unwrap();
     let begun = Instant::now();
@@ -204,7 +204,7 @@ async fn no_more_are_added_than_java_can_count() {
 // From task to task.
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_goes_from_task_to_task_without_a_request() {
+async fn permit_is_handed_off_without_a_request() {
     let t = World::of(3).await;
     let (both, _other) = (t.one.acquire_many(2).await.unwrap(), t.other.acquire().await.unwrap());
     let waiting = waiter(&t.one, 2);
@@ -322,7 +322,7 @@ async fn permit_granted_to_an_absent_waiter_is_free_soon() {
 // Keeping.
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_renewed_as_long_as_their_guard_lives() {
+async fn permits_are_renewed_as_long_as_their_guard_exists() {
     let t = World::of(2).await;
     let guard = t.one.acquire_many(2).await.unwrap();
     sleep(secs(600)).await;
@@ -334,7 +334,7 @@ async fn permits_are_renewed_as_long_as_their_guard_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fixed_lease_and_the_longest_hold_end_and_say_so() {
+async fn fixed_lease_and_max_hold_end_with_their_reason() {
     let t = World::of(2).await;
     let begun = Instant::now();
     let fixed = t.one.clone().lease(secs(4)).acquire().await.unwrap();
@@ -379,7 +379,7 @@ async fn permits_are_lost_by_the_store_or_by_the_local_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_everything_back_and_sends_waiters_away() {
+async fn shutdown_releases_permits_and_fails_waiters() {
     let t = World::of(2).await;
     let guard = t.one.acquire_many(2).await.unwrap();
     let waiting = waiter(&t.one, 1);
@@ -455,7 +455,7 @@ async fn request_dropped_at_any_await_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_dropped_at_any_await_goes_on() {
+async fn release_dropped_at_any_await_continues() {
     for stalled in [false, true] {
         for polls in 0..20 {
             let t = World::of(1).await;

@@ -113,7 +113,7 @@ async fn more_than_the_rate_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn set_forgets_what_was_acquired() {
+async fn set_forgets_acquired_permits() {
     for per_client in [false, true] {
         let rate = |permits| scoped(Rate::per(permits, secs(1)), per_client);
         let limiter = limiter_on(&MemoryStore::new(), rate(10)).await;
@@ -127,7 +127,7 @@ async fn set_forgets_what_was_acquired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn update_keeps_what_is_in_the_new_window() {
+async fn update_keeps_permits_of_the_new_window() {
     for per_client in [false, true] {
         let rate = |permits, interval| scoped(Rate::per(permits, interval), per_client);
         let store = MemoryStore::new();
@@ -191,7 +191,7 @@ async fn waiting(limiter: &RateLimiter, permits: u32) -> JoinHandle<Result<()>> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_that_would_be_too_long_is_refused_at_once() {
+async fn too_long_wait_is_refused_at_once() {
     let limiter = limiter(10, secs(10)).await;
     limiter.acquire(4).await.unwrap();
     sleep(secs(3)).await;
@@ -208,7 +208,7 @@ async fn wait_that_would_be_too_long_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_are_served_in_the_order_in_which_they_came() {
+async fn tasks_get_permits_in_order() {
     let limiter = limiter(4, secs(1)).await;
     limiter.acquire(4).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
@@ -222,7 +222,7 @@ async fn tasks_are_served_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_waiter_passes_its_place_on() {
+async fn dropped_waiter_passes_its_position_on() {
     let limiter = limiter(4, secs(60)).await;
     limiter.acquire(3).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
@@ -232,7 +232,7 @@ async fn dropped_waiter_passes_its_place_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_outlasts_a_store_that_is_away() {
+async fn waiter_outlasts_an_unreachable_store() {
     let store = MemoryStore::new();
     let limiter = limiter_on(&store, Rate::per(1, secs(1))).await;
     limiter.acquire(1).await.unwrap();

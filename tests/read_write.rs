@@ -37,7 +37,7 @@ async fn readers_of_one_process_are_one_reader_in_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_shared_for_the_time_of_a_local_hand_over() {
+async fn hold_is_shared_for_the_local_handoff_time() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     sleep(Duration::from_millis(9)).await;
@@ -52,7 +52,7 @@ async fn a_hold_is_shared_for_the_time_of_a_local_hand_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_shared_by_as_many_as_a_local_hand_over_may_reach() {
+async fn hold_is_shared_up_to_the_local_handoff_count() {
     let (_store, prices, _) = prices();
     let few = prices.read().local_handoff(2, Duration::from_secs(60));
     let mut guards = Vec::new();
@@ -79,7 +79,7 @@ async fn reader_with_other_terms_gets_its_own_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_asked_once_shares_as_well() {
+async fn try_acquire_shares_a_read_hold() {
     let (store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     store.fail("OOM nothing is answered");
@@ -159,7 +159,7 @@ async fn silent_writer_keeps_its_preference_for_a_limited_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_lets_others_go_first_for_ten_seconds_and_no_longer() {
+async fn reader_yields_for_ten_seconds_at_most() {
     let (_store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     let writer = tokio::spawn({
@@ -205,7 +205,7 @@ async fn impatient_readers_acquire_half_of_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_goes_before_a_writer_that_came_after_it() {
+async fn reader_acquires_before_a_later_writer() {
     let (store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
@@ -268,7 +268,7 @@ async fn readers_without_preference_do_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_gives_up_keeps_no_reader_out() {
+async fn leaving_writer_blocks_no_reader() {
     let (_store, here, there) = prices();
     let _first = here.read().acquire().await.unwrap();
     let patience = Duration::from_millis(100);

@@ -71,7 +71,7 @@ async fn until_asleep(node: &Redis, name: &str) {
 // Locks on every node.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clients_exclude_and_wake_each_other_on_every_node() {
+async fn clients_exclude_and_wake_each_other_on_every_node() {
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     for master in cluster.masters() {
@@ -88,7 +88,7 @@ async fn two_clients_exclude_and_wake_each_other_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_seed_that_is_reachable_suffices_and_every_node_is_used() {
+async fn one_reachable_seed_suffices() {
     let cluster = three_masters();
     let nodes = cluster.nodes();
     let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", nodes[2].port());
@@ -356,7 +356,7 @@ fn rights_of_the_guide() -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_the_rights_of_the_guide_locks_waits_and_is_woken() {
+async fn documented_permissions_suffice_in_a_cluster() {
     came_with(7, "rights to channels that lie in slots");
     let cluster = three_masters();
     cluster.user("narrow", &rights_of_the_guide());
@@ -448,7 +448,7 @@ async fn plain_channels_wake_waiters_without_a_queue() {
 
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_speaks_tls_works() {
+async fn cluster_with_tls_works() {
     let cluster = Cluster::options().replicas(0).node_options(Redis::options().tls()).start();
     let url = cluster.url();
     let client = Client::builder().ca_certificates(cluster.ca_pem()).connect(&url).await.unwrap();
@@ -494,7 +494,7 @@ async fn node_with_a_wrong_certificate_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_is_in_no_error_and_in_no_debug() {
+async fn errors_and_debug_show_no_password() {
     const SECRET: &str = "hunter2";
     let password = Redis::options().password(SECRET);
     let cluster = Cluster::options().replicas(0).node_options(password).start();
@@ -753,7 +753,7 @@ async fn client_follows_a_failover_when_replies_take_400_ms() {
 
 /// Nodes that answered after more than 250 ms were visited as well, again and again.
 #[tokio::test(flavor = "multi_thread")]
-async fn client_opens_no_connections_when_nodes_answer_late() {
+async fn client_opens_no_connections_when_nodes_reply_late() {
     let cluster = three_masters();
     let (_ways, client) = far_client(&cluster, ms(400)).await;
     let lock = client.lock(NAME).unwrap();
@@ -773,7 +773,7 @@ async fn client_opens_no_connections_when_nodes_answer_late() {
 
 /// Each client asked all survivors five times a second, for as long as somebody waited.
 #[tokio::test(flavor = "multi_thread")]
-async fn client_asks_seldom_for_the_topology_when_a_node_stays_away() {
+async fn client_asks_rarely_for_the_topology_in_an_outage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().masters(6).replicas(0).node_options(options).start();
     let client = client(&cluster).await;
@@ -914,7 +914,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
 /// They are renewed together, and no script may speak of keys that lie on two nodes. A reader
 /// lost its hold when its lease was on the one, and the lock on the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn while_a_slot_is_half_moved_the_holds_in_it_are_kept() {
+async fn holds_of_a_migrating_slot_are_kept() {
     let cluster = three_masters();
     let client = hasty(&cluster, secs(3)).await;
     let mut guards = Vec::new();
@@ -1168,7 +1168,7 @@ async fn single_server_url_of_a_node_is_refused_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_seed_that_is_away_is_named() {
+async fn each_unreachable_seed_is_named() {
     let error = Client::connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
     let said = error.to_string();
     assert!(said.contains("127.0.0.1:1: ") && said.contains("127.0.0.1:2: "), "{said}");
@@ -1177,7 +1177,7 @@ async fn each_seed_that_is_away_is_named() {
 // Many.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn ten_thousand_names_are_waited_for_at_once_by_one_client() {
+async fn one_client_waits_for_ten_thousand_names() {
     const NAMES: usize = 10_000;
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
@@ -1205,7 +1205,7 @@ async fn ten_thousand_names_are_waited_for_at_once_by_one_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_hangs_costs_its_own_holds_and_no_others() {
+async fn hanging_node_costs_only_its_own_holds() {
     const HOLDS: usize = 1_200;
     let patient = Cluster::options().replicas(0).node_timeout(secs(60));
     let cluster = patient.start();
@@ -1271,7 +1271,7 @@ fn owner_in(cluster: &Cluster, name: &str) -> u16 {
 }
 
 #[test]
-fn a_client_goes_on_where_its_next_user_runs() {
+fn client_continues_on_its_next_runtime() {
     let cluster = Cluster::start();
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let first = runtime();
@@ -1310,7 +1310,7 @@ fn denied_subscription_is_retried_on_the_next_runtime() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_client_that_is_dropped() {
+async fn dropped_client_leaves_no_connection_or_task() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     let mut waits = Vec::new();

@@ -129,7 +129,7 @@ async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_granted_can_be_replicated_in_a_cluster() {
+async fn every_grant_can_be_replicated_in_a_cluster() {
     let cluster = Cluster::start();
     let client = built(&cluster, Client::builder().replicated(ONE)).await;
     let tagged = |kind: &str| format!("{{{NAME}}}:{kind}");
@@ -160,7 +160,7 @@ async fn whatever_is_granted_can_be_replicated_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_command_more_is_the_right_that_it_needs_in_a_cluster() {
+async fn replicated_needs_one_more_permission_in_a_cluster() {
     let cluster = Cluster::start();
     cluster.user("dumb", &["~*", "&*", "+@all", "-wait"]);
     let client = built(&cluster, Client::builder().credentials("dumb", "secret")).await;

@@ -116,7 +116,7 @@ async fn client_without_queue_permission_waits_like_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_right_that_is_lost_is_lost_for_one_name() {
+async fn lost_permission_affects_one_name() {
     // given a client that loses the right to what it holds
     let redis = Redis::start();
     let client = with_rights(&redis, "some", &["~*", "&*", "+@all"]).await;
@@ -142,7 +142,7 @@ async fn one_right_that_is_lost_is_lost_for_one_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_given_later_is_used_later() {
+async fn granted_permission_is_used_later() {
     // given a client that may not queue, and is told so
     let redis = Redis::start();
     let client =
@@ -198,7 +198,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
 // Leases.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_enters_behind_others_whatever_their_leases() {
+async fn polling_waiter_acquires_behind_any_leases() {
     // Of the time 2 % are left to it, and it asks twenty times a second.
     let bound = secs(60);
     for fixed in [false, true] {
@@ -278,7 +278,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
 // Places.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_goes_with_its_owner_however_that_goes() {
+async fn queue_entry_ends_with_its_owner_in_any_case() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let queued = |lock: Lock| {

@@ -67,7 +67,7 @@ fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
 // One operation, one command.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_uncontended_acquire_is_one_evalsha() {
+async fn uncontended_acquire_is_one_evalsha() {
     let t = Setup::new().await;
     let before = t.redis.calls();
     let (sent, guard) = t.sent_during(t.held()).await;
@@ -80,7 +80,7 @@ async fn an_uncontended_acquire_is_one_evalsha() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_two_plain_commands() {
+async fn release_is_two_plain_commands() {
     let t = Setup::new().await;
     let before = t.redis.calls();
     let (sent, ()) = t.sent_during(async { give_back(t.held().await).await }).await;
@@ -91,7 +91,7 @@ async fn a_release_is_two_plain_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_commands_of_a_release_travel_together() {
+async fn both_commands_of_a_release_are_one_write() {
     // given a server that has read whatever was sent before
     let t = Setup::new().await;
     let mut connection = Connection::open(t.redis.port());
@@ -127,7 +127,7 @@ async fn uncontended_pair_runs_the_fewest_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_try_acquire_is_one_evalsha_whether_the_lock_is_free_or_not() {
+async fn try_acquire_is_one_evalsha_for_free_and_held_locks() {
     let t = Setup::new().await;
     let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
     assert_eq!(sent, ["EVALSHA"]);
@@ -151,7 +151,7 @@ async fn re_entry_and_each_release_of_it_are_one_evalsha() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_guard_is_as_cheap_as_a_release() {
+async fn dropped_guard_is_as_cheap_as_a_release() {
     let t = Setup::new().await;
     let (sent, ()) = t
         .sent_during(async {
@@ -163,7 +163,7 @@ async fn a_dropped_guard_is_as_cheap_as_a_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_from_outside_is_one_command() {
+async fn lookup_of_the_holder_is_one_command() {
     let t = Setup::new().await;
     let guard = t.held().await;
     let (sent, _) = t.sent_during(t.lock.holder()).await;
@@ -232,7 +232,7 @@ async fn one_evalsha_per_third_of_the_ttl_renews_a_hundred_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewal_comes_each_third_of_the_ttl_and_no_more_often() {
+async fn renewal_is_sent_each_third_of_the_ttl() {
     let t = Setup::new().await;
     let guard = t.lock.clone().ttl(secs(3)).acquire().await.unwrap();
     let before = t.redis.calls();
@@ -245,7 +245,7 @@ async fn renewal_comes_each_third_of_the_ttl_and_no_more_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_lease_is_looked_at_but_never_prolonged() {
+async fn fixed_lease_sends_no_renewal() {
     let t = Setup::new().await;
     let guard = t.lock.clone().lease(secs(2)).acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -297,7 +297,7 @@ async fn thousand_local_waiters_share_one_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiters_that_leave_leave_nothing_behind() {
+async fn thousand_leaving_waiters_leave_no_key() {
     let t = Setup::new().await;
     let crowd = t.crowd().await;
     crowd.iter().for_each(JoinHandle::abort);
@@ -455,7 +455,7 @@ async fn take_turns(clients: &[Client], rounds: usize) -> u64 {
 
 // A grant in transit rests for 10 ms: on one thread nobody can take it back before it is seen.
 #[tokio::test]
-async fn a_lock_that_goes_from_task_to_task_costs_nothing() {
+async fn hand_off_sends_no_command() {
     // given a holder, and a hundred tasks of its client that wait
     let t = Setup::new().await;
     let lock = t.lock.clone().local_handoff(1_000, secs(600));

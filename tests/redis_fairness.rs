@@ -61,7 +61,7 @@ async fn new_queue_entry_is_served_after_one_round() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_enters_in_a_yield_window() {
+async fn polling_waiter_acquires_in_a_yield_window() {
     // Twenty requests a second, each of which finds the lock free with a chance of a fiftieth.
     let bound = secs(60);
     let redis = Redis::start();
@@ -74,7 +74,7 @@ async fn polling_waiter_enters_in_a_yield_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsubscribed_waiter_enters_in_a_yield_window() {
+async fn unsubscribed_waiter_acquires_in_a_yield_window() {
     // Four requests a second: one in half a million waits for longer.
     let bound = secs(180);
     let redis = Redis::start();
@@ -187,7 +187,7 @@ async fn redisson_client_acquires_behind_an_eager_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_enters_behind_one_client_that_comes_back() {
+async fn polling_waiter_acquires_behind_a_returning_client() {
     // That client leaves the lock alone for a fiftieth of the time.
     let bound = secs(60);
     for hold in [ms(20), ms(60)] {
@@ -264,7 +264,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
 }
 
 #[test]
-fn a_lock_goes_on_when_the_runtime_of_its_holder_ends() {
+fn waiters_continue_when_the_runtime_of_a_holder_ends() {
     // given a hold on one runtime, and those who wait on another and in another process
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());

@@ -42,7 +42,7 @@ async fn restart_with_data_loses_no_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_is_renewed_after_a_restart_that_keeps_the_data() {
+async fn hold_is_renewed_after_a_restart_with_data() {
     let redis = Redis::options().persistent().start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().ttl(secs(6)).acquire().await.unwrap();
@@ -94,7 +94,7 @@ async fn release_of_a_lost_hold_does_not_wait_for_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_without_a_limit_outlasts_an_outage() {
+async fn acquire_without_a_timeout_outlasts_an_outage() {
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.stop();
@@ -256,7 +256,7 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_answers_nothing_is_given_up_and_made_again() {
+async fn silent_connection_is_replaced() {
     // given a connection whose replies get lost, though it stays open
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -327,7 +327,7 @@ async fn dropped_acquire_with_a_late_grant_leaves_no_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_whose_future_is_dropped_goes_on() {
+async fn dropped_release_continues() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = Client::connect(&proxy.url()).await.unwrap();
@@ -343,7 +343,7 @@ async fn a_release_whose_future_is_dropped_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_writes_for_a_while_is_waited_for() {
+async fn waiter_outlasts_rejected_writes() {
     let redis = Redis::start();
     let client = hasty(&redis.url()).await;
     let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
@@ -387,7 +387,7 @@ async fn holder_and_waiter_survive_the_loss_of_all_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_closes_idle_connections_takes_no_lock_away() {
+async fn closed_idle_connections_lose_no_lock() {
     let redis = Redis::options().arg("--timeout", "1").start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
@@ -460,7 +460,7 @@ async fn forgotten_scripts_are_loaded_again() {
 // The server refuses.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_another_type_is_named_and_left_alone() {
+async fn key_of_another_type_is_named_and_unchanged() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for (found, put) in [
@@ -571,7 +571,7 @@ async fn missing_key_permission_error_quotes_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
+async fn revoked_permission_affects_only_its_lock() {
     // given two locks that are renewed together
     let redis = Redis::start();
     let client = with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await;
@@ -618,7 +618,7 @@ async fn missing_permission_error_names_the_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cannot_write_its_snapshot_is_waited_for() {
+async fn waiter_outlasts_a_failed_snapshot() {
     // given a snapshot that failed, so that writes are refused
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -640,7 +640,7 @@ async fn a_server_that_cannot_write_its_snapshot_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_that_locks_need_are_enough() {
+async fn documented_permissions_suffice_for_locks() {
     let rights = "+evalsha +eval +hget +pttl +hgetall +hset +pexpire +hdel +hexists +hlen +del \
                   +publish +subscribe +unsubscribe +ping +type";
     let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
@@ -719,7 +719,7 @@ async fn full_server_refuses_new_locks_and_keeps_old_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_read_only_for_a_while_is_asked_again() {
+async fn request_is_retried_while_the_server_is_read_only() {
     // given a holder and a server that has become a replica of nobody
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -743,7 +743,7 @@ async fn a_server_that_is_read_only_for_a_while_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_busy_with_an_endless_script_is_waited_for() {
+async fn waiter_outlasts_an_endless_script() {
     let redis = Redis::options().arg("--lua-time-limit", "100").start();
     let client = client(&redis).await;
     let mut other = Connection::open(redis.port());
@@ -767,7 +767,7 @@ fn holder(redis: &Redis, ttl: Duration) -> (Helper, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lock_of_a_killed_process_is_free_when_its_lease_ends() {
+async fn lock_of_a_killed_process_is_free_at_lease_end() {
     // given a process that holds a lock for three seconds at a time
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -812,7 +812,7 @@ async fn resumed_process_knows_that_its_lease_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_was_stopped_for_less_than_its_lease_holds_on() {
+async fn process_paused_for_less_than_its_lease_keeps_the_lock() {
     let redis = Redis::start();
     let (holder, owner) = holder(&redis, secs(6));
     holder.pause();
@@ -912,7 +912,7 @@ async fn revoked_fixed_lease_is_notified_before_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_lets_a_waiter_in_at_once() {
+async fn forced_release_admits_a_waiter_at_once() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().acquire().await.unwrap();
@@ -926,7 +926,7 @@ async fn a_forced_release_lets_a_waiter_in_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_guard_lets_a_waiter_in() {
+async fn dropped_guard_admits_a_waiter() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().acquire().await.unwrap();
@@ -938,7 +938,7 @@ async fn a_dropped_guard_lets_a_waiter_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guard_that_is_dropped_with_its_client_is_released() {
+async fn guard_that_is_dropped_with_its_client_is_released() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -949,7 +949,7 @@ async fn a_guard_that_is_dropped_with_its_client_is_released() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_panics_or_is_aborted_gives_its_lock_back() {
+async fn panicking_or_aborted_task_releases_its_lock() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     let panicking = tokio::spawn({
@@ -970,7 +970,7 @@ async fn a_task_that_panics_or_is_aborted_gives_its_lock_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_releases_what_is_held_and_turns_waiters_away() {
+async fn shutdown_releases_holds_and_fails_waiters() {
     // given a client that holds one lock and waits for another
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -993,7 +993,7 @@ async fn a_shutdown_releases_what_is_held_and_turns_waiters_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_ends_in_time_though_the_server_hangs() {
+async fn shutdown_ends_in_time_when_the_server_hangs() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();

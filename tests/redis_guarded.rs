@@ -43,7 +43,7 @@ fn assert_lost<T: std::fmt::Debug>(done: Result<T, Error>, why: LostReason) {
 // A holder writes.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_writes_by_one_evalsha_and_nothing_else() {
+async fn guarded_write_is_one_evalsha() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["SET", "old", "1"]);
@@ -201,7 +201,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
 
 /// The look at the clock was in time, and the way was long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_arrives_when_another_holds_writes_nothing() {
+async fn late_write_under_another_holder_changes_nothing() {
     // given a holder whose write is on its way for longer than its lease
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -286,7 +286,7 @@ async fn cancelled_write_lands_before_the_next_grant_or_never() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_write_of_a_gone_owner_writes_nothing() {
+async fn late_write_after_the_hold_changes_nothing() {
     // given a write on its way when its client has given up
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -391,7 +391,7 @@ async fn partly_failed_script_reports_it_and_keeps_its_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_a_right_is_refused_before_anything_is_written() {
+async fn missing_permission_refuses_before_any_write() {
     const LOCKS: [&str; 14] = [
         "~door",
         "~mine",

@@ -305,7 +305,7 @@ async fn user_without_info_locks_and_health_names_the_denial() {
 }
 
 #[tokio::test]
-async fn two_sentinels_are_found_too_few_and_logged_once() {
+async fn two_sentinels_are_a_hazard_that_is_logged_once() {
     let redis = Sentinels::options().sentinels(2).replicas(1).start();
     let url = redis.url();
     let is_it = |it: &Hazard| *it == Hazard::FewSentinels { known: 2 };
@@ -400,7 +400,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
 
 /// It was told only where the last one of them stands in the URL.
 #[tokio::test]
-async fn no_sentinel_is_logged_whichever_was_the_last() {
+async fn last_failed_sentinel_is_logged_as_no_sentinel() {
     let redis = Sentinels::options().replicas(1).start();
     let [listed, others @ ..] = redis.sentinels() else { panic!("there are some") };
     let (log, _logged) = Log::begin();
@@ -484,7 +484,7 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
 
 /// A node to which a slot was on its way, and that never had any.
 #[tokio::test]
-async fn a_guest_that_was_left_has_nothing_that_can_hurt() {
+async fn node_without_slots_has_no_hazard_after_its_removal() {
     let cluster = Cluster::options().replicas(0).start();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&cluster.url()).await.unwrap();
@@ -609,7 +609,7 @@ async fn cluster_of_two_versions_is_logged_once() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn a_client_for_threads_finds_the_same() {
+fn blocking_client_finds_the_same_hazards() {
     let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let client = leasehold::blocking::Client::connect(&redis.url()).unwrap();
     let health = client.health().unwrap();

@@ -16,7 +16,7 @@ use tokio::{
 // Names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_odd_name_locks_exactly_that_key() {
+async fn unusual_name_locks_exactly_that_key() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let longest = "x".repeat(512);
@@ -67,7 +67,7 @@ async fn an_odd_name_locks_exactly_that_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_of_an_odd_name_is_notified_of_its_release() {
+async fn waiter_of_an_unusual_name_is_notified() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     for (name, channel) in [
@@ -88,7 +88,7 @@ async fn waiter_of_an_odd_name_is_notified_of_its_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_look_alike_are_different_locks() {
+async fn similar_names_are_different_locks() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let mut guards = Vec::new();
@@ -102,7 +102,7 @@ async fn names_that_look_alike_are_different_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_cannot_be_one_is_refused() {
+async fn invalid_name_is_refused() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for (name, why) in [
@@ -123,7 +123,7 @@ async fn a_name_that_cannot_be_one_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_shows_an_odd_name_on_one_line() {
+async fn error_prints_an_unusual_name_on_one_line() {
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.command(&["SET", "a\nb\u{1b}[31m", "x"]);
@@ -175,7 +175,7 @@ async fn invalid_duration_is_refused_by_name_and_sends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_absurd_default_ttl_is_refused_as_well() {
+async fn invalid_default_ttl_is_refused() {
     let redis = Redis::start();
     for absurd in ABSURD {
         let client = Client::builder().ttl(absurd).connect(&redis.url()).await;
@@ -201,7 +201,7 @@ async fn zero_timeout_is_refused_and_endless_timeout_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timeouts_that_are_none_are_refused() {
+async fn invalid_timeouts_are_refused() {
     let redis = Redis::start();
     for absurd in ABSURD {
         let builder = Client::builder().connect_timeout(absurd);
@@ -214,7 +214,7 @@ async fn timeouts_that_are_none_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_century_is_kept_to_the_millisecond() {
+async fn century_is_exact_to_the_millisecond() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for lock in [client.lock("ttl").unwrap().ttl(CENTURY), client.lock("l").unwrap().lease(CENTURY)]
@@ -312,7 +312,7 @@ async fn invalid_url_is_refused_with_its_wrong_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_port_is_named() {
+async fn closed_port_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -324,19 +324,19 @@ async fn a_closed_port_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_without_an_address_is_named() {
+async fn host_without_an_address_is_named() {
     let error = refusal(hasty(), "redis://:hunter2@no-such-host.invalid:6379").await;
     says(&error, &["no-such-host.invalid:6379"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_socket_is_named() {
+async fn missing_socket_is_named() {
     let error = refusal(hasty(), "unix:///nowhere/redis.sock?pass=hunter2").await;
     says(&error, &["/nowhere/redis.sock", "No such file"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_is_named_as_that() {
+async fn wrong_password_is_named() {
     let redis = Redis::options().password("right").start();
     let address = format!("127.0.0.1:{}", redis.port());
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
@@ -347,7 +347,7 @@ async fn a_wrong_password_is_named_as_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_password_is_asked_for() {
+async fn missing_password_is_named() {
     let redis = Redis::options().password("right").start();
     let error = refusal(hasty(), &redis.url()).await;
     says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is required"]);
@@ -355,7 +355,7 @@ async fn a_missing_password_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_user_is_named_as_that() {
+async fn unknown_user_is_named() {
     let redis = Redis::start();
     let error = refusal(hasty().credentials("nobody", PASSWORD), &redis.url()).await;
     says(&error, &["user or password is wrong"]);
@@ -372,7 +372,7 @@ async fn unneeded_password_is_rejected_as_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_the_server_does_not_have_is_named() {
+async fn missing_database_is_named() {
     let redis = Redis::start();
     let error = refusal(hasty(), &format!("{}99", redis.url())).await;
     says(&error, &["DB index"]);
@@ -432,7 +432,7 @@ async fn silent_server_is_given_up_after_the_connect_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_up_at_once_is_named() {
+async fn immediately_closed_connection_is_named() {
     let address = impostor(|stream| async move { drop(stream) }).await;
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "closed"]);
@@ -471,7 +471,7 @@ async fn neither_builder_nor_client_nor_lock_shows_the_password() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_a_url_must_escape_is_unescaped() {
+async fn escaped_password_in_a_url_is_decoded() {
     let redis = Redis::options().password("p@ss/w:rd%#?").start();
     let url = format!("redis://:p%40ss%2Fw%3Ard%25%23%3F@127.0.0.1:{}/", redis.port());
     let client = Client::connect(&url).await.unwrap();

@@ -25,7 +25,7 @@ async fn passes(waiter: JoinHandle<Result<()>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_counter_and_its_channel_are_redissons() {
+async fn latch_counter_and_channel_match_redisson() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -51,7 +51,7 @@ async fn the_counter_and_its_channel_are_redissons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_with_braces_has_a_channel_with_more_of_them() {
+async fn name_with_braces_has_a_channel_with_added_braces() {
     let redis = Redis::start();
     let mut listener = Listener::to(&redis, "redisson_countdownlatch__channel__{{t}:start}");
     let latch = client(&redis).await.latch("{t}:start").unwrap();
@@ -92,7 +92,7 @@ async fn lost_message_only_delays_latch_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_tasks_that_wait_cost_the_server_one() {
+async fn thousand_waiting_tasks_cost_one_waiter() {
     let redis = Redis::start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_thousand_tasks_that_wait_cost_the_server_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_count_whose_reply_is_lost_counts_once() {
+async fn count_down_with_a_lost_reply_counts_once() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
@@ -158,7 +158,7 @@ async fn latch_is_open_after_data_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_is_cancelled_leaves_nothing() {
+async fn cancelled_waiter_leaves_no_subscription() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     redis.command(&["SET", "start", "1"]);
@@ -175,7 +175,7 @@ async fn a_waiter_that_is_cancelled_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_outlasts_a_restart() {
+async fn waiter_outlasts_a_restart() {
     let redis = Redis::options().persistent().start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();
@@ -250,7 +250,7 @@ async fn denied_latch_user_gets_an_error_or_polls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_count_is_refused_before_anything_was_counted() {
+async fn refused_count_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "start", "2"]);
     let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;

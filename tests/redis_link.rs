@@ -64,7 +64,7 @@ impl Setup {
 // A reply belongs to its request.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repeated_reply_answers_no_other_request() {
+async fn repeated_reply_completes_no_other_request() {
     // given a server that says its first reply once more when nobody asks
     let once = AtomicBool::new(false);
     let t = Setup::new(move |said| match once.swap(true, Ordering::SeqCst) {
@@ -103,7 +103,7 @@ async fn server_with_wrong_script_hashes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_return_a_greeting_is_no_redis() {
+async fn server_without_a_greeting_is_no_redis() {
     let redis = Redis::start();
     for lie in ["+OK\r\n", ":3\r\n", "%1\r\n+proto\r\n:2\r\n", "%0\r\n", "*0\r\n", "$-1\r\n"] {
         let liar = Liar::before(redis.port(), move |said| match said.nth {
@@ -152,7 +152,7 @@ async fn silent_connection_is_replaced_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_answers_one_byte_after_the_other_is_given_up() {
+async fn server_that_replies_byte_by_byte_is_given_up() {
     let drip = |said: &Said<'_>| {
         let word = |byte: &u8| (ms(100), vec![*byte]);
         Lie::Words(said.bytes.iter().map(word).collect())
@@ -167,7 +167,7 @@ async fn a_server_that_answers_one_byte_after_the_other_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_slow_and_callers_that_leave_cut_nothing() {
+async fn slow_server_and_cancelled_callers_keep_the_connection() {
     // given a server that takes a good part of the command timeout for each reply
     const LIMIT: Duration = secs(2);
     let t = Setup::new(|said| Lie::Words(vec![(LIMIT / 2, said.bytes.into())]));
@@ -233,7 +233,7 @@ async fn oversized_reply_ends_the_connection_without_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_too_long_is_passed_over_and_cuts_nothing() {
+async fn oversized_message_is_skipped() {
     let _alone = MEASURED.lock().await;
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -274,7 +274,7 @@ async fn error_of_a_server_without_hello_hides_the_password() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_a_password_is_the_user() {
+async fn user_without_a_password_logs_in() {
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "billing", "on", "nopass", "~*", "&*", "+@all"]);
     let url = format!("redis://billing@127.0.0.1:{}", redis.port());
@@ -296,7 +296,7 @@ async fn no_error_copies_a_whole_reply() {
 // Runtimes.
 
 #[test]
-fn a_client_is_made_on_one_runtime_and_used_on_the_next() {
+fn client_of_one_runtime_works_on_the_next() {
     // given a client whose runtime is gone
     let redis = Redis::start();
     let first = Runtime::new().unwrap();
@@ -317,7 +317,7 @@ fn a_client_is_made_on_one_runtime_and_used_on_the_next() {
 }
 
 #[test]
-fn a_call_outside_of_a_runtime_is_an_error_and_no_panic() {
+fn call_outside_of_a_runtime_is_an_error() {
     let redis = Redis::start();
     let runtime = Runtime::new().unwrap();
     let (lock, guard) = runtime.block_on(async {
@@ -422,7 +422,7 @@ async fn foreign_server_is_named_in_one_plain_line() {
 
 /// Replies are counted by the liar alone: the client must not ask more than it needs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_takes_a_greeting_and_one_introduction() {
+async fn login_sends_a_greeting_and_a_name() {
     let redis = Redis::start();
     let replies = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&replies);

@@ -120,7 +120,7 @@ async fn release_publishes_the_positive_number_of_free_permits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_java_holds_without_a_lease_never_ends() {
+async fn java_permit_without_a_lease_never_expires() {
     let (redis, _client, permits) = setup(2).await;
     hold_by_hand(&redis, "0123456789abcdef", NEVER);
     let id = PermitId::new("30313233343536373839616263646566").unwrap();
@@ -153,7 +153,7 @@ async fn acquire_and_release_of_permits_are_one_evalsha_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_permits_are_renewed_by_one_call() {
+async fn hundred_permits_are_renewed_by_one_call() {
     let (redis, client, permits) = setup(100).await;
     let permits = permits.ttl(secs(6));
     let mut guards = Vec::new();
@@ -237,7 +237,7 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_refused_before_anything_has_changed() {
+async fn refused_change_changes_nothing() {
     let (redis, _client, all) = setup(3).await;
     let guard = all.acquire().await.unwrap();
     let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -259,7 +259,7 @@ async fn a_change_is_refused_before_anything_has_changed() {
 
 /// It made as many as were held besides, and nothing where a lease had ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn set_if_absent_counts_held_permits_when_the_counter_is_gone() {
+async fn set_if_absent_counts_held_permits_without_a_counter() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {
         let (redis, client, all) = setup(3).await;
         let guard = all.acquire_many(held_before).await.unwrap();
@@ -303,7 +303,7 @@ fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lines_of_the_guide_show_whose_a_permit_is_and_free_it() {
+async fn documented_commands_find_and_free_a_permit() {
     let (redis, client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     let id = guard.ids()[0].to_string();
@@ -340,7 +340,7 @@ async fn unset_total_is_logged_and_not_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_another_type_is_named_and_left_alone() {
+async fn key_of_another_type_is_named_and_unchanged() {
     let (redis, _client, permits) = setup(1).await;
     redis.command(&["DEL", "printers"]);
     redis.command(&["HSET", "printers", "a", "b"]);
@@ -389,7 +389,7 @@ async fn forgotten_scripts_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_lost_leaves_neither_more_nor_fewer_permits() {
+async fn lost_reply_changes_no_permit_count() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = Client::builder().command_timeout(ms(300)).connect(&proxy.url()).await.unwrap();
@@ -462,7 +462,7 @@ async fn missing_permission_is_named_and_loses_no_permit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_that_permits_need_are_enough() {
+async fn documented_permissions_suffice_for_permits() {
     let rights = "+evalsha +eval +time +get +set +exists +incrby +zcount +zcard +zscore +zadd \
                   +zrem +zremrangebyscore +zrange +pttl +pexpire +publish +subscribe \
                   +unsubscribe +ping +type";
@@ -542,7 +542,7 @@ async fn dropped_permit_request_with_a_late_grant_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_of_a_client_that_is_gone_come_back_after_one_ttl() {
+async fn permits_of_a_dead_client_return_after_one_ttl() {
     // given a client whose connections are cut for ever
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -583,7 +583,7 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
 
 /// Who sets them before each acquisition left a receipt each time, for a minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn setting_permits_that_are_there_leaves_no_receipt() {
+async fn set_if_absent_of_existing_permits_leaves_no_key() {
     let (redis, _client, permits) = setup(3).await;
     let before = keys(&redis);
     for _ in 0..20 {

@@ -140,7 +140,7 @@ fn nothing_is_left(redis: &Redis) {
 // The order.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_enter_in_the_order_in_which_they_came() {
+async fn clients_acquire_in_queue_order() {
     // given a holder, and eight who came one after the other
     let redis = Redis::start();
     let clients = clients(&redis, 9).await;
@@ -204,7 +204,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_all_is_over_nothing_is_left() {
+async fn finished_clients_leave_no_queue() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     take_turns(&clients, 50, ms(1)).await;
@@ -228,7 +228,7 @@ async fn unused_queue_expires() {
 // Waiters go.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_process_is_killed_is_passed_over_at_once() {
+async fn killed_waiter_is_skipped_at_once() {
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -243,7 +243,7 @@ async fn a_waiter_whose_process_is_killed_is_passed_over_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_leaves_leaves_no_place_behind() {
+async fn leaving_waiter_leaves_no_queue_entry() {
     let redis = Redis::start();
     let clients = clients(&redis, 5).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -269,7 +269,7 @@ async fn a_waiter_that_leaves_leaves_no_place_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_leaves_while_it_asks_leaves_no_place_behind() {
+async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
     // given one who has a place, and whose next question is not answered
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -290,7 +290,7 @@ async fn a_waiter_that_leaves_while_it_asks_leaves_no_place_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_leaves_as_the_lock_comes_to_it_passes_it_on() {
+async fn waiter_leaving_with_a_reservation_passes_it_on() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     for delay in [0, 0, 50, 100, 200, 400, 800, 1_600] {
@@ -310,7 +310,7 @@ async fn a_waiter_that_leaves_as_the_lock_comes_to_it_passes_it_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_is_dropped_while_it_queues_is_passed_over() {
+async fn dropped_client_is_skipped_in_the_queue() {
     let redis = Redis::start();
     let (one, other, third) = (client(&redis).await, client(&redis).await, client(&redis).await);
     let guard = awaited(&redis, door(&one)).await;
@@ -678,7 +678,7 @@ async fn wrong_type_of_the_queue_key_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgets_the_scripts_forgets_no_queue() {
+async fn flushed_scripts_lose_no_queue() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     let flush = || redis.command(&["SCRIPT", "FLUSH"]);
@@ -803,7 +803,7 @@ async fn reserved_waiter_gets_a_whole_lease() {
 }
 
 #[test]
-fn a_short_ttl_goes_through_the_queue_and_is_renewed() {
+fn short_ttl_is_queued_and_renewed() {
     let ttl = secs(3);
     // Each on a runtime of its own: what one waits for by hand keeps no other from its work.
     let passes_on = [ms(10), ttl / 2, ttl * 2].map(|waits| {
@@ -848,7 +848,7 @@ async fn ttl_below_a_reservation_passes_the_queue() {
 
 /// It was told as a right that is missing, and the one warning of that was used up.
 #[tokio::test]
-async fn noreplicas_is_not_taken_for_a_denied_queue() {
+async fn noreplicas_does_not_count_as_a_denied_queue() {
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -112,7 +112,7 @@ async fn request_costs_one_script_and_a_waiter_one_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_whose_reply_is_lost_counts_once() {
+async fn request_with_a_lost_reply_counts_once() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();

@@ -121,7 +121,7 @@ async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_is_a_field_that_ends_with_write() {
+async fn writer_field_ends_with_write() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
     let field = format!("{}:write", writing.owner());
@@ -166,7 +166,7 @@ async fn last_reader_publishes_0_and_each_writer_1() {
 // Who goes first.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
+async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
     let t = Setup::new().await;
     let (one, other) = (read(&t.ours()).await, read(&t.ours()).await);
     let waiting = waiter(t.theirs().write());
@@ -192,7 +192,7 @@ async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_downgrade_wakes_the_readers_of_other_clients_and_no_writer() {
+async fn downgrade_wakes_other_readers_and_no_writer() {
     let t = Setup::new().await;
     let third = client(&t.redis).await;
     let writing = write(&t.ours()).await;
@@ -212,7 +212,7 @@ async fn a_downgrade_wakes_the_readers_of_other_clients_and_no_writer() {
 
 /// The field of a writer has no end of its own: a reader beside it kept it for as long as it read.
 #[tokio::test]
-async fn a_writer_that_reads_as_well_writes_no_longer_than_it_may() {
+async fn writer_that_also_reads_ends_at_its_limit() {
     let t = Setup::new().await;
     let [lease, most] = [t.ours().write().lease(ms(500)), t.ours().write().max_hold(ms(500))];
     for side in [lease, most] {
@@ -243,7 +243,7 @@ async fn reader_stream_of_several_clients_starves_no_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_enter_behind_clients_that_write_again_and_again() {
+async fn readers_acquire_behind_repeated_writers() {
     for clients in [1, 4] {
         let redis = Redis::start();
         let mut writers = Vec::new();
@@ -271,7 +271,7 @@ async fn readers_enter_behind_clients_that_write_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_do_not_yield_enter_though_a_writer_waits() {
+async fn unyielding_readers_acquire_while_a_writer_waits() {
     let t = Setup::new().await;
     let here = read(&t.ours()).await;
     let writer = waiter(t.ours().write());
@@ -452,7 +452,7 @@ async fn short_writer_lease_keeps_the_longer_reader_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lease_of_a_writer_that_reads_on_ends_with_its_writing() {
+async fn writer_lease_ends_when_only_its_read_hold_is_left() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(600)).acquire().await.unwrap();
     let reading = t.ours().downgrade(writing).await.unwrap();
@@ -462,7 +462,7 @@ async fn the_lease_of_a_writer_that_reads_on_ends_with_its_writing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_reader_ends_with_its_own_lease_while_others_read_on() {
+async fn dead_reader_ends_with_its_own_lease() {
     // given one who reads for three seconds at a time, and another one for thirty
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
@@ -577,7 +577,7 @@ async fn readers_and_writers_are_renewed() {
 // Faults.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_another_type_is_named_and_left_alone() {
+async fn key_of_another_type_is_named_and_unchanged() {
     let t = Setup::new().await;
     for (found, put) in [
         ("string", &["SET", "door", "x"][..]),
@@ -611,7 +611,7 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_locks_hash_keeps_both_sides_out_and_is_left_alone() {
+async fn hash_of_a_plain_lock_excludes_both_sides() {
     let t = Setup::new().await;
     hold_by_hand(&t.redis, "door", "java:1", secs(4));
     for side in [t.ours().read(), t.ours().write()] {
@@ -677,7 +677,7 @@ async fn foreign_writers_key_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_refused_has_not_happened_by_half() {
+async fn refused_release_changes_nothing() {
     let redis = Redis::start();
     for reads in [true, false] {
         let lock = door(&with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await);
@@ -876,7 +876,7 @@ async fn forgotten_scripts_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_reply_is_asked_for_again_and_leaves_one_hold() {
+async fn lost_reply_leaves_one_hold() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     for reads in [true, false] {
@@ -904,7 +904,7 @@ async fn a_lost_reply_is_asked_for_again_and_leaves_one_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_future_that_is_dropped_at_any_time_leaves_nothing_behind() {
+async fn dropped_future_leaves_no_hold() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let client = Client::connect(&proxy.url()).await.unwrap();
@@ -1013,7 +1013,7 @@ mod threads {
     }
 
     #[test]
-    fn a_thread_that_reads_and_wants_to_write_is_refused() {
+    fn reading_thread_cannot_acquire_to_write() {
         let redis = Redis::start();
         let [ours, _] = two(&redis);
         let reading = ours.read().acquire().unwrap();
@@ -1034,7 +1034,7 @@ mod threads {
     }
 
     #[test]
-    fn a_thread_that_writes_reads_as_well_and_goes_on_reading() {
+    fn writing_thread_may_read_and_keep_reading() {
         let redis = Redis::start();
         let [ours, theirs] = two(&redis);
         let writing = ours.write().acquire().unwrap();

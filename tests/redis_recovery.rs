@@ -42,7 +42,7 @@ async fn request_cancelled_during_a_hang_leaves_no_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_holds_are_looked_at_as_soon_as_the_server_is_back() {
+async fn all_holds_are_checked_when_the_server_recovers() {
     // given many holds whose next renewal is ten seconds away
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -107,7 +107,7 @@ fn holder_learns_its_loss_despite_a_blocked_watchdog() {
 
 /// One stall with two hundred requests wrote four hundred lines.
 #[tokio::test]
-async fn an_outage_with_many_callers_is_a_few_lines_in_the_log() {
+async fn outage_with_many_callers_logs_a_few_lines() {
     let (log, _collecting) = Log::begin();
     let redis = Redis::start();
     let builder = Client::builder().ttl(secs(2)).command_timeout(ms(300));

@@ -45,7 +45,7 @@ async fn refusal(url: &str) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_primary_is_found_whatever_the_order_of_the_addresses() {
+async fn primary_is_found_in_any_order_of_addresses() {
     let [primary, replica] = pair();
     for servers in [[&primary, &replica], [&replica, &primary]] {
         let client = client(servers).await;
@@ -111,7 +111,7 @@ async fn clients_leave_a_manually_demoted_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_to_write_ends_the_connections_at_once() {
+async fn rejected_write_ends_the_connections() {
     let [primary, replica] = pair();
     let client = client([&primary, &replica]).await;
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -193,7 +193,7 @@ fn kill_after(redis: &Redis, commands: &[&str]) {
 
 /// A server that takes writes stays up for its other connections when its address moves.
 #[tokio::test(flavor = "multi_thread")]
-async fn when_commands_go_to_another_server_all_connections_do() {
+async fn all_connections_follow_the_commands() {
     // given a client with three connections by an address of a service
     let [old, new] = [(); 2].map(|()| Redis::start());
     let _replicas = [Redis::start_replica_of(&old), Redis::start_replica_of(&new)];
@@ -281,7 +281,7 @@ async fn second_primary_among_addresses_is_found() {
 
 /// When it was cut off, and others went on with it, it was told as over.
 #[tokio::test]
-async fn another_primary_that_does_not_answer_any_more_is_one_still() {
+async fn silent_other_primary_stays_a_hazard() {
     let [primary, replica] = pair();
     let (log, _logged) = Log::begin();
     let client = Client::builder().connect_timeout(secs(1));
@@ -309,7 +309,7 @@ async fn another_primary_that_does_not_answer_any_more_is_one_still() {
 const REST_AT_EACH_FOURTH: &str = "-4";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_loading_is_no_primary_yet() {
+async fn loading_server_is_no_primary() {
     // given a server that takes seconds to load its data, and answers each thousand keys
     const KEYS: usize = 120_000;
     let slow = Redis::options().persistent().arg("--key-load-delay", REST_AT_EACH_FOURTH).start();

@@ -78,7 +78,7 @@ async fn replicated_grant_is_acknowledged_by_one_of_two_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_too_few_replicas_the_lock_is_free_again_for_everybody() {
+async fn too_few_replicas_release_the_lock() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -435,7 +435,7 @@ async fn permits_that_a_replica_has_end_when_their_pool_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_granted_can_be_replicated() {
+async fn every_grant_can_be_replicated() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let url = master.url();
@@ -484,7 +484,7 @@ const RIGHTS: &str = "~door &redisson_lock__channel:{door} +hello +ping +client|
                       +pexpire +pttl +publish +subscribe +unsubscribe";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_command_more_is_the_right_that_it_needs() {
+async fn replicated_needs_one_more_permission() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let few: Vec<_> = RIGHTS.split_whitespace().collect();

@@ -87,7 +87,7 @@ async fn semaphore_counter_is_redissons_and_holders_are_separate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_by_hand_as_redisson_makes_it_wakes_a_waiter() {
+async fn redissons_release_by_hand_wakes_a_waiter() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let waiter = waiting(&pool, 2);
@@ -137,7 +137,7 @@ async fn semaphore_acquire_and_release_are_one_script_each() {
 // Once.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_and_a_release_whose_replies_are_lost_count_once() {
+async fn acquire_and_release_with_lost_replies_count_once() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let pool = hasty_pool(&proxy.url()).await;
@@ -153,7 +153,7 @@ async fn an_acquire_and_a_release_whose_replies_are_lost_count_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_reply_is_lost_counts_once() {
+async fn change_with_a_lost_reply_counts_once() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let pool = hasty_pool(&proxy.url()).await;
@@ -167,7 +167,7 @@ async fn a_change_whose_reply_is_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_granted_to_a_gone_waiter_are_returned() {
+async fn permits_granted_to_a_cancelled_waiter_return() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let pool = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
@@ -382,7 +382,7 @@ async fn denied_semaphore_user_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whichever_right_is_lost_no_permit_is() {
+async fn any_lost_permission_loses_no_permit() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let user = ["+@all", "&*", "~pool", "~leasehold_semaphore*"];
@@ -412,7 +412,7 @@ async fn whichever_right_is_lost_no_permit_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_refused_before_anything_has_changed() {
+async fn refused_change_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -444,7 +444,7 @@ async fn half_failed_change_completes_on_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_grants_nothing_and_takes_permits_back() {
+async fn full_server_grants_none_and_accepts_releases() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(3).await.unwrap();
@@ -583,7 +583,7 @@ async fn waiter_for_many_acquires_among_constant_small_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_clients_never_have_more_than_there_are() {
+async fn clients_never_hold_more_permits_than_exist() {
     let redis = Redis::start();
     let mut clients = Vec::new();
     for _ in 0..8 {
@@ -613,7 +613,7 @@ async fn many_clients_never_have_more_than_there_are() {
 
 /// Who sets it before each acquisition left a receipt each time, for a minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn setting_a_semaphore_that_is_there_leaves_no_receipt() {
+async fn set_if_absent_of_an_existing_semaphore_leaves_no_key() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert!(pool.set_if_absent(3).await.unwrap());

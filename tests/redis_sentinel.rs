@@ -61,7 +61,7 @@ async fn works(master: &Redis, one: &Client, other: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_is_found_by_its_sentinels_and_works_as_any_server() {
+async fn primary_is_found_by_its_sentinels() {
     let redis = Sentinels::options().replicas(1).start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     works(redis.master(), &one, &other).await;
@@ -119,7 +119,7 @@ async fn holders_and_waiters_follow_a_failover() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
+async fn waiter_acquires_at_the_new_primary_after_a_kill() {
     let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let (guard, waiting) = held_and_waited_for([&one, &other], redis.master()).await;
@@ -134,7 +134,7 @@ async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_during_a_failover_is_answered_by_the_new_primary() {
+async fn request_during_a_failover_gets_a_reply() {
     let redis = Sentinels::options().impatient().start();
     let client = client(&redis).await;
     redis.master().stop();
@@ -222,7 +222,7 @@ async fn fully_acknowledged_lock_survives_the_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn master_restarted_empty_loses_what_all_replicas_had() {
+async fn empty_restarted_primary_loses_replicated_locks() {
     // given a lock that both replicas have
     let redis = Sentinels::options().down_after(secs(30)).start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -430,7 +430,7 @@ async fn dead_or_hanging_sentinel_delays_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sentinels_that_others_tell_of_are_asked_as_well() {
+async fn announced_sentinels_are_asked_as_well() {
     // given a client that was told of one sentinel only, which is gone
     let redis = Sentinels::options().impatient().start();
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
@@ -531,7 +531,7 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
 /// The URL names each sentinel by a host name, and the others tell of it by its address: it had two
 /// votes, and led the client back to the old master.
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_sentinel_with_two_addresses_leads_no_client_back() {
+async fn stale_sentinel_with_two_addresses_is_ignored() {
     let redis = Sentinels::options().links().start();
     let by_names = redis.url().replace("127.0.0.1", "localhost");
     let (by_names, by_addresses) =
@@ -577,7 +577,7 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_no_sentinel_knows_is_named() {
+async fn unknown_primary_is_named() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;

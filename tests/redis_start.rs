@@ -35,7 +35,7 @@ fn lazy(redis: &Redis) -> Client {
 // A client that starts though Redis is down.
 
 #[tokio::test]
-async fn a_lazy_client_waits_for_a_server_that_starts_later() {
+async fn lazy_client_waits_for_a_later_server() {
     // given a waiter whose server is not there
     let redis = not_yet();
     let (log, _logged) = Log::begin();
@@ -92,7 +92,7 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
 }
 
 #[tokio::test]
-async fn a_lazy_client_whose_server_is_there_has_nothing_to_tell() {
+async fn lazy_client_with_a_server_logs_nothing() {
     let redis = Redis::start();
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
@@ -157,7 +157,7 @@ async fn lazy_client_returns_a_wrong_password_until_it_is_right() {
 }
 
 #[tokio::test]
-async fn a_lazy_client_outlives_a_restart_of_its_server() {
+async fn lazy_client_outlives_a_restart_of_its_server() {
     let redis = Redis::start();
     let client = lazy(&redis);
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -196,7 +196,7 @@ fn lazy_client_checks_its_settings_without_a_runtime() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn a_lazy_client_for_threads_is_there_before_its_server() {
+fn blocking_lazy_client_exists_before_its_server() {
     let redis = not_yet();
     let builder = leasehold::blocking::Client::builder().request_timeout(LIMIT);
     let client = builder.connect_lazy(&redis.url()).unwrap();
@@ -294,7 +294,7 @@ async fn next_health_check_logs_a_demoted_primary() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster_is_warned_of_once() {
+async fn cluster_node_is_warned_about_once() {
     let redis = Redis::options().arg("--cluster-enabled", "yes").start();
     let log = logged_about(&redis, &redis.url()).await;
     assert!(log.contains("WARN") && log.contains("by redis-cluster://"), "{log}");
@@ -320,7 +320,7 @@ async fn health_check_describes_a_healthy_server() {
 }
 
 #[tokio::test]
-async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
+async fn health_does_not_wait_for_a_lost_connection() {
     let redis = not_yet();
     let client = Client::builder().request_timeout(secs(60)).connect_lazy(&redis.url()).unwrap();
     let refused = |health: &Health| {
@@ -335,7 +335,7 @@ async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
 }
 
 #[tokio::test]
-async fn a_probe_of_a_server_that_hangs_ends_in_time() {
+async fn health_of_a_hanging_server_returns_in_time() {
     let redis = Redis::start();
     let client = builder().connect(&redis.url()).await.unwrap();
     redis.pause();

@@ -294,7 +294,7 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 // The lock.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn huge_hash_is_answered_fast_and_harms_no_other_lock() {
+async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     // given what is no lock, and a client that has another one and waits for this
     let redis = Redis::start();
     let client = client(&redis).await;

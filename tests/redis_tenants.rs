@@ -131,7 +131,7 @@ async fn guide_user_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
+async fn documented_user_for_fenced_locks_suffices() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
     let [plain, _, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
@@ -322,7 +322,7 @@ async fn guide_users_for_braced_names_are_denied_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_can_do_nothing_to_the_locks_of_another() {
+async fn tenant_cannot_affect_locks_of_another() {
     // given a holder, one that waits, and another tenant who knows all their names
     let redis = Redis::start();
     tenant(&redis, "app");

@@ -75,7 +75,7 @@ async fn tls_to_an_address_that_the_certificate_names_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_with_tls_is_made_again_when_it_is_lost() {
+async fn lost_tls_connection_is_restored() {
     let redis = Redis::options().tls().start();
     let client = trusting(&redis).connect(&redis.tls_url()).await.unwrap();
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -85,7 +85,7 @@ async fn a_connection_with_tls_is_made_again_when_it_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authority_that_the_system_does_not_know_is_not_trusted() {
+async fn unknown_authority_is_not_trusted() {
     let redis = Redis::options().tls().start();
     let reason = lasting_refusal(Client::builder(), &redis.tls_url()).await;
     // A system without any authorities says so instead.
@@ -100,7 +100,7 @@ async fn another_authority_is_not_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_for_another_name_is_refused() {
+async fn certificate_for_another_name_is_refused() {
     // given a way to the server by an address that its certificate does not name
     let redis = Redis::options().tls().start();
     let url = format!("rediss://{}/", crate::common::by_another_name(redis.tls_port()).await);
@@ -138,7 +138,7 @@ async fn required_client_certificate_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_certificate_that_is_demanded_and_missing_is_named() {
+async fn missing_client_certificate_is_named() {
     let redis = Redis::options().tls_with_client_auth().start();
     let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "certificate");
@@ -177,7 +177,7 @@ async fn web_server_is_a_lasting_refusal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pem_texts_that_are_none_are_named() {
+async fn invalid_pem_texts_are_named() {
     let redis = Redis::options().tls().start();
     let (cert, key) = (redis.client_cert_pem(), redis.client_key_pem());
     let builder = Client::builder().ca_certificates("no PEM");
@@ -189,7 +189,7 @@ async fn pem_texts_that_are_none_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_key_is_never_shown() {
+async fn client_key_is_never_printed() {
     let redis = Redis::options().tls().start();
     let (cert, key) = (redis.client_cert_pem(), redis.client_key_pem());
     let shown = format!("{:?}", Client::builder().client_certificate(cert, key.clone()));
@@ -236,7 +236,7 @@ async fn tls_to_something_else_is_refused_in_plain_words() {
 // Other ways in.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_unix_socket_works() {
+async fn unix_socket_works() {
     let redis = Redis::options().unix_socket().start();
     let client = Client::connect(&redis.unix_url()).await.unwrap();
     works(&redis, &client).await;
@@ -246,7 +246,7 @@ async fn a_unix_socket_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_unix_socket_with_password_and_database_works() {
+async fn unix_socket_with_password_and_database_works() {
     let redis = Redis::options().unix_socket().password("secret").start();
     let url = format!("{}?db=3&pass=secret", redis.unix_url());
     let client = Client::connect(&url).await.unwrap();
@@ -263,7 +263,7 @@ fn keyspace(redis: &Redis) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_a_key_of_the_database_that_was_asked_for() {
+async fn lock_is_a_key_of_the_selected_database() {
     let redis = Redis::start();
     let by_url = Client::connect(&format!("{}3", redis.url())).await.unwrap();
     let by_setting = Client::builder().database(5).connect(&redis.url()).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_lock_is_a_key_of_the_database_that_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_database_is_the_same_after_a_lost_connection() {
+async fn database_is_the_same_after_a_lost_connection() {
     let redis = Redis::start();
     let client = Client::builder().database(5).connect(&redis.url()).await.unwrap();
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -289,7 +289,7 @@ async fn the_database_is_the_same_after_a_lost_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_may_be_named_in_the_url_or_by_a_setting() {
+async fn user_may_be_named_in_the_url_or_by_a_setting() {
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "billing", "on", ">secret", "~*", "&*", "+@all"]);
     let by_url = format!("redis://billing:secret@127.0.0.1:{}/", redis.port());
@@ -306,7 +306,7 @@ async fn a_user_may_be_named_in_the_url_or_by_a_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_connections_bear_the_id_of_the_client() {
+async fn both_connections_have_the_client_id() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let name = format!(" name=leasehold:{} ", client.id());

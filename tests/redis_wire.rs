@@ -17,7 +17,7 @@ const JAVA: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 // What is stored.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_held_lock_is_a_hash_of_its_owner_that_lives_for_30_seconds() {
+async fn held_lock_is_a_hash_of_its_owner_with_30_seconds() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -30,7 +30,7 @@ async fn a_held_lock_is_a_hash_of_its_owner_that_lives_for_30_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_is_redissons_lower_case_uuid_and_a_number() {
+async fn owner_is_redissons_lower_case_uuid_and_a_number() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -56,7 +56,7 @@ async fn ttl_and_lease_are_the_ttl_of_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fraction_of_a_millisecond_is_rounded_up() {
+async fn fraction_of_a_millisecond_is_rounded_up() {
     let redis = Redis::start();
     let lease = Duration::new(100, 999_000_001);
     let lock = client(&redis).await.lock("door").unwrap().lease(lease);
@@ -108,7 +108,7 @@ async fn re_entry_renews_the_lease_unless_it_is_fixed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_but_the_lock_is_ever_stored() {
+async fn only_the_lock_is_stored() {
     // given a lock that is held twice, waited for and polled for
     let redis = Redis::start();
     let (ours, other) = (client(&redis).await, client(&redis).await);
@@ -147,7 +147,7 @@ async fn release_publishes_zero_on_redissons_channel_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_with_a_hash_tag_keeps_its_own_braces() {
+async fn name_with_a_hash_tag_keeps_its_own_braces() {
     let redis = Redis::start();
     let guard = client(&redis).await.lock("{tag}:x").unwrap().acquire().await.unwrap();
     assert_eq!(keys(&redis), ["{tag}:x"]);
@@ -169,7 +169,7 @@ async fn partial_release_publishes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_guard_is_released_and_announced_like_any_other() {
+async fn dropped_guard_is_released_and_announced_like_any_other() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -180,7 +180,7 @@ async fn a_dropped_guard_is_released_and_announced_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_is_announced_and_one_of_a_free_lock_is_not() {
+async fn forced_release_is_announced_and_one_of_a_free_lock_is_not() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     hold_by_hand(&redis, "door", JAVA, secs(60));
@@ -261,7 +261,7 @@ async fn java_lock_is_seen_and_excludes_rust() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_write_lock_of_the_name_is_shown_and_excludes_rust() {
+async fn java_write_lock_is_returned_and_excludes_rust() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     let writer = format!("{JAVA}:write");
@@ -284,7 +284,7 @@ async fn timeout_error_names_the_java_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_by_java_wakes_our_waiter() {
+async fn java_release_wakes_a_rust_waiter() {
     // given a waiter that has heard that it listens, and has asked again
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -305,7 +305,7 @@ async fn a_release_by_java_wakes_our_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_enters_when_the_lease_of_a_dead_java_process_ends() {
+async fn waiter_acquires_when_a_dead_java_lease_ends() {
     // given a hold that nobody will release
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -329,7 +329,7 @@ async fn a_waiter_enters_when_the_lease_of_a_dead_java_process_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_hold_without_a_lease_never_ends_by_itself() {
+async fn foreign_hold_without_a_lease_never_ends() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     redis.command(&["HSET", "door", JAVA, "1"]);
@@ -418,7 +418,7 @@ async fn garbled_messages_grant_and_block_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_gives_up_leaves_no_subscription() {
+async fn leaving_waiter_leaves_no_subscription() {
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", JAVA, secs(60));
@@ -482,7 +482,7 @@ async fn try_acquire_retried_after_a_lost_reply_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_whose_reply_is_lost_is_a_release() {
+async fn release_with_a_lost_reply_succeeds() {
     let t = Flaky::new().await;
     let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
     t.lose_next_reply();
@@ -541,7 +541,7 @@ async fn renewal_is_retried_after_a_lost_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_whose_reply_is_lost_is_not_forced_again() {
+async fn forced_release_with_a_lost_reply_is_not_repeated() {
     let t = Flaky::new().await;
     hold_by_hand(&t.redis, "door", JAVA, secs(20));
     let mut java = Listener::to(&t.redis, &channel("door"));

@@ -106,7 +106,7 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_of_the_work_is_a_result_like_any_other() {
+    async fn error_of_the_work_is_a_result() {
         let world = World::new();
         let ran = world.lock.run(async |_held| "seven".parse::<u8>()).await.unwrap();
         let error = ran.unwrap_err();
@@ -115,7 +115,7 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_may_borrow_what_is_around_it() {
+    async fn work_may_borrow_its_environment() {
         let world = World::new();
         let mut steps = Vec::new();
         let ran = world.lock.run(async |_held| {
@@ -161,13 +161,13 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_ordinary_closure_that_makes_a_future_will_do() {
+    async fn plain_closure_that_returns_a_future_works() {
         let ran = World::new().lock.run(|held| async move { held.check().is_ok() }).await;
         assert!(ran.unwrap());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_release_that_is_not_answered_does_not_take_the_result() {
+    async fn unanswered_release_keeps_the_result() {
         let world = World::new();
         let ran = world.lock.run(async |_held| {
             world.store.stall();
@@ -240,7 +240,7 @@ mod wrapped {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_helper_that_calls_the_work_again_may_be_spawned() {
+    async fn recursive_helper_may_be_spawned() {
         let World { store, lock, .. } = World::new();
         let task = tokio::spawn(async move {
             let (text, times) = (String::from("borrowed"), Mutex::new(0));
@@ -339,7 +339,7 @@ mod lost {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_whose_lock_is_lost_is_dropped_where_it_stands() {
+    async fn work_of_a_lost_lock_is_dropped_at_its_await() {
         // given work that takes longer than its lease
         let world = World::new();
         let (told, dropped) = Told::new();
@@ -357,7 +357,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_way_to_lose_a_lock_stops_the_work_with_its_reason() {
+    async fn each_kind_of_loss_stops_the_work_with_its_reason() {
         let world = World::new();
         let lock = world.lock.clone();
         let (forced, lost) = (world.elsewhere.clone(), world.store.clone());
@@ -495,7 +495,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_way_to_run_makes_a_loss_an_error_with_its_reason() {
+    async fn each_run_method_returns_a_loss_with_its_reason() {
         let World { store, lock, .. } = World::new();
         let losing = async |_held| store.lose("job");
         for ran in [
@@ -562,7 +562,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_the_grace_goes_on() {
+    async fn panic_in_the_grace_period_continues() {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(10)).on_loss(GRACE);
         let run = lock.run(async |held: LockContext| {
@@ -575,7 +575,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn any_grace_will_do() {
+    async fn any_grace_period_works() {
         for grace in [Duration::ZERO, Duration::MAX] {
             let lock = World::new().lock.lease(secs(10)).on_loss(OnLoss::GracePeriod(grace));
             let ran = in_full(&lock, async |_held| sleep(secs(60)).await).await.unwrap();
@@ -592,7 +592,7 @@ mod panics {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_of_the_work_releases_the_lock_then_goes_on_as_it_was() {
+    async fn panic_of_the_work_releases_the_lock_and_continues() {
         let world = World::new();
         let run = world.lock.run(async |_held| {
             sleep(secs(1)).await;
@@ -607,7 +607,7 @@ mod panics {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_of_the_closure_itself_does_the_same() {
+    async fn panic_of_the_closure_releases_the_lock_and_continues() {
         let world = World::new();
         let run = world.lock.run(|_held| -> std::future::Ready<()> { resume_unwind(Box::new(43)) });
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
@@ -617,7 +617,7 @@ mod panics {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_each_of_the_ways_to_run_leaves_the_lock_free() {
+    async fn panic_in_each_run_method_leaves_the_lock_free() {
         let world = World::new();
         let panicking = async |_held: LockContext| -> () { resume_unwind(Box::new("oh")) };
         let within = AssertUnwindSafe(world.lock.run_within(secs(1), panicking)).catch_unwind();
@@ -628,7 +628,7 @@ mod panics {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_goes_on_although_the_store_is_silent() {
+    async fn panic_continues_while_the_store_is_silent() {
         let world = World::new();
         let run = world.lock.run(async |_held| {
             world.store.stall();
@@ -659,7 +659,7 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_tells_the_loss_in_every_way() {
+    async fn context_reports_the_loss_in_every_way() {
         let world = World::new();
         let grace = OnLoss::GracePeriod(secs(5));
         let lock = world.lock.clone().lease(secs(10)).on_loss(grace);
@@ -680,7 +680,7 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_neither_keeps_nor_releases_the_lock() {
+    async fn context_neither_renews_nor_releases_the_lock() {
         // given a holding that outlives the work
         let world = World::new();
         let ran = world.lock.run(async |held: LockContext| {
@@ -699,7 +699,7 @@ mod holding {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_work_of_many_excludes_each_other() {
+async fn work_of_many_tasks_excludes_each_other() {
     let store = MemoryStore::new();
     let inside = Arc::new(AtomicBool::new(false));
     let runs = (0..30).map(|n| {

@@ -439,7 +439,7 @@ async fn a_try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitS
 
 // testSubscriptionsPerConnection
 #[tokio::test(flavor = "multi_thread")]
-async fn many_tasks_on_few_names_leave_no_subscription_behind() {
+async fn tasks_on_few_names_leave_no_subscription() {
     // given 32 tasks that take 5 locks in turn, a thousand times in all
     let redis = Redis::start();
     let client = client(&redis).await;

@@ -30,7 +30,7 @@ async fn latch(redis: &Redis) -> Latch {
 
 /// testZero
 #[tokio::test(flavor = "multi_thread")]
-async fn no_permits_are_an_error_and_take_nothing() {
+async fn zero_permits_are_an_error() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert!(matches!(pool.acquire_within(0, secs(600)).await, Err(Error::ZeroCount { .. })));
@@ -74,7 +74,7 @@ async fn permits_are_set_once_and_keep_a_foreign_expiry() {
 
 /// testAddPermits, testReducePermits
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_are_added_and_taken_away() {
+async fn permits_are_added_and_removed() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-9, 0), (-5, -5)] {
@@ -118,7 +118,7 @@ async fn waiter_for_many_permits_acquires_when_all_returned() {
 
 /// testDrainPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_takes_what_is_free() {
+async fn drain_takes_all_free_permits() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert_eq!(pool.drain().await.unwrap(), 0);
@@ -131,7 +131,7 @@ async fn a_drain_takes_what_is_free() {
 
 /// testReleaseAcquire, testReleaseIfExists
 #[tokio::test(flavor = "multi_thread")]
-async fn released_permits_return_unless_the_semaphore_is_gone() {
+async fn released_permits_return_unless_the_semaphore_is_deleted() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(10).await.unwrap();
@@ -204,7 +204,7 @@ async fn latch_wait_ends_when_it_opens_or_times_out() {
 
 /// testCountDown, testCount
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_counts_down_to_none_and_no_further() {
+async fn latch_counts_down_to_zero_and_no_further() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     assert_eq!(latch.count().await.unwrap(), 0);
@@ -220,7 +220,7 @@ async fn a_latch_counts_down_to_none_and_no_further() {
 
 /// testDelete, testDeleteFailed, testTrySetCount
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_is_set_and_deleted_once() {
+async fn latch_is_set_and_deleted_once() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     assert!(!latch.delete().await.unwrap());
@@ -233,7 +233,7 @@ async fn a_latch_is_set_and_deleted_once() {
 
 /// testSingleCountDownAwait_SingleInstance, testOnZeroMessageAllListenersExecuted
 #[tokio::test(flavor = "multi_thread")]
-async fn as_many_as_count_down_pass_all_at_once() {
+async fn all_counting_tasks_pass_together() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(50).await.unwrap();

@@ -67,7 +67,7 @@ fn unknown() -> PermitId {
 
 // testUpdateLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_can_be_changed_as_long_as_it_lasts() {
+async fn lease_can_be_changed_as_long_as_it_lasts() {
     let t = Setup::of(1).await;
     assert!(!t.other.update_lease(unknown(), secs(3)).await.unwrap());
     let guard = t.leased(ms(500)).acquire().await.unwrap();
@@ -139,7 +139,7 @@ async fn waiter_acquires_when_a_lease_ends() {
 
 // testTrySetPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn how_many_there_are_is_set_once() {
+async fn number_of_permits_is_set_once() {
     let t = Setup::of(0).await;
     assert!(t.one.set_if_absent(10).await.unwrap());
     assert_eq!(t.other.available().await.unwrap(), 10);
@@ -149,7 +149,7 @@ async fn how_many_there_are_is_set_once() {
 
 // testAddPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_are_added_and_taken_away() {
+async fn permits_are_added_and_removed() {
     let t = Setup::of(10).await;
     for (more, free) in [(5, 15), (-10, 5), (-10, -5)] {
         t.one.add(more).await.unwrap();
@@ -178,7 +178,7 @@ async fn waiter_without_free_permits_waits_for_a_release() {
 
 // testBlockingAcquireMany
 #[tokio::test(flavor = "multi_thread")]
-async fn many_permits_come_and_go_together() {
+async fn many_permits_are_acquired_and_released_together() {
     let t = Setup::of(10).await;
     let guard = t.one.acquire_many(6).await.unwrap();
     assert_eq!((guard.ids().len(), t.other.available().await.unwrap()), (6, 4));
@@ -188,7 +188,7 @@ async fn many_permits_come_and_go_together() {
 
 // testTryAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn a_try_fails_while_they_are_held_and_a_wait_succeeds_in_time() {
+async fn try_fails_and_wait_succeeds_while_permits_are_held() {
     let t = Setup::of(1).await;
     let guard = t.one.try_acquire().await.unwrap().unwrap();
     assert!(t.other.try_acquire().await.unwrap().is_none());
@@ -203,7 +203,7 @@ async fn a_try_fails_while_they_are_held_and_a_wait_succeeds_in_time() {
 
 // testTryAcquireMany
 #[tokio::test(flavor = "multi_thread")]
-async fn a_try_for_many_has_all_or_none() {
+async fn try_for_many_permits_gets_all_or_none() {
     let t = Setup::of(10).await;
     let four = t.one.try_acquire_many(4).await.unwrap().unwrap();
     let five = t.other.try_acquire_many(5).await.unwrap().unwrap();
@@ -260,7 +260,7 @@ async fn count_up(clients: usize, times: i64) {
 
 // testConcurrency_SingleInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_clients_count_to_a_hundred() {
+async fn hundred_clients_count_to_a_hundred() {
     count_up(100, 1).await;
 }
 
@@ -272,7 +272,7 @@ async fn sixteen_clients_count_to_sixteen_hundred() {
 
 // testAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn a_free_permit_is_granted_at_once() {
+async fn free_permit_is_granted_at_once() {
     let t = Setup::of(1).await;
     give_back(within(SOON, "it is free", t.leased(secs(5)).acquire()).await.unwrap()).await;
     assert_eq!(t.client.stats().granted, 1);
@@ -310,7 +310,7 @@ async fn expired_permits_are_free_and_their_release_reports_it() {
 
 // testGetLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn how_long_a_permit_lasts_is_seen_by_its_id() {
+async fn lease_of_a_permit_is_found_by_its_id() {
     let t = Setup::of(1).await;
     assert_eq!(t.other.lease_of(unknown()).await.unwrap(), None);
     let guard = t.leased(ms(1_100)).acquire().await.unwrap();

@@ -82,7 +82,7 @@ async fn give_back_share(guard: LockGuard) {
 
 // testName
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_may_have_a_hash_tag_and_colons() {
+async fn name_may_have_a_hash_tag_and_colons() {
     let redis = Redis::start();
     let lock = client(&redis).await.read_write_lock("{test}:abc:key").unwrap().read();
     let tasks = (0..10).map(|_| {
@@ -99,7 +99,7 @@ async fn a_name_may_have_a_hash_tag_and_colons() {
 
 // testReadLockLeaseTimeoutDiffThreadsWRR
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_of_several_clients_enter_when_a_writers_lease_ends() {
+async fn readers_of_several_clients_acquire_at_a_writers_lease_end() {
     let t = Setup::new().await;
     let began = Instant::now();
     let writing = t.one.write().lease(secs(2)).acquire().await.unwrap();
@@ -113,7 +113,7 @@ async fn readers_of_several_clients_enter_when_a_writers_lease_ends() {
 
 // testReadLockLeaseTimeout
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_came_later_and_left_prolongs_nothing() {
+async fn later_reader_extends_no_other_lease() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     sleep(ms(1_500)).await;
@@ -146,7 +146,7 @@ async fn writer_may_also_read_and_release_either_first() {
 
 // testWriteLock, testReentrancy
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_entered_twice_is_alone_until_it_has_left_twice() {
+async fn reentered_writer_excludes_until_both_releases() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     let again = writing.reenter().await.unwrap();
@@ -204,7 +204,7 @@ async fn expired_reader_reports_it_and_blocks_no_reader() {
 
 // testExpireWrite
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_enters_when_the_lease_of_another_is_over() {
+async fn writer_acquires_when_another_lease_ends() {
     let t = Setup::new().await;
     let began = Instant::now();
     let first = t.one.write().lease(secs(2)).acquire().await.unwrap();
@@ -217,7 +217,7 @@ async fn a_writer_enters_when_the_lease_of_another_is_over() {
 
 // testAutoExpire
 #[tokio::test(flavor = "multi_thread")]
-async fn each_side_of_a_client_that_went_away_is_free_after_one_ttl() {
+async fn each_side_of_a_dead_client_is_free_after_one_ttl() {
     for reads in [true, false] {
         let t = Setup::new().await;
         let url = t.redis.url();
@@ -239,7 +239,7 @@ async fn each_side_of_a_client_that_went_away_is_free_after_one_ttl() {
 
 // testHoldCount
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writers_count_is_in_the_store_and_a_readers_in_its_client() {
+async fn writer_count_is_stored_and_reader_count_is_local() {
     let t = Setup::new().await;
     let guard = writes(&t.one).await.unwrap();
     let owner = guard.owner().clone();
@@ -266,7 +266,7 @@ async fn a_writers_count_is_in_the_store_and_a_readers_in_its_client() {
 
 // testIsLocked, testIsLockedOtherThread, testLockUnlock
 #[tokio::test(flavor = "multi_thread")]
-async fn any_client_sees_the_held_side_and_can_force_it() {
+async fn any_client_can_inspect_and_force_a_side() {
     let t = Setup::new().await;
     for _ in 0..2 {
         let reading = reads(&t.one).await.unwrap();
@@ -369,7 +369,7 @@ async fn sixteen_clients_share_reads_and_write_alone() {
 
 // testConcurrency_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_clients_read_together_and_write_alone() {
+async fn hundred_clients_read_together_and_write_alone() {
     let redis = Redis::start();
     let clients = join_all((0..100).map(|_| client(&redis))).await;
     assert_eq!(at_random(clients, 1).await, 100);

@@ -156,14 +156,14 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquisition_is_a_span_with_the_name_and_the_owner() {
+async fn acquisition_is_a_span_with_the_name_and_the_owner() {
     let (notes, _taking) = Notes::taken();
     let guard = World::new().lock.acquire().await.unwrap();
     notes.one("acquire").is_about(&guard);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_tells_how_long_it_was_waited_for() {
+async fn grant_logs_its_waiting_time() {
     let world = World::new();
     let held = world.elsewhere.acquire().await.unwrap();
     let (notes, _taking) = Notes::taken();
@@ -177,7 +177,7 @@ async fn a_grant_tells_how_long_it_was_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_way_to_acquire_shows_its_grant() {
+async fn every_acquire_method_logs_its_grant() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     drop(world.lock.acquire().await.unwrap());
@@ -206,7 +206,7 @@ async fn waiting_task_logs_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_tells_how_long_the_lock_was_held() {
+async fn release_logs_how_long_the_lock_was_held() {
     let (notes, _taking) = Notes::taken();
     let guard = World::new().lock.acquire().await.unwrap();
     let owner = guard.owner().to_string();
@@ -218,7 +218,7 @@ async fn a_release_tells_how_long_the_lock_was_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_shows_its_release_with_how_long_it_was_held() {
+async fn dropped_guard_logs_its_release_and_duration() {
     let (notes, _taking) = Notes::taken();
     let guard = World::new().lock.acquire().await.unwrap();
     let owner = guard.owner().to_string();
@@ -230,7 +230,7 @@ async fn a_dropped_guard_shows_its_release_with_how_long_it_was_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_are_shown_with_their_number() {
+async fn renewals_are_logged_with_their_number() {
     let (notes, _taking) = Notes::taken();
     let _guard = World::new().lock.acquire().await.unwrap();
     sleep(secs(15)).await;
@@ -278,7 +278,7 @@ async fn self_wait_is_logged_at_each_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_warned_of_with_its_reason() {
+async fn loss_is_logged_as_a_warning_with_its_reason() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
@@ -301,7 +301,7 @@ async fn released_hold_is_not_logged_as_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_finds_the_lock_gone_is_warned_of() {
+async fn release_of_a_lost_lock_is_logged_as_a_warning() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
@@ -313,7 +313,7 @@ async fn a_release_that_finds_the_lock_gone_is_warned_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_given_up_is_warned_of() {
+async fn abandoned_release_is_logged_as_a_warning() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
@@ -338,7 +338,7 @@ async fn waiters_log_an_unreachable_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ordinary_day_is_not_worth_a_warning() {
+async fn normal_operation_logs_no_warning() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
@@ -466,14 +466,14 @@ mod debug {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_guard_shows_its_lock_and_its_owner() {
+    async fn guard_debug_has_lock_and_owner() {
         let guard = World::new().lock.acquire().await.unwrap();
         let text = format!("{guard:?}");
         assert!(text.contains("orders:42") && text.contains(guard.owner().as_str()), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_guard_is_shown_in_a_line_or_two() {
+    async fn guard_debug_has_one_or_two_lines() {
         // given a client with many locks
         let client = Client::in_memory();
         let mut guards = Vec::new();
@@ -488,7 +488,7 @@ mod debug {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_and_a_lock_can_be_shown_while_they_are_in_use() {
+    async fn client_and_lock_debug_works_while_in_use() {
         let world = World::new();
         let held = world.elsewhere.acquire().await.unwrap();
         let lock = world.lock.clone();

@@ -59,7 +59,7 @@ async fn back(guard: SemaphoreGuard) {
 
 /// Each release asked the store, and so did the next task: 9,700 pairs a second with 64 tasks.
 #[tokio::test(start_paused = true)]
-async fn permits_go_from_task_to_task_without_a_request() {
+async fn permits_are_handed_off_without_a_request() {
     let t = world(2).await;
     let both = t.one.acquire(2).await.unwrap();
     let waiter = waiting(&t.one, 2).await;
@@ -95,7 +95,7 @@ async fn permits_return_to_the_store_for_another_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_had_by_as_many_as_there_are_and_come_back() {
+async fn permits_are_granted_up_to_the_total_and_return() {
     let t = world(3).await;
     let (two, one) = (t.one.acquire(2).await.unwrap(), t.other.acquire(1).await.unwrap());
     assert_eq!((two.permits(), one.permits()), (2, 1));
@@ -108,7 +108,7 @@ async fn permits_are_had_by_as_many_as_there_are_and_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_permits_are_no_wish() {
+async fn zero_permits_are_refused() {
     let t = world(3).await;
     for asked in [
         t.one.acquire(0).await.map(Some),
@@ -134,7 +134,7 @@ async fn missing_semaphore_has_no_permits_until_some_are_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_added_and_taken_away_also_below_none() {
+async fn permits_are_added_and_removed_below_zero() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-14, -5), (10, 5)] {
         assert_eq!(pool.add(permits).await.unwrap(), free);
@@ -144,7 +144,7 @@ async fn permits_are_added_and_taken_away_also_below_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_takes_what_is_free() {
+async fn drain_takes_all_free_permits() {
     let t = world(10).await;
     let _three = t.one.acquire(3).await.unwrap();
     assert_eq!(t.other.drain().await.unwrap(), 7);
@@ -190,7 +190,7 @@ async fn local_waiters_acquire_in_order_of_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn semaphore_timeout_error_says_that_permits_are_taken() {
+async fn semaphore_timeout_names_missing_permits() {
     let t = world(1).await;
     let _all = t.one.acquire(1).await.unwrap();
     let start = Instant::now();
@@ -225,7 +225,7 @@ async fn late_grant_of_a_cancelled_waiter_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_permits_stay_taken_and_their_guard_ends() {
+async fn forgotten_permits_stay_acquired_and_their_guard_ends() {
     let t = world(3).await;
     let guard = t.one.acquire(2).await.unwrap();
     let lost = guard.lost();
@@ -250,7 +250,7 @@ async fn permits_have_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_a_semaphore_that_is_gone_makes_no_permits() {
+async fn release_to_a_deleted_semaphore_adds_no_permits() {
     let t = world(2).await;
     let guards = [t.one.acquire(1).await.unwrap(), t.one.acquire(1).await.unwrap()];
     let [first, second] = guards;
@@ -269,7 +269,7 @@ async fn a_release_of_a_semaphore_that_is_gone_makes_no_permits() {
 
 /// A background task releases what is dropped, and it ends with its runtime.
 #[test]
-fn permits_stay_taken_when_a_program_ends_without_shutdown() {
+fn permits_leak_when_a_program_ends_without_shutdown() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     for (shuts_down, free) in [(false, 2), (true, 3)] {
         let store = MemoryStore::new();
@@ -288,7 +288,7 @@ fn permits_stay_taken_when_a_program_ends_without_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_permits_back() {
+async fn shutdown_releases_permits() {
     let t = world(2).await;
     let guard = t.one.acquire(2).await.unwrap();
     let shutdown = t.clients[0].shutdown(millis(100)).await;
@@ -322,7 +322,7 @@ async fn shutdown_waits_for_running_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_releases_that_are_on_their_way() {
+async fn shutdown_waits_for_releases_in_flight() {
     let t = world(1).await;
     let guard = t.one.acquire(1).await.unwrap();
     t.store.stall();
@@ -421,7 +421,7 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_number_that_java_cannot_count_is_refused() {
+async fn number_beyond_javas_int_is_refused() {
     let t = world(1).await;
     let most = |error: Error| match error {
         Error::TooMany { most, .. } => most,
@@ -460,7 +460,7 @@ async fn oversized_request_keeps_its_own_client_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_never_has_more_than_there_are() {
+async fn tasks_never_hold_more_permits_than_exist() {
     let t = world(5).await;
     let taken = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
     let worker = |n: usize| {
@@ -507,7 +507,7 @@ async fn client_with_pending_permit_releases_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_under_a_semaphore_tells_that_it_was_deleted() {
+async fn work_reports_a_deleted_semaphore() {
     let pool = Client::in_memory().semaphore("pool").unwrap();
     pool.set_if_absent(3).await.unwrap();
     let free = pool.run(2, async |_held| pool.available().await.unwrap()).await.unwrap();

@@ -19,7 +19,7 @@ fn every_import_points_down() {
 }
 
 #[test]
-fn no_files_of_a_folder_import_each_other() {
+fn no_files_of_a_folder_form_an_import_cycle() {
     let tests = test_files();
     let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
         // A test stands above what it tests, and a program beside its library.
@@ -41,7 +41,7 @@ fn every_import_of_the_engine_points_down_inside_it_too() {
 }
 
 #[test]
-fn every_script_says_what_it_takes_and_gives() {
+fn every_script_header_has_a_signature() {
     for (folder, users) in SCRIPTS {
         let listed =
             files(users, "rs").into_iter().flat_map(|path| named_files(&path, &read(&path)));
@@ -66,17 +66,17 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn nothing_is_left_undone_and_nothing_panics() {
+fn code_has_no_todo_and_no_panic() {
     none(of_users().flat_map(|(path, text)| leftovers(&path, &text)));
 }
 
 #[test]
-fn the_redis_crate_stays_behind_its_store() {
+fn redis_crate_stays_behind_its_store() {
     none(sources().flat_map(|(path, text)| foreign_types(&path, &text)));
 }
 
 #[test]
-fn the_connection_knows_no_locks() {
+fn connection_knows_no_locks() {
     let room = files("src/store/redis/connection", "rs");
     none(room.iter().flat_map(|path| locks(path, &read(path))));
 }
@@ -104,7 +104,7 @@ fn every_guarantee_names_a_test() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     none(documents().flat_map(|(path, text)| links(&path, &text, &leads_somewhere)));
 }
 
@@ -127,7 +127,7 @@ fn every_command_of_cargo_that_a_document_names_can_be_typed() {
 }
 
 #[test]
-fn the_guide_explains_every_number() {
+fn guide_explains_every_number() {
     none(numbers(&read("src/domain/stats.rs"), &guide()));
 }
 
@@ -140,7 +140,7 @@ fn messages_lists_every_text_of_errors_and_logs() {
 }
 
 #[test]
-fn the_guide_has_a_row_for_every_error_and_every_setting() {
+fn guide_has_a_row_for_every_error_and_every_setting() {
     let guide = guide();
     none(errors(&read("src/error.rs"), &guide));
     let client = read("src/client.rs");
@@ -169,7 +169,7 @@ fn threads_have_the_api_that_tasks_have() {
 }
 
 #[test]
-fn the_architecture_names_every_source_file_and_no_other() {
+fn architecture_names_every_source_file_and_no_other() {
     let sources: Vec<_> = files("src", "rs");
     none(architecture(&read("ARCHITECTURE.md"), &sources, &|name| is_a_file_called(name)));
 }
@@ -1433,7 +1433,7 @@ fn finds_a_file_that_is_too_long() {
 }
 
 #[test]
-fn finds_what_is_left_undone_or_may_panic() {
+fn finds_todos_and_panics() {
     let check = |line: &str| leftovers("src/a.rs", line);
     one(&check("// TODO: later"), "TODO");
     one(&check("let a = b.unwrap();"), "unwrap");
@@ -1464,7 +1464,7 @@ fn finds_a_connection_that_knows_a_lock() {
 }
 
 #[test]
-fn finds_what_has_no_example() {
+fn finds_items_without_an_example() {
     one(&examples("src/a.rs", "/// Does it.\npub fn a() {\n"), "`pub fn a() {` has no example");
     one(&examples("src/a.rs", "/// Is it.\npub struct A {\n"), "has no example");
     assert!(examples("src/a.rs", "/// Is it.\n///\n/// # Examples\npub struct A;\n").is_empty());
@@ -1472,7 +1472,7 @@ fn finds_what_has_no_example() {
 }
 
 #[test]
-fn finds_a_function_that_does_not_say_how_it_fails() {
+fn finds_functions_without_an_errors_section() {
     let fails = "/// Does it.\npub fn a(\n    b: u8,\n) -> Result<u8> {\n";
     one(&sections("src/a.rs", fails), "`a` has no `# Errors`");
     let said = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");

@@ -70,7 +70,7 @@ async fn answer(mut stream: TcpStream) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_free_order_is_worked_on_and_a_taken_one_is_a_conflict() {
+async fn free_order_is_processed_and_held_order_is_a_conflict() {
     let service = Service::start().await;
     let (status, answer) = service.ask("POST /orders/42").await;
     assert_eq!(status, 200, "{answer}");
@@ -83,7 +83,7 @@ async fn a_free_order_is_worked_on_and_a_taken_one_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_store_in_trouble_is_a_service_that_is_not_available() {
+async fn failed_store_makes_the_service_unavailable() {
     let service = Service::start().await;
     for (words, expected) in [
         ("LOADING the dataset", 503),
@@ -100,7 +100,7 @@ async fn a_store_in_trouble_is_a_service_that_is_not_available() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_gives_its_turn_back() {
+async fn disconnected_client_releases_its_lock() {
     let service = Service::start().await;
     let stream = service.send("POST /orders/42").await;
     service.until_held("orders:42").await;
@@ -111,7 +111,7 @@ async fn a_client_that_hangs_up_gives_its_turn_back() {
 }
 
 #[tokio::test]
-async fn the_numbers_are_served() {
+async fn metrics_are_served() {
     let service = Service::start().await;
     assert_eq!(service.ask("POST /orders/42").await.0, 200);
     let (status, answer) = service.ask("GET /metrics").await;
@@ -120,7 +120,7 @@ async fn the_numbers_are_served() {
 }
 
 #[tokio::test]
-async fn it_is_ready_while_locks_can_be_had() {
+async fn service_is_ready_while_locks_can_be_acquired() {
     let service = Service::start().await;
     assert_eq!(service.ask("GET /ready").await.0, 200);
     service.store.fail("LOADING the dataset");

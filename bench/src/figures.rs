@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_one_of_the_values() {
+    fn percentile_is_one_of_the_values() {
         let mut values: Vec<u64> = (1..=100).rev().collect();
         assert_eq!(percentile(&mut values, 0.5), 51);
         assert_eq!(percentile(&mut values, 0.99), 100);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_two() {
+    fn median_of_an_even_number_lies_between_two() {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
         assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
         assert!(median(&[]).is_nan());
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deviation_is_that_of_the_worst() {
+    fn deviation_is_that_of_the_worst() {
         assert_eq!(deviation(&[100.0, 100.0, 80.0]).round(), 20.0);
         assert_eq!(deviation(&[100.0, 130.0, 100.0]).round(), 30.0);
     }

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_tells_the_same_story_and_each_fault_strikes_as_often() {
+    fn seed_repeats_its_run_and_faults_are_balanced() {
         let faults = [Fault::LinksCut, Fault::WorkerKilled, Fault::ServerKilled];
         let story = |seed| {
             let mut plot = Plot::new(&faults, seed);

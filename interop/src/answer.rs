@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_says_when_it_came_and_how_long_it_took() {
+    fn grant_has_its_time_and_duration() {
         let answer = Answer::read(&json!({
             "id": 1, "ok": true, "began_at": 1_000_000, "at": 1_031_007,
             "value": {"acquired": true, "waited_ms": 31, "acquired_at": 1_031_000},
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_known_by_its_simple_name() {
+    fn exception_is_known_by_its_simple_name() {
         let answer = thrown();
 
         assert!(answer.failed_with("IllegalMonitorStateException"));
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the call threw java.lang.IllegalMonitorStateException: not yours")]
-    fn an_exception_is_not_read_as_a_value() {
+    fn exception_is_not_read_as_a_value() {
         _ = thrown().is_true();
     }
 

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_is_one_row_whichever_way_came_first() {
+    fn scenario_is_one_row_for_both_directions() {
         let notes = r#"
             {"scenario": "b", "way": "Java → Rust", "figure": "yes", "wake_up_us": 1870}
             {"scenario": "a", "way": "Java → Rust", "figure": "41 %", "wake_up_us": null}

@@ -29,7 +29,7 @@ fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
 // What both do to each other on one server they do in a cluster.
 
 #[test]
-fn one_holds_and_the_other_waits_in_a_cluster() {
+fn java_and_rust_exclude_each_other_in_a_cluster() {
     let both = Together::on(three_masters());
     everywhere::one_holds_and_the_other_waits(&both);
 }
@@ -112,7 +112,7 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
 const LOOKED_AGAIN: Duration = Duration::from_secs(6);
 
 #[test]
-fn a_slot_that_has_moved_is_where_both_hear_each_other() {
+fn java_and_rust_notify_each_other_at_a_moved_slot() {
     let both = Together::on(three_masters());
     for way in WAYS {
         let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
@@ -205,7 +205,7 @@ fn release_wakes_java_and_rust_after_a_primary_crash() {
 
 /// Of plain locks alone: four threads of a Redisson that waited for tokens never came back.
 #[test]
-fn a_mixed_crowd_counts_right_while_its_slot_moves() {
+fn mixed_clients_lose_no_count_while_a_slot_moves() {
     let what = "crowd while its slot moves four times";
     turmoil::counts_right(
         three_masters(),
@@ -239,11 +239,11 @@ fn crowd_through_failovers(kind: Kind) {
 }
 
 #[test]
-fn a_mixed_crowd_counts_right_through_agreed_failovers() {
+fn mixed_clients_lose_no_count_in_agreed_failovers() {
     crowd_through_failovers(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_a_mixed_crowd_grow_through_agreed_failovers() {
+fn tokens_of_mixed_clients_grow_through_agreed_failovers() {
     crowd_through_failovers(Kind::Fenced);
 }

@@ -29,7 +29,7 @@ fn java_and_rust_clients_lose_no_count_and_none_starves() {
 }
 
 #[test]
-fn tokens_of_a_mixed_crowd_are_in_the_order_of_its_holds() {
+fn tokens_of_mixed_clients_follow_the_order_of_holds() {
     let (redis, counted) = mixed_crowd(Kind::Fenced);
     assert_tokens_grow(&redis, counted);
     shown("crowd: tokens in the order of holds", Way::RustToJava);
@@ -99,7 +99,7 @@ fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
 }
 
 #[test]
-fn a_mixed_crowd_goes_on_when_one_of_each_language_is_killed() {
+fn mixed_clients_continue_when_one_of_each_language_dies() {
     // given the same crowd
     let _alone = alone();
     let redis = Redis::start();
@@ -144,7 +144,7 @@ fn a_mixed_crowd_goes_on_when_one_of_each_language_is_killed() {
 }
 
 #[test]
-fn a_crowd_under_spin_locks_loses_nothing() {
+fn clients_with_spin_locks_lose_no_count() {
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url());

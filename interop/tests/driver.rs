@@ -19,7 +19,7 @@ fn both_redissons_start() {
 }
 
 #[test]
-fn a_holder_is_a_process_and_a_thread() {
+fn holder_is_a_process_and_a_thread() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     let (one, other) = (java.thread("T1"), java.thread("T2"));
@@ -48,7 +48,7 @@ fn a_holder_is_a_process_and_a_thread() {
 }
 
 #[test]
-fn a_waiter_enters_when_the_holder_leaves() {
+fn waiter_acquires_when_the_holder_releases() {
     for redisson in BOTH {
         // given a lock that would be held for half a minute, and somebody waiting for it
         let redis = Redis::start();
@@ -71,7 +71,7 @@ fn a_waiter_enters_when_the_holder_leaves() {
 }
 
 #[test]
-fn a_bounded_wait_ends_without_the_lock() {
+fn bounded_wait_ends_without_the_lock() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -104,7 +104,7 @@ fn only_the_owner_may_unlock() {
 }
 
 #[test]
-fn a_lock_lives_as_long_as_its_process() {
+fn lock_lasts_as_long_as_its_process() {
     for redisson in BOTH {
         // given a lock that has outlived its lease of three seconds
         let redis = Redis::start();
@@ -123,7 +123,7 @@ fn a_lock_lives_as_long_as_its_process() {
 }
 
 #[test]
-fn a_lease_ends_by_itself() {
+fn lease_ends_by_itself() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis).watchdog(SECOND * 3));
     assert!(java.thread("T1").lock_for("door", SECOND / 2).acquired());
@@ -136,7 +136,7 @@ fn a_lease_ends_by_itself() {
 }
 
 #[test]
-fn a_spin_lock_excludes_without_messages() {
+fn spin_lock_excludes_without_messages() {
     for redisson in BOTH {
         // given a spin lock and somebody spinning
         let redis = Redis::start();
@@ -161,7 +161,7 @@ fn a_spin_lock_excludes_without_messages() {
 }
 
 #[test]
-fn a_crowd_under_one_lock_loses_nothing() {
+fn threads_under_one_lock_lose_no_count() {
     for redisson in BOTH {
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -194,7 +194,7 @@ fn crowds_under_two_locks_lose_additions() {
 }
 
 #[test]
-fn an_interrupt_reaches_a_thread_that_waits() {
+fn interrupt_reaches_a_thread_that_waits() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -210,7 +210,7 @@ fn an_interrupt_reaches_a_thread_that_waits() {
 }
 
 #[test]
-fn a_shutdown_leaves_the_lock_to_its_lease() {
+fn shutdown_leaves_the_lock_to_its_lease() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -257,7 +257,7 @@ fn settings_reach_redis() {
 
 #[test]
 #[should_panic(expected = "the process ended during")]
-fn a_call_on_a_dead_process_is_noticed() {
+fn call_to_a_dead_process_fails() {
     let redis = Redis::start();
     let mut java = Java::start(&setup(&redis));
     let thread = java.thread("T1");
@@ -271,7 +271,7 @@ fn a_call_on_a_dead_process_is_noticed() {
 
 #[test]
 #[should_panic(expected = "Redisson does not start")]
-fn a_redis_that_is_not_there_is_noticed() {
+fn missing_redis_is_reported() {
     let redis = Redis::start();
     let setup = setup(&redis);
     drop(redis);

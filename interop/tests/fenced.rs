@@ -120,7 +120,7 @@ fn rust_grant_reserves_tokens_for_up_to_64_waiting_tasks() {
 // Ends.
 
 #[test]
-fn the_token_after_a_killed_holder_is_greater() {
+fn token_after_a_killed_holder_is_greater() {
     for way in [Way::RustToJava, Way::JavaToRust] {
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
         let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);
@@ -136,7 +136,7 @@ fn the_token_after_a_killed_holder_is_greater() {
 }
 
 #[test]
-fn a_forced_release_keeps_the_counter() {
+fn forced_release_keeps_the_counter() {
     let both = Together::start();
     for way in [Way::RustToJava, Way::JavaToRust] {
         for by in [Kind::Fenced, Kind::Lock] {

@@ -13,13 +13,13 @@ use testkit::{Redis, eventually};
 // Waiting and entering.
 
 #[test]
-fn a_waiter_is_woken_by_the_holders_message() {
-    rows::a_waiter_is_woken_by_the_holders_message(&Together::start());
+fn waiter_is_woken_by_the_holders_message() {
+    rows::waiter_is_woken_by_the_holders_message(&Together::start());
 }
 
 #[test]
-fn a_lock_without_waiters_is_taken_over_at_once() {
-    rows::a_lock_without_waiters_is_taken_over_at_once(&Together::start());
+fn lock_without_waiters_is_taken_over_at_once() {
+    rows::lock_without_waiters_is_taken_over_at_once(&Together::start());
 }
 
 #[test]
@@ -40,29 +40,29 @@ fn acquire_within_accepts_a_fixed_lease() {
 // Leases.
 
 #[test]
-fn a_lease_ends_by_itself_and_the_waiter_enters() {
-    rows::a_lease_ends_by_itself_and_the_waiter_enters(&Together::start());
+fn waiter_acquires_when_a_lease_ends() {
+    rows::waiter_acquires_when_a_lease_ends(&Together::start());
 }
 
 #[test]
-fn a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held() {
-    rows::a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&Together::with(rows::hasty));
+fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held() {
+    rows::renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&Together::with(rows::hasty));
 }
 
 #[test]
-fn a_leased_lock_is_not_renewed() {
-    rows::a_leased_lock_is_not_renewed(&Together::with(rows::hasty));
+fn leased_lock_is_not_renewed() {
+    rows::leased_lock_is_not_renewed(&Together::with(rows::hasty));
 }
 
 // Re-entry.
 
 #[test]
-fn a_lock_entered_three_times_is_free_after_the_third_release() {
-    rows::a_lock_entered_three_times_is_free_after_the_third_release(&Together::start());
+fn lock_held_three_times_is_free_after_three_releases() {
+    rows::lock_held_three_times_is_free_after_three_releases(&Together::start());
 }
 
 #[test]
-fn the_other_languages_hold_count_can_be_read() {
+fn other_languages_hold_count_can_be_read() {
     let both = Together::start();
     let (runtime, client) = client(&both);
     let java = both.java.thread("T1");
@@ -81,12 +81,12 @@ fn the_other_languages_hold_count_can_be_read() {
 // Spin locks.
 
 #[test]
-fn a_spin_lock_is_waited_for_by_asking_again() {
-    rows::a_spin_lock_is_waited_for_by_asking_again(&Together::start());
+fn rust_waiter_polls_a_java_spin_lock() {
+    rows::rust_waiter_polls_a_java_spin_lock(&Together::start());
 }
 
 #[test]
-fn a_spinning_waiter_enters_after_a_lock_with_messages() {
+fn spin_lock_acquires_after_a_lock_with_messages() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         assert!(holder.lock("door").acquired());
@@ -151,8 +151,8 @@ fn spin_lock_release_wakes_no_waiter() {
 // Force.
 
 #[test]
-fn a_lock_forced_open_wakes_the_other_sides_waiter() {
-    rows::a_lock_forced_open_wakes_the_other_sides_waiter(&Together::start());
+fn forced_release_wakes_the_waiter_of_the_other_language() {
+    rows::forced_release_wakes_the_waiter_of_the_other_language(&Together::start());
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn rust_holder_notices_javas_force_within_a_renewal() {
 }
 
 #[test]
-fn rust_holder_notices_javas_force_at_once_beside_a_waiter() {
+fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
     // given a lock that will not be renewed for ten seconds, and a waiter of the same process
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -202,7 +202,7 @@ fn rust_holder_notices_javas_force_at_once_beside_a_waiter() {
 }
 
 #[test]
-fn a_java_holder_learns_of_our_force_only_by_asking() {
+fn java_holder_notices_rusts_force_only_by_asking() {
     // given a Java lock that is renewed each second
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -249,14 +249,14 @@ fn only_the_owner_can_unlock() {
 // Crashes.
 
 #[test]
-fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends() {
-    rows::the_lock_of_a_killed_holder_is_free_when_its_lease_ends(&Redis::start());
+fn lock_of_a_killed_holder_is_free_when_its_lease_ends() {
+    rows::lock_of_a_killed_holder_is_free_when_its_lease_ends(&Redis::start());
 }
 
 #[test]
-fn a_killed_waiter_is_not_missed() {
+fn killed_waiter_blocks_no_other() {
     for way in [Way::RustToJava, Way::JavaToRust] {
-        let both = rows::a_killed_waiter_is_not_missed(Redis::start(), way);
+        let both = rows::killed_waiter_blocks_no_other(Redis::start(), way);
         // What a dead one of ours leaves is its place in our queue, for 15 s after its last
         // question.
         let queue = "leasehold_lock__queue:{door}";
@@ -278,7 +278,7 @@ fn a_killed_waiter_is_not_missed() {
 }
 
 #[test]
-fn a_java_waiter_that_is_interrupted_leaves_the_lock_to_others() {
+fn interrupted_java_waiter_blocks_no_other() {
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
@@ -295,7 +295,7 @@ fn a_java_waiter_that_is_interrupted_leaves_the_lock_to_others() {
 }
 
 #[test]
-fn a_rust_waiter_that_is_dropped_leaves_the_lock_to_others() {
+fn dropped_rust_waiter_blocks_no_other() {
     let both = Together::start();
     let java = both.java.thread("T1");
     assert!(java.lock("door").acquired());
@@ -357,7 +357,7 @@ fn both_sides_see_the_same_state() {
 }
 
 #[test]
-fn is_held_by_thread_tells_one_holder_from_another() {
+fn is_held_by_thread_distinguishes_holders() {
     let both = Together::start();
     let (one, other) = (both.java.thread("T1"), both.java.thread("T2"));
     let (runtime, client) = client(&both);

@@ -40,7 +40,7 @@ fn said(monitor: Monitor) -> Vec<String> {
 }
 
 #[test]
-fn a_waiter_for_permits_is_woken_by_the_release_of_the_other() {
+fn waiter_for_permits_wakes_at_a_release_of_the_other() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in semaphores(&both) {
         holder.set_permits("pool", 3);
@@ -90,7 +90,7 @@ fn both_count_the_same_permits() {
 }
 
 #[test]
-fn the_same_deeds_leave_the_same_number_and_say_the_same() {
+fn same_calls_leave_and_return_the_same_number() {
     let both = Together::start();
     let mut told = Vec::new();
     for Pair { holder, .. } in semaphores(&both) {
@@ -135,7 +135,7 @@ fn negative_permits_are_not_published_and_java_keeps_waiting() {
 }
 
 #[test]
-fn a_mixed_crowd_under_one_permit_loses_nothing() {
+fn mixed_clients_with_one_permit_lose_no_count() {
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
@@ -179,7 +179,7 @@ fn killed_process_leaves_its_permits_taken() {
 }
 
 #[test]
-fn a_waiter_at_a_latch_passes_when_the_other_counts_it_down() {
+fn waiter_passes_a_latch_counted_down_by_the_other() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in latches(&both) {
         assert!(holder.set_count("start", 2).is_true());
@@ -201,7 +201,7 @@ fn a_waiter_at_a_latch_passes_when_the_other_counts_it_down() {
 }
 
 #[test]
-fn the_same_deeds_at_a_latch_leave_the_same_and_say_the_same() {
+fn same_latch_calls_leave_and_return_the_same() {
     let both = Together::start();
     let mut told = Vec::new();
     for Pair { holder, .. } in latches(&both) {

@@ -168,7 +168,7 @@ fn rust_release_wakes_one_java_waiter_per_permit() {
 }
 
 #[test]
-fn a_lease_that_ends_lets_the_other_side_in() {
+fn other_language_acquires_when_a_lease_ends() {
     let both = Both::of(1);
     let lease = SECOND * 2;
     let begun = Instant::now();
@@ -251,7 +251,7 @@ fn either_language_changes_the_total_even_below_zero() {
 }
 
 #[test]
-fn a_java_that_is_killed_leaves_its_permits_to_their_leases() {
+fn permits_of_a_killed_java_process_expire() {
     let both = Both::of(1);
     both.ask("acquire", json!({ "lease_ms": 3_000 }));
     let waiting = both.waits();
@@ -299,7 +299,7 @@ fn crowd(version: Redisson, count: u32) {
 }
 
 #[test]
-fn a_mixed_crowd_never_holds_more_than_there_are() {
+fn mixed_clients_never_hold_more_permits_than_exist() {
     crowd(Redisson::V4, 1);
     crowd(Redisson::V4, 3);
     shown("permits: a mixed crowd, one and three at a time", Way::RustToJava);
@@ -307,7 +307,7 @@ fn a_mixed_crowd_never_holds_more_than_there_are() {
 }
 
 #[test]
-fn an_older_redisson_does_the_same() {
+fn older_redisson_behaves_the_same() {
     crowd(Redisson::V3, 2);
     shown("permits: a mixed crowd with 3.29", Way::JavaToRust);
 }

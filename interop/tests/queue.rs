@@ -57,7 +57,7 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
 }
 
 #[test]
-fn a_place_in_the_queue_is_its_owner_since_it_came() {
+fn queue_entry_is_its_owner_with_its_arrival() {
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let waiting = scene.queues(1);
@@ -552,7 +552,7 @@ fn java_gets_its_share_against_eight_rust_tasks() {
 }
 
 #[test]
-fn a_lock_that_stays_in_a_process_keeps_its_owner_in_redis() {
+fn hand_off_keeps_the_owner_in_redis() {
     // given two tasks of one client, one that holds and one that waits
     let scene = Scene::start(1);
     let lock = || scene.clients[0].lock("door").unwrap().local_handoff(10, SECOND * 60);

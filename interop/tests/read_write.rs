@@ -213,7 +213,7 @@ fn readers_and_writers_are_renewed_while_they_hold() {
 // Crashes.
 
 #[test]
-fn the_side_of_a_killed_process_is_free_when_its_lease_ends() {
+fn side_of_a_killed_process_is_free_at_lease_end() {
     for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
         let [holder, waiter] = pair(&both, way, kinds);
@@ -238,7 +238,7 @@ fn the_side_of_a_killed_process_is_free_when_its_lease_ends() {
 
 /// `testMultiInstanceZombieReadLockPerformance`, and why a lease of its own is worth a key.
 #[test]
-fn killed_reader_expires_beside_the_other_language() {
+fn killed_reader_expires_while_the_other_language_reads() {
     for way in WAYS {
         // given a reader of each language
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
@@ -313,7 +313,7 @@ fn java_downgrade_wakes_no_waiter() {
 
 /// `testWR`, `testWriteReadReentrancy`.
 #[test]
-fn a_writer_that_stops_reading_first_writes_on() {
+fn writer_that_releases_its_read_hold_keeps_writing() {
     let both = Together::start();
     for way in WAYS {
         let [writer, other] = pair(&both, way, [Kind::Write, Kind::Read]);
@@ -331,7 +331,7 @@ fn a_writer_that_stops_reading_first_writes_on() {
 // Re-entry.
 
 #[test]
-fn javas_re_entries_and_our_shares_stand_side_by_side() {
+fn java_reentries_and_rust_shares_coexist() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("R").reads(), both.rust.thread("R").reads());
     for count in 1..=3 {
@@ -480,7 +480,7 @@ fn both_leave_the_same_keys() {
 }
 
 #[test]
-fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
+fn name_with_a_hash_tag_gets_no_added_braces() {
     let both = Together::start();
     for name in ["{tag}door", "door {tag}", "a b: ключ"] {
         for way in WAYS {

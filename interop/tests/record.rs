@@ -442,7 +442,7 @@ fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
 }
 
 #[test]
-fn an_owner_is_a_uuid_and_a_number() {
+fn owner_is_a_uuid_and_a_number() {
     let both = Together::start();
     for (side, id) in [(Side::Java, both.java.id()), (Side::Rust, both.rust.id())] {
         assert!(side.thread(&both, "T1").lock("door").acquired());
@@ -460,7 +460,7 @@ fn an_owner_is_a_uuid_and_a_number() {
 }
 
 #[test]
-fn both_ask_again_once_they_listen() {
+fn both_ask_again_after_the_subscription() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // The first call of a script is made twice: by hash, and again once it is loaded.
@@ -496,7 +496,7 @@ fn both_ask_again_once_they_listen() {
 }
 
 #[test]
-fn a_release_makes_one_waiter_of_each_process_ask() {
+fn release_makes_one_waiter_of_each_process_ask() {
     for side in [Side::Java, Side::Rust] {
         // given a holder outside of the process, and three waiters in it
         let both = Together::start();
@@ -577,7 +577,7 @@ fn waiters_of_one_process_share_a_subscription() {
 }
 
 #[test]
-fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
+fn name_with_a_hash_tag_gets_no_added_braces() {
     let both = Together::start();
     for (name, tagged, ours) in [
         ("{tag}door", "{tag}door", ":{tag}door"),
@@ -677,7 +677,7 @@ fn redisson_takes_two_zeros_for_one() {
 
 /// The message after it is there, but not read before more data comes.
 #[test]
-fn a_message_that_is_no_number_makes_java_miss_the_next_one() {
+fn invalid_message_makes_java_miss_the_next_one() {
     // given a waiter of each language
     let both = Together::start();
     both.redis.command(&["HSET", "door", "somebody:1", "1"]);
@@ -703,7 +703,7 @@ fn a_message_that_is_no_number_makes_java_miss_the_next_one() {
 }
 
 #[test]
-fn a_key_without_a_ttl_is_waited_for_without_an_end_in_java() {
+fn java_waits_for_ever_for_a_key_without_a_ttl() {
     // given a key that somebody wrote without a lease, and a waiter of each language
     let both = Together::start();
     both.redis.command(&["HSET", "door", "somebody:1", "1"]);
@@ -743,7 +743,7 @@ fn foreign_hash_field_survives_only_a_rust_release() {
 }
 
 #[test]
-fn the_unlock_latch_is_javas_alone_and_does_not_stay() {
+fn unlock_latch_is_only_javas_and_expires() {
     let both = Together::start();
     for side in [Side::Java, Side::Rust] {
         let thread = side.thread(&both, "T1");

@@ -10,7 +10,7 @@ use testkit::{Redis, eventually};
 /// `lock()` after `lock(1500 ms)` on one `RLock` asks for 1500 ms, not for the watchdog's 30 s,
 /// and its first renewal comes only after a third of the latter.
 #[test]
-fn an_rlock_object_remembers_its_last_lease() {
+fn rlock_object_remembers_its_last_lease() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
@@ -35,7 +35,7 @@ fn an_rlock_object_remembers_its_last_lease() {
 
 /// The same, with a lock that was given back: a full `unlock()` makes it forget.
 #[test]
-fn an_rlock_object_forgets_its_lease_when_it_is_unlocked() {
+fn rlock_object_forgets_its_lease_when_it_is_unlocked() {
     let both = Together::start();
     let java = both.java.thread("T1");
     assert!(java.lock_for("door", MILLI * 1_500).acquired());
@@ -48,7 +48,7 @@ fn an_rlock_object_forgets_its_lease_when_it_is_unlocked() {
 }
 
 #[test]
-fn a_lease_of_zero_means_the_watchdog() {
+fn lease_of_zero_means_the_watchdog() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let redis = Redis::start();
         let java = Java::start(&Setup::new(redis.url()).redisson(redisson).watchdog(SECOND * 3));
@@ -171,7 +171,7 @@ fn reentered_orphan_hold_is_never_free() {
 
 /// Neither the end of a process nor `redisson.shutdown()` gives a lock back.
 #[test]
-fn a_shutdown_of_redisson_leaves_its_locks_to_their_leases() {
+fn redisson_shutdown_leaves_locks_to_their_leases() {
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(SECOND * 3);
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));

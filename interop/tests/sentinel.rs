@@ -22,7 +22,7 @@ fn one_replica() -> Sentinels {
 // What both do to each other on one server they do behind sentinels.
 
 #[test]
-fn one_holds_and_the_other_waits_behind_sentinels() {
+fn java_and_rust_exclude_each_other_behind_sentinels() {
     let both = Together::on(one_replica());
     everywhere::one_holds_and_the_other_waits(&both);
 }
@@ -157,11 +157,11 @@ fn crowd_through_failovers(kind: Kind) {
 }
 
 #[test]
-fn a_mixed_crowd_counts_right_through_failovers() {
+fn mixed_clients_lose_no_count_in_failovers() {
     crowd_through_failovers(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_a_mixed_crowd_grow_through_failovers() {
+fn tokens_of_mixed_clients_grow_through_failovers() {
     crowd_through_failovers(Kind::Fenced);
 }

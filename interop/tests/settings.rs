@@ -9,7 +9,7 @@ use interop::{
 use testkit::{Redis, eventually};
 
 #[test]
-fn the_prefix_of_a_name_mapper_is_part_of_our_name() {
+fn name_mapper_prefix_is_part_of_the_name() {
     // given a Java side that puts a prefix in front of every name
     let both = Together::differing(|java| java.name_prefix("shop:"), |rust| rust);
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
@@ -116,7 +116,7 @@ fn java_may_speak_either_protocol() {
 }
 
 #[test]
-fn a_database_is_a_space_of_its_own_but_for_messages() {
+fn databases_are_separate_except_for_messages() {
     // given both sides in database 3, and one more of ours in database 0
     let both = Together::with(|setup| setup.database(3));
     let outside = Rust::start(&Setup::new(both.redis.url()));
@@ -138,7 +138,7 @@ fn a_database_is_a_space_of_its_own_but_for_messages() {
 }
 
 #[test]
-fn users_with_the_rights_that_the_protocol_names_are_enough() {
+fn documented_permissions_suffice_for_both_languages() {
     // given users who may do what the protocol needs on one lock, and nothing else
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
 
@@ -164,7 +164,7 @@ fn users_with_the_rights_that_the_protocol_names_are_enough() {
 }
 
 #[test]
-fn users_of_a_fenced_lock_need_rights_to_its_counter() {
+fn fenced_lock_needs_permissions_for_its_counter() {
     // given users who may do what the protocol needs on one plain lock
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
@@ -191,7 +191,7 @@ fn users_of_a_fenced_lock_need_rights_to_its_counter() {
 }
 
 #[test]
-fn a_fenced_lock_needs_no_rights_for_a_queue() {
+fn fenced_lock_needs_no_queue_permissions() {
     let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let rust = RUST_RIGHTS.into_iter().chain(RUST_FENCED_RIGHTS);
     let rust: Vec<_> = rust.filter(|it| !own.contains(it)).collect();
@@ -212,7 +212,7 @@ fn with_users(java: &[&str], rust: &[&str]) -> Together {
 }
 
 #[test]
-fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
+fn release_wakes_all_without_queue_permissions() {
     let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let commands: Vec<[&str; 1]> = QUEUE_COMMANDS.map(|it| [it]).into();
     let alone = own.map(|it| [it]);

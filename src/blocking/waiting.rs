@@ -152,14 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_thread_is_not_inside_async() {
+    fn plain_thread_is_not_inside_async() {
         assert!(!is_inside_async());
         let core = Core::start(async || Ok(Client::in_memory())).unwrap();
         assert_eq!(core.wait(async { 42 }).unwrap(), 42);
     }
 
     #[tokio::test]
-    async fn a_task_is_and_keeps_its_budget() {
+    async fn task_is_inside_async_and_keeps_its_budget() {
         for _ in 0..3 {
             assert!(is_inside_async());
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_spawned_task_is_and_blocking_code_is_not() {
+    async fn spawned_task_is_inside_async_and_blocking_code_is_not() {
         assert!(tokio::spawn(async { is_inside_async() }).await.unwrap());
         assert!(!tokio::task::spawn_blocking(is_inside_async).await.unwrap());
         assert!(!tokio::task::block_in_place(is_inside_async));

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_silence_leaves_open_whether_it_happened() {
+    fn only_a_missing_reply_is_ambiguous() {
         assert!(Failure::unanswered("timeout").may_have_happened());
         assert!(Failure::Unreadable("?".into()).may_have_happened());
         assert!(!Failure::unreachable("refused").may_have_happened());
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_write_its_snapshot_is_asked_again() {
+    fn request_is_retried_when_a_snapshot_fails() {
         let words = "Redis is configured to save RDB snapshots, but it's currently unable to";
         assert!(Failure::refused("MISCONF", words).may_pass());
     }
 
     #[test]
-    fn whatever_passes_is_not_ready_and_so_is_a_full_server() {
+    fn transient_rejections_and_a_full_server_are_not_ready() {
         for code in PASSING.into_iter().chain([FULL]) {
             assert_eq!(Refusal::of(code), Refusal::NotReady, "{code}");
         }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_command_that_the_store_names() {
+    fn rejection_names_the_denied_command() {
         let command = |words: &str| match Failure::refused("NOPERM", words) {
             Failure::Refused { command, .. } => command,
             other => panic!("{other}"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_speaks_of_servers_and_not_of_sockets_and_timers() {
+    fn failure_text_names_servers_not_sockets() {
         let says = |kind: io::ErrorKind| Failure::unanswered(io::Error::from(kind)).to_string();
         let closed = "no reply: the server closed the connection";
         assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);

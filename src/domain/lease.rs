@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_ends_before_its_ttl_counted_from_the_question() {
+    fn lease_ends_before_its_ttl_from_the_request() {
         let asked_at = Instant::now();
         for millis in [1, 2, 10, 1_000, 30_000, 86_400_000] {
             let ttl = Duration::from_millis(millis);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_refused_when_redis_cannot_keep_it() {
+    fn duration_is_refused_when_redis_cannot_keep_it() {
         for good in [SHORTEST, Duration::from_micros(1_500), CENTURY] {
             assert_eq!(checked("ttl", good), Ok(good));
         }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_lease_does_not_overflow_a_clock() {
+    fn longest_lease_does_not_overflow_a_clock() {
         let lease = Lease::new(Instant::now(), CENTURY);
         assert!(lease.ends() > lease.renew_at());
     }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_our_own_space_is_refused() {
+    fn name_with_the_reserved_prefix_is_refused() {
         for reserved in ["leasehold_lock__queue:{door}", "leasehold_", "leasehold_x"] {
             assert_eq!(Name::new(reserved), Err(InvalidName::Reserved), "{reserved}");
         }
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_refused_by_its_bytes() {
+    fn long_name_is_refused_by_its_bytes() {
         let name = "ä".repeat(257);
         assert_eq!(Name::new(name), Err(InvalidName::TooLong { bytes: 514 }));
     }
 
     #[test]
-    fn a_name_is_shown_on_one_line() {
+    fn name_is_printed_on_one_line() {
         let name = Name::new("a\nb\0ä").unwrap();
         assert_eq!(name.to_string(), "a\\nb\\u{0}ä");
     }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_knows_its_own_owners_from_all_others() {
+    fn client_recognizes_its_own_owners() {
         let (identity, other) = (Identity::of("a"), Identity::of("ab"));
         assert!(identity.is_of(&identity.fresh_owner()));
         assert!(!identity.is_of(&other.fresh_owner()));
@@ -176,7 +176,7 @@ mod tests {
 
     /// A foreign hash field put newlines into errors and logs.
     #[test]
-    fn owner_is_shown_on_one_line() {
+    fn owner_is_printed_on_one_line() {
         let owner = Owner::new("a\nb\u{1b}[31m").unwrap();
         assert_eq!(owner.to_string(), r"a\nb\u{1b}[31m");
         assert_eq!(owner.as_str(), "a\nb\u{1b}[31m");

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_shows_whose_it_is_and_is_the_same_when_asked_again() {
+    fn permit_id_is_stable_and_shows_its_client() {
         let identity = Identity::of("8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10");
         let owner = identity.fresh_owner();
         let ids: Vec<_> = permits_of(&owner, Share::Units(2)).collect();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_from_outside_is_32_hex_digits() {
+    fn permit_id_from_outside_has_32_hex_digits() {
         for odd in ["", "1234", "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10", &"g".repeat(32)] {
             assert_eq!(PermitId::new(odd), Err(InvalidPermitId { bytes: odd.len() }));
         }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_goes_on_while_the_machine_sleeps() {
+    async fn clock_runs_while_the_machine_is_suspended() {
         // given a clock
         let clock = Clock::with(|| SLEPT.get());
         let start = clock.now();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_readings_of_one_moment_are_the_same() {
+    async fn two_readings_of_one_moment_are_equal() {
         let clock = Clock::with(|| SLEPT.get());
         let start = clock.now();
         for apart in [12, 4_225, 999_999].map(Duration::from_nanos) {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_the_moment_that_it_was_made_of() {
+    fn stamp_equals_its_moment() {
         let now = Instant::now();
         let century = Duration::from_secs(100 * 365 * 24 * 60 * 60);
         let (before, after) = (now - Duration::from_nanos(1), now + century);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_has_not_slept_between_two_readings() {
+    fn close_readings_show_no_suspension() {
         let before = slept_since_boot();
         assert!(slept_since_boot().saturating_sub(before) < 1_000_000_000);
     }

@@ -174,7 +174,7 @@ mod tests {
 
     /// It was dated by its request, and forgotten when a later one was noted.
     #[tokio::test(start_paused = true)]
-    async fn recent_release_is_repeated_whatever_its_duration() {
+    async fn recent_release_is_repeated_after_any_duration() {
         const LONG: Duration = Duration::from_secs(120);
         let memory = MemoryStore::new();
         let (client, engine) = client(&memory);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_in_time_is_passed_on_and_silence_ends() {
+    async fn reply_in_time_is_returned_and_silence_times_out() {
         let (start, limit) = (Instant::now(), Duration::from_secs(1));
         assert_eq!(within(limit, ready(Ok(1))).await.unwrap(), 1);
         let late = async {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn any_limit_can_be_kept() {
+    fn any_limit_is_possible() {
         assert_eq!(Limits::sound(Duration::ZERO), Duration::from_millis(1));
         assert_eq!(Limits::sound(Duration::MAX), LONGEST_PATIENCE);
     }

@@ -78,7 +78,7 @@ impl Worker {
 }
 
 #[test]
-fn one_believes_at_a_time_and_nothing_is_left() {
+fn only_one_holder_believes_and_no_key_is_left() {
     const ROUNDS: u32 = 400;
     let store = MemoryStore::new();
     let clients = ["one", "other", "third"].map(|name| Engine::on(&store, name));
@@ -100,7 +100,7 @@ fn one_believes_at_a_time_and_nothing_is_left() {
 /// A grant that goes from task to task is revoked like a held one, even by a shutdown on another
 /// thread.
 #[test]
-fn a_client_that_is_shut_down_believes_nothing() {
+fn shut_down_client_has_no_holds() {
     const ROUNDS: u32 = 1_000;
     let (runtime, mut chance) = (threads(2), fastrand::Rng::with_seed(1));
     for _ in 0..ROUNDS {
@@ -130,7 +130,7 @@ fn a_client_that_is_shut_down_believes_nothing() {
 
 /// Each holder learns of the shutdown of its client, and no task acquires after it.
 #[test]
-fn a_shutdown_in_a_crowd_leaves_nothing() {
+fn shutdown_among_waiters_leaves_no_key() {
     const ROUNDS: u32 = 100;
     let runtime = threads(4);
     for round in 0..ROUNDS {

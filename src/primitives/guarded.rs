@@ -34,9 +34,9 @@ fn possible(write: &Write, name: &Name) -> Result<()> {
 /// Checks that a script can run after the check of the lock.
 fn runnable(script: &Script) -> Result<()> {
     let why = match &script.text {
-        text if text.trim().is_empty() => "it is empty",
+        text if text.trim().is_empty() => "the text is empty; pass a script",
         text if text.starts_with("#!") => {
-            "it begins with `#!`, but flags do not work under a lock; remove that line"
+            "the text begins with `#!`, but flags do not work under a lock; remove that line"
         }
         _ => return Ok(()),
     };

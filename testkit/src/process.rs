@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "cargo build --examples")]
-    fn an_example_that_was_not_built_says_how() {
+    fn missing_example_names_its_build_command() {
         Helper::example("no-such-example", &[]);
     }
 }

@@ -483,7 +483,7 @@ mod tests {
     use crate::port::free_port;
 
     #[test]
-    fn a_port_that_another_server_has_taken_is_left_to_it() {
+    fn occupied_port_is_avoided() {
         // given a port where another Redis answers, and one that is free
         let other = Redis::start();
         let free = free_port();
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tls_port_that_is_taken_is_changed_as_well() {
+    fn occupied_tls_port_is_avoided() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let free = free_port();
         let mut ports = [taken.local_addr().unwrap().port(), free].into_iter();

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_includes_its_subcommands() {
+    fn command_includes_its_subcommands() {
         let calls = calls(&[("config|get", 2), ("config|set", 1), ("configure", 9)]);
         assert_eq!(calls.of("CONFIG"), 3);
         assert_eq!(calls.of("config|get"), 2);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::{Cluster, Connection, Failover, Links, Redis, eventually};
 
 #[test]
-fn each_node_answers_for_its_slots_and_sends_clients_to_others() {
+fn node_serves_its_slots_and_redirects_others() {
     let cluster = Cluster::start();
     let masters = cluster.masters();
     assert_eq!((masters.len(), cluster.nodes().len()), (3, 6));
@@ -28,7 +28,7 @@ fn each_node_answers_for_its_slots_and_sends_clients_to_others() {
 }
 
 #[test]
-fn a_replica_takes_its_masters_place_in_every_way() {
+fn replica_replaces_its_primary_in_every_way() {
     let cluster = Cluster::start();
     let slot = Cluster::slot_of("key");
     let mut old = cluster.owner_of(slot);
@@ -44,7 +44,7 @@ fn a_replica_takes_its_masters_place_in_every_way() {
 }
 
 #[test]
-fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
+fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
     let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
@@ -61,7 +61,7 @@ fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn a_paused_master_is_replaced() {
+fn paused_master_is_replaced() {
     let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
@@ -77,7 +77,7 @@ fn a_paused_master_is_replaced() {
 }
 
 #[test]
-fn a_slot_moves_with_its_keys_and_their_time() {
+fn slot_moves_with_its_keys_and_their_time() {
     let (cluster, from, to) = pair(Redis::options());
     for number in 0..250 {
         from.command(&["SET", &format!("{{key}}{number}"), "value", "PX", "600000"]);
@@ -124,7 +124,7 @@ fn migrating_slot_is_served_by_both_nodes() {
 }
 
 #[test]
-fn a_move_that_is_called_off_leaves_the_slot_where_it_was() {
+fn cancelled_migration_leaves_the_slot() {
     let (cluster, from, to) = pair(Redis::options());
     let slot = Cluster::slot_of("key");
     from.command(&["SET", "key", "1"]);
@@ -137,7 +137,7 @@ fn a_move_that_is_called_off_leaves_the_slot_where_it_was() {
 }
 
 #[test]
-fn a_slot_moves_under_load() {
+fn slot_moves_under_load() {
     // given a client that counts, and asks whom it is sent to
     let (cluster, from, to) = pair(Redis::options());
     let done = Arc::new(AtomicBool::new(false));
@@ -190,7 +190,7 @@ fn slot_has_moved_when_the_old_owner_knows_it() {
 }
 
 #[test]
-fn a_node_joins_and_leaves() {
+fn node_joins_and_leaves() {
     // given a node more, and a replica of it
     let cluster = Cluster::options().replicas(0).start();
     let added = cluster.add_node();
@@ -300,7 +300,7 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
 }
 
 #[test]
-fn a_master_that_only_clients_reach_is_replaced() {
+fn master_that_only_clients_reach_is_replaced() {
     // given a master that is cut off from all other nodes
     let cluster = Cluster::options().links().impatient().start();
     let slot = Cluster::slot_of("key");
@@ -329,7 +329,7 @@ fn a_master_that_only_clients_reach_is_replaced() {
 }
 
 #[test]
-fn a_dropped_cluster_leaves_nothing_behind() {
+fn dropped_cluster_leaves_no_process() {
     let cluster = Cluster::options().links().start();
     let nodes = cluster.nodes();
     nodes[1].pause();

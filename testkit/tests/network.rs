@@ -17,7 +17,7 @@ fn without_faults_everything_passes() {
 }
 
 #[test]
-fn a_cut_closes_present_connections_only() {
+fn cut_closes_present_connections_only() {
     let t = Setup::new();
     let mut clients = [t.client(), t.client()];
     for client in &mut clients {
@@ -34,7 +34,7 @@ fn a_cut_closes_present_connections_only() {
 }
 
 #[test]
-fn a_cut_closes_the_servers_side_too() {
+fn cut_closes_the_servers_side_too() {
     let t = Setup::new();
     let mut client = t.client();
     let id = client.command(&["CLIENT", "ID"]).number().to_string();
@@ -45,7 +45,7 @@ fn a_cut_closes_the_servers_side_too() {
 }
 
 #[test]
-fn a_client_that_leaves_leaves_the_server_too() {
+fn closed_client_closes_the_server_connection() {
     let t = Setup::new();
     let mut client = t.client();
     let id = client.command(&["CLIENT", "ID"]).number().to_string();
@@ -90,7 +90,7 @@ fn swallowed_replies_belong_to_executed_requests() {
 }
 
 #[test]
-fn a_lost_reply_is_lost_once() {
+fn lost_reply_is_lost_once() {
     let t = Setup::new();
     let mut client = t.client();
     client.command(&["PING"]);
@@ -106,7 +106,7 @@ fn a_lost_reply_is_lost_once() {
 }
 
 #[test]
-fn the_reply_to_one_request_can_be_lost() {
+fn reply_to_one_request_can_be_lost() {
     let t = Setup::new();
     let mut bystander = t.client();
     let mut client = t.client();
@@ -144,7 +144,7 @@ fn nothing_passes_a_black_hole() {
 }
 
 #[test]
-fn a_black_hole_holds_replies_as_well() {
+fn black_hole_holds_replies_as_well() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.send(&["BLPOP", "list", "0"]).unwrap();
@@ -161,7 +161,7 @@ fn a_black_hole_holds_replies_as_well() {
 }
 
 #[test]
-fn a_black_hole_can_be_cut() {
+fn black_hole_can_be_cut() {
     let t = Setup::new();
     let mut client = t.client();
     t.proxy.black_hole(true);
@@ -177,7 +177,7 @@ fn a_black_hole_can_be_cut() {
 }
 
 #[test]
-fn a_delay_holds_back_replies_and_not_requests() {
+fn delay_holds_back_replies_and_not_requests() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.command(&["PING"]);
@@ -192,7 +192,7 @@ fn a_delay_holds_back_replies_and_not_requests() {
 }
 
 #[test]
-fn a_server_that_is_not_there_closes_the_connection() {
+fn missing_server_closes_the_connection() {
     let t = Setup::new();
     t.redis.stop();
     let error = t.client().try_command(&["PING"]).unwrap_err();
@@ -203,7 +203,7 @@ fn a_server_that_is_not_there_closes_the_connection() {
 }
 
 #[test]
-fn a_dropped_proxy_closes_everything() {
+fn dropped_proxy_closes_everything() {
     for in_black_hole in [false, true] {
         let t = Setup::new();
         let mut client = t.client();

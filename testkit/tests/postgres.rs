@@ -21,7 +21,7 @@ fn two_postgres_servers_are_independent() {
 }
 
 #[test]
-fn it_is_gone_when_it_is_dropped() {
+fn dropped_server_is_stopped() {
     let postgres = Postgres::start();
     let dir = PathBuf::from(postgres.sql("SHOW data_directory"));
     let pid = fs::read_to_string(dir.join("postmaster.pid")).unwrap();
@@ -34,7 +34,7 @@ fn it_is_gone_when_it_is_dropped() {
 }
 
 #[test]
-fn a_statement_that_is_refused_shows_why() {
+fn statement_that_is_refused_shows_why() {
     let postgres = Postgres::start();
     let failure = catch_unwind(AssertUnwindSafe(|| postgres.sql("SELECT nothing")));
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
@@ -73,10 +73,10 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
 }
 
 #[test]
-fn a_missing_server_says_how_to_install_it() {
+fn missing_server_says_how_to_install_it() {
     // given this test program, run again where there is no PostgreSQL
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_statement_that_is_refused_shows_why"])
+        .args(["--exact", "statement_that_is_refused_shows_why"])
         .env("POSTGRES_BIN", "/no/such/folder")
         .output()
         .unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::{Connection, Helper, eventually};
 
 #[test]
-fn a_server_dies_with_the_process_that_started_it() {
+fn server_dies_with_the_process_that_started_it() {
     // given a process with a server
     let (owner, server) = owner();
     assert_eq!(Connection::open(server.port).command(&["PING"]).text(), "PONG");
@@ -20,7 +20,7 @@ fn a_server_dies_with_the_process_that_started_it() {
 }
 
 #[test]
-fn a_paused_server_dies_with_the_process_that_started_it() {
+fn paused_server_dies_with_the_process_that_started_it() {
     let (owner, server) = owner();
     owner.send_line("pause");
     owner.wait_for_line(|line| line == "pause", LONG);
@@ -32,7 +32,7 @@ fn a_paused_server_dies_with_the_process_that_started_it() {
 }
 
 #[test]
-fn a_process_that_ends_by_itself_can_be_waited_for() {
+fn process_that_ends_by_itself_can_be_waited_for() {
     let (owner, server) = owner();
     let status = owner.wait();
     assert!(status.success());
@@ -42,7 +42,7 @@ fn a_process_that_ends_by_itself_can_be_waited_for() {
 }
 
 #[test]
-fn a_process_can_be_killed_while_it_is_waited_for() {
+fn process_can_be_killed_while_it_is_waited_for() {
     let (owner, _) = owner();
     owner.pause();
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn a_process_can_be_killed_while_it_is_waited_for() {
 }
 
 #[test]
-fn a_paused_process_goes_on_when_it_is_resumed() {
+fn paused_process_continues_when_resumed() {
     let (owner, _) = owner();
     owner.pause();
     owner.send_line("hello");
@@ -66,7 +66,7 @@ fn a_paused_process_goes_on_when_it_is_resumed() {
 }
 
 #[test]
-fn a_line_that_does_not_come_shows_the_ones_that_did() {
+fn missing_line_error_shows_the_received_lines() {
     let (owner, _) = owner();
     owner.send_line("hello");
     let wait = AssertUnwindSafe(|| owner.wait_for_line(|line| line == "goodbye", LONG / 5));

@@ -46,7 +46,7 @@ fn primary_that_returns_as_a_replica_drops_its_data() {
 }
 
 #[test]
-fn a_master_with_a_password_is_followed() {
+fn master_with_a_password_is_followed() {
     let master = Redis::options().password("secret").start();
     master.command(&["SET", "key", "1"]);
     let replica = Redis::start_replica_of(&master);
@@ -54,7 +54,7 @@ fn a_master_with_a_password_is_followed() {
 }
 
 #[test]
-fn a_replica_follows_its_master_after_a_restart_too() {
+fn replica_follows_its_master_after_a_restart_too() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     replica.restart();
@@ -70,7 +70,7 @@ fn a_replica_follows_its_master_after_a_restart_too() {
 }
 
 #[test]
-fn a_replica_may_have_a_password_of_its_own() {
+fn replica_may_have_a_password_of_its_own() {
     let master = Redis::options().password("one").start();
     let replica = Redis::options().password("other").start_replica_of(&master);
     assert_eq!(
@@ -96,7 +96,7 @@ fn replica_logs_in_as_the_replication_user() {
 }
 
 #[test]
-fn a_replica_and_its_master_speak_tls_if_both_do() {
+fn replica_and_its_master_speak_tls_if_both_do() {
     for (of_master, of_replica, in_tls) in
         [(true, true, true), (true, false, false), (false, true, false)]
     {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::{Connection, Links, Redis, Sentinels, eventually};
 
 #[test]
-fn the_sentinels_name_the_master_and_all_see_everybody() {
+fn sentinels_name_the_primary_and_know_each_other() {
     let redis = Sentinels::start();
     redis.wait_until_agreed();
     let master = redis.master();
@@ -43,7 +43,7 @@ fn failover_moves_the_primary_and_is_published() {
 }
 
 #[test]
-fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
+fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
     let redis = Sentinels::options().impatient().start();
     let events = redis.listen();
     redis.servers()[0].stop();
@@ -61,7 +61,7 @@ fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn a_paused_master_is_replaced() {
+fn paused_master_is_replaced() {
     let redis = Sentinels::options().replicas(1).impatient().start();
     redis.servers()[0].pause();
     let new = redis.wait_for_master_other_than(0).port();
@@ -73,7 +73,7 @@ fn a_paused_master_is_replaced() {
 }
 
 #[test]
-fn a_master_that_lost_its_data_is_a_master_without_data() {
+fn primary_without_its_data_stays_primary() {
     // given Sentinels that take their time
     let redis = Sentinels::options()
         .down_after(Duration::from_secs(60))
@@ -100,7 +100,7 @@ fn a_master_that_lost_its_data_is_a_master_without_data() {
 }
 
 #[test]
-fn a_promoted_master_is_one_after_a_restart() {
+fn promoted_master_is_one_after_a_restart() {
     let redis = Sentinels::start();
     let new = redis.fail_over();
     redis.wait_until_agreed();
@@ -110,7 +110,7 @@ fn a_promoted_master_is_one_after_a_restart() {
 }
 
 #[test]
-fn a_sentinel_remembers_after_a_restart() {
+fn sentinel_remembers_after_a_restart() {
     let redis = Sentinels::start();
     let new = redis.fail_over().port();
     let sentinel = &redis.sentinels()[0];
@@ -161,7 +161,7 @@ fn users_of_servers_and_of_sentinels_do_their_work() {
 }
 
 #[test]
-fn with_tls_everybody_is_known_by_the_port_of_tls() {
+fn tls_ports_are_announced_with_tls() {
     let redis = Sentinels::options()
         .server_options(Redis::options().tls_with_client_auth())
         .sentinel_options(Redis::options().tls())
@@ -205,7 +205,7 @@ fn cut_separates_clients_from_one_server_only() {
 }
 
 #[test]
-fn a_master_that_only_clients_reach_is_replaced() {
+fn master_that_only_clients_reach_is_replaced() {
     // given a master that nobody but clients reaches
     let redis = Sentinels::options().links().impatient().start();
     let all = redis.links().names();

@@ -11,14 +11,14 @@ use std::time::Duration;
 use testkit::{Connection, Redis, eventually};
 
 #[test]
-fn a_plain_server_answers() {
+fn plain_server_replies() {
     let redis = Redis::start();
     assert_eq!(redis.url(), format!("redis://127.0.0.1:{}/", redis.port()));
     assert_eq!(Connection::open(redis.port()).command(&["PING"]).text(), "PONG");
 }
 
 #[test]
-fn a_dropped_server_leaves_nothing_behind() {
+fn dropped_server_leaves_no_process() {
     let redis = Redis::start();
     let (port, dir, pid) = (redis.port(), redis.dir().to_owned(), redis.pid());
     redis.pause();
@@ -31,7 +31,7 @@ fn a_dropped_server_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_plain_server_forgets_when_it_restarts() {
+fn plain_server_forgets_when_it_restarts() {
     let redis = Redis::start();
     redis.command(&["SET", "key", "value"]);
     let (port, pid) = (redis.port(), redis.pid());
@@ -44,7 +44,7 @@ fn a_plain_server_forgets_when_it_restarts() {
 }
 
 #[test]
-fn a_persistent_server_remembers_when_it_restarts() {
+fn persistent_server_remembers_when_it_restarts() {
     let redis = Redis::options().persistent().start();
     redis.command(&["SET", "key", "value"]);
     redis.restart();
@@ -52,7 +52,7 @@ fn a_persistent_server_remembers_when_it_restarts() {
 }
 
 #[test]
-fn a_persistent_server_forgets_what_it_loses() {
+fn persistent_server_forgets_what_it_loses() {
     let redis = Redis::options().persistent().start();
     redis.command(&["SET", "key", "value"]);
     redis.stop();
@@ -62,7 +62,7 @@ fn a_persistent_server_forgets_what_it_loses() {
 }
 
 #[test]
-fn a_user_from_the_start_is_there_after_a_restart_too() {
+fn user_from_the_start_is_there_after_a_restart_too() {
     let redis = Redis::options().password("other").user("reader", &["~mine", "+get"]).start();
     for _ in 0..2 {
         let mut reader = Connection::open(redis.port());
@@ -75,7 +75,7 @@ fn a_user_from_the_start_is_there_after_a_restart_too() {
 }
 
 #[test]
-fn a_server_runs_unless_it_is_stopped_or_paused() {
+fn server_runs_unless_it_is_stopped_or_paused() {
     let redis = Redis::start();
     assert!(redis.is_running());
     redis.pause();
@@ -107,7 +107,7 @@ fn user_has_only_its_acl_permissions() {
 }
 
 #[test]
-fn a_stopped_server_refuses_until_it_starts_again() {
+fn stopped_server_refuses_until_it_starts_again() {
     let redis = Redis::start();
     let mut connection = Connection::open(redis.port());
 
@@ -121,7 +121,7 @@ fn a_stopped_server_refuses_until_it_starts_again() {
 }
 
 #[test]
-fn a_paused_server_answers_when_it_is_resumed() {
+fn paused_server_answers_when_it_is_resumed() {
     let redis = Redis::start();
     let mut connection = Connection::try_open(redis.port(), SHORT).unwrap();
     for _ in 0..3 {
@@ -135,7 +135,7 @@ fn a_paused_server_answers_when_it_is_resumed() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn password_is_required() {
     let redis = Redis::options().password("secret").start();
     let reply = Connection::open(redis.port()).command(&["PING"]);
     assert!(reply.error().starts_with("NOAUTH"));
@@ -145,7 +145,7 @@ fn a_password_is_asked_for() {
 }
 
 #[test]
-fn a_setting_reaches_the_server() {
+fn setting_reaches_the_server() {
     let redis = Redis::options().arg("--maxmemory", "2mb").arg("--appendfsync", "no").start();
     assert_eq!(redis.command(&["CONFIG", "GET", "maxmemory"]).texts(), ["maxmemory", "2097152"]);
     assert_eq!(redis.command(&["CONFIG", "GET", "appendfsync"]).texts(), ["appendfsync", "no"]);
@@ -158,14 +158,14 @@ fn debug_commands_are_allowed() {
 }
 
 #[test]
-fn a_wrong_setting_shows_the_log() {
+fn wrong_setting_shows_the_log() {
     let failure = catch_unwind(|| Redis::options().arg("--no-such-setting", "1").start());
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains(">>> 'no-such-setting"), "{message}");
 }
 
 #[test]
-fn a_missing_server_says_how_to_install_it() {
+fn missing_server_says_how_to_install_it() {
     // given a machine that has no Redis, or not the one that is chosen
     let chosen = "LEASEHOLD_SERVER is `/no/such/redis-server`, which is missing: `make servers`";
     let advices = [
@@ -175,7 +175,7 @@ fn a_missing_server_says_how_to_install_it() {
     for (variable, advice) in advices {
         // when this test program is run again there
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_plain_server_answers"])
+            .args(["--exact", "plain_server_replies"])
             .env_remove("LEASEHOLD_SERVER")
             .env(variable, "/no/such/redis-server")
             .output()
@@ -189,7 +189,7 @@ fn a_missing_server_says_how_to_install_it() {
 }
 
 #[test]
-fn a_unix_socket_answers() {
+fn unix_socket_answers() {
     let redis = Redis::options().unix_socket().start();
     let url = redis.unix_url();
     let path = url.strip_prefix("unix://").unwrap();
@@ -221,7 +221,7 @@ fn tls_is_verified_by_the_authority() {
 }
 
 #[test]
-fn a_client_must_show_a_certificate_if_asked_to() {
+fn client_certificate_is_required_if_set() {
     let redis = Redis::options().tls_with_client_auth().start();
     let port = redis.tls_port().to_string();
     let (ca, cert, key) =
@@ -255,7 +255,7 @@ fn many_servers_start_side_by_side() {
 }
 
 #[test]
-fn a_server_outlives_the_thread_that_started_it() {
+fn server_outlives_the_thread_that_started_it() {
     let redis = thread::spawn(Redis::start).join().unwrap();
     // The kernel would have killed it by then.
     thread::sleep(Duration::from_millis(50));
@@ -263,7 +263,7 @@ fn a_server_outlives_the_thread_that_started_it() {
 }
 
 #[test]
-fn a_loaded_server_is_waited_for() {
+fn loading_server_is_waited_for() {
     let redis = Redis::options().persistent().arg("--key-load-delay", "300").start();
     for number in 0..1_000 {
         redis.command(&["SET", &format!("key{number}"), "value"]);

@@ -3,7 +3,7 @@
 use testkit::{Connection, Redis};
 
 #[test]
-fn the_difference_is_what_the_test_has_sent() {
+fn difference_is_what_the_test_has_sent() {
     for redis in [Redis::start(), Redis::options().password("secret").start()] {
         let before = redis.calls();
         redis.command(&["SET", "a", "1"]);
@@ -28,7 +28,7 @@ fn commands_in_a_script_are_counted() {
 }
 
 #[test]
-fn a_tests_own_info_and_ping_are_counted() {
+fn tests_own_info_and_ping_are_counted() {
     let redis = Redis::start();
     let before = redis.calls();
     let mut connection = Connection::open(redis.port());
@@ -54,7 +54,7 @@ fn counters_restart_with_the_server() {
 }
 
 #[test]
-fn a_monitor_shows_every_command_executed_before() {
+fn monitor_shows_every_command_executed_before() {
     let redis = Redis::options().password("secret").start();
     let monitor = redis.monitor();
     for number in 1..=200 {
@@ -70,7 +70,7 @@ fn a_monitor_shows_every_command_executed_before() {
 }
 
 #[test]
-fn a_monitor_does_not_disturb_the_count() {
+fn monitor_does_not_disturb_the_count() {
     let redis = Redis::start();
     let before = redis.calls();
     let monitor = redis.monitor();
@@ -81,7 +81,7 @@ fn a_monitor_does_not_disturb_the_count() {
 }
 
 #[test]
-fn a_monitor_of_a_server_that_is_gone_keeps_its_lines() {
+fn monitor_of_a_stopped_server_keeps_its_lines() {
     let redis = Redis::start();
     let monitor = redis.monitor();
     redis.command(&["SET", "a", "1"]);

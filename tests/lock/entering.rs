@@ -33,7 +33,7 @@ async fn waiter_woken_in_vain_knows_the_current_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_enters_at_once_when_the_holder_leaves() {
+async fn waiter_acquires_at_once_when_the_holder_releases() {
     for in_one_client in [true, false] {
         // given a held lock and somebody waiting for it
         let world = World::new();
@@ -54,7 +54,7 @@ async fn a_waiter_enters_at_once_when_the_holder_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_enters_at_once_when_the_guard_is_dropped() {
+async fn waiter_acquires_at_once_when_the_guard_is_dropped() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let waiter = waiting(world.other_door()).await;
@@ -66,7 +66,7 @@ async fn a_waiter_enters_at_once_when_the_guard_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_enters_when_a_fixed_lease_ends() {
+async fn waiter_acquires_when_a_fixed_lease_ends() {
     // given a lease of ten seconds, and a holder who never gives it back
     let world = World::new();
     let start = Instant::now();
@@ -79,7 +79,7 @@ async fn a_waiter_enters_when_a_fixed_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_of_one_process_enter_in_the_order_in_which_they_came() {
+async fn waiters_of_one_process_acquire_in_order() {
     // given ten who wait
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
@@ -158,7 +158,7 @@ async fn subscribed_waiter_acquires_after_a_polling_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_goes_on_waiting_while_the_store_is_away() {
+async fn waiter_keeps_waiting_while_the_store_is_unreachable() {
     for words in [None, Some("LOADING Redis is loading the dataset in memory")] {
         // given a waiter, and a store that stops to answer or refuses for a while
         let world = World::new();
@@ -181,7 +181,7 @@ async fn a_waiter_goes_on_waiting_while_the_store_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_no_that_will_stay_is_an_error_in_the_words_of_the_store() {
+async fn permanent_rejection_returns_the_message_of_the_store() {
     let world = World::new();
     world.store.fail("OOM command not allowed when used memory > 'maxmemory'");
     let refused = world.door().acquire().await.unwrap_err();
@@ -192,7 +192,7 @@ async fn a_no_that_will_stay_is_an_error_in_the_words_of_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_acquisition_leaves_nothing_behind() {
+async fn refused_acquisition_leaves_no_key() {
     let world = World::new();
     world.store.fail("NOPERM no permission");
     for refused in [

@@ -30,7 +30,7 @@ async fn two_tasks_of_one_client_exclude_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_acquires_twice_waits_for_itself() {
+async fn task_that_acquires_twice_waits_for_itself() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     let again = timeout(secs(300), world.door().acquire()).await;
@@ -38,7 +38,7 @@ async fn a_task_that_acquires_twice_waits_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_tasks_of_many_clients_at_most_one_is_inside() {
+async fn tasks_of_many_clients_exclude_each_other() {
     // given three clients with twenty tasks each
     let store = MemoryStore::new();
     let clients: Vec<_> = (0..3).map(|_| Client::with_store(&store)).collect();
@@ -72,7 +72,7 @@ async fn different_names_do_not_exclude_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clone_of_a_lock_is_the_same_lock() {
+async fn clone_of_a_lock_is_the_same_lock() {
     let lock = World::new().door();
     let _guard = lock.clone().acquire().await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());

@@ -39,7 +39,7 @@ async fn forced_release_reaches_a_holder_of_a_waiting_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_release_lets_a_waiter_in_at_once() {
+async fn forced_release_admits_a_waiter_at_once() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     let waiter = waiting(world.other_door()).await;

@@ -40,7 +40,7 @@ async fn returning_task_yields_a_fiftieth_of_its_long_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_comes_back_rests_for_a_fiftieth_of_short_holds() {
+async fn returning_client_yields_a_fiftieth_of_its_short_holds() {
     let lock = World::new().door();
     let (held, mut rested, mut longest) = (millis(20), millis(0), millis(0));
     for _ in 0..800 {
@@ -59,7 +59,7 @@ async fn client_that_comes_back_rests_for_a_fiftieth_of_short_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_reentry_is_counted_back_as_well() {
+async fn dropped_reentry_restores_the_count() {
     let lock = World::new().door();
     let guard = lock.acquire().await.unwrap();
     drop(guard.reenter().await.unwrap());
@@ -122,7 +122,7 @@ async fn reentry_after_the_end_is_refused_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reentry_that_the_store_refuses_leaves_the_guard_as_it_was() {
+async fn refused_reentry_leaves_the_guard_unchanged() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.fail("NOPERM no permission");
@@ -142,7 +142,7 @@ async fn release_after_the_lease_returns_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_of_a_taken_lock_names_the_new_holder() {
+async fn release_of_a_lost_lock_names_the_new_holder() {
     // given a hold that ended, for whatever reason, and another that came after it
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
@@ -194,7 +194,7 @@ async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_not_answered_goes_on_in_the_background() {
+async fn unanswered_release_continues_in_the_background() {
     // given a store that stops to answer
     let world = World::new();
     let guard = world.door().ttl(secs(300)).acquire().await.unwrap();
@@ -213,7 +213,7 @@ async fn a_release_that_is_not_answered_goes_on_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_answered_late_is_a_release() {
+async fn release_with_a_late_reply_succeeds() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.stall();
@@ -239,7 +239,7 @@ async fn rejected_release_is_an_error_and_the_lease_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_may_be_dropped_on_a_thread_without_a_runtime() {
+async fn guard_may_be_dropped_on_a_thread_without_a_runtime() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
@@ -247,7 +247,7 @@ async fn a_guard_may_be_dropped_on_a_thread_without_a_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_outlives_the_client_that_made_it() {
+async fn guard_outlives_the_client_that_made_it() {
     let store = MemoryStore::new();
     let guard = door(&Client::with_store(&store)).acquire().await.unwrap();
     sleep(secs(300)).await;
@@ -256,7 +256,7 @@ async fn a_guard_outlives_the_client_that_made_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_dropped_after_its_client_still_frees_the_lock() {
+async fn guard_dropped_after_its_client_still_frees_the_lock() {
     let store = MemoryStore::new();
     let guard = door(&Client::with_store(&store)).acquire().await.unwrap();
     drop(guard);
@@ -264,7 +264,7 @@ async fn a_guard_dropped_after_its_client_still_frees_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_lock_stays_taken_until_its_lease_ends() {
+async fn forgotten_lock_stays_held_until_its_lease_ends() {
     let store = MemoryStore::new();
     let [mine, yours] = [(); 2].map(|()| Client::with_store(&store));
     let lease = secs(300);

@@ -39,7 +39,7 @@ async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_task_enters_though_the_store_does_not_answer() {
+async fn next_task_acquires_while_the_store_is_silent() {
     // given a holder and two who wait behind it
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
@@ -84,7 +84,7 @@ async fn other_clients_see_one_holder_and_one_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_one_before_was_released_and_the_next_is_held() {
+async fn hand_off_reports_a_release_and_a_new_hold() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let lost = guard.lost();
@@ -145,7 +145,7 @@ async fn polling_waiter_takes_the_same_handed_over_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_so_many_turns_another_client_has_its_own() {
+async fn other_client_acquires_after_the_limit_of_hand_offs() {
     // given four tasks of one client, and one of another that came last
     let world = World::new();
     let lock = world.door().local_handoff(2, secs(3_600));
@@ -174,7 +174,7 @@ async fn after_so_many_turns_another_client_has_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_so_long_another_client_has_its_turn() {
+async fn other_client_acquires_after_the_hand_off_time() {
     let world = World::new();
     let lock = world.door().local_handoff(1_000, millis(50));
     let guard = lock.acquire().await.unwrap();
@@ -224,7 +224,7 @@ async fn two_busy_clients_share_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_no_turns_or_no_time_the_lock_does_not_stay() {
+async fn zero_local_handoff_disables_hand_off() {
     let world = World::new();
     for (most, time) in [(0, secs(3_600)), (1_000, Duration::ZERO)] {
         let lock = world.door().local_handoff(most, time);

@@ -7,7 +7,7 @@ use leasehold::{Client, LockGuard, LostReason, Release};
 use super::world::{AT_ONCE, World, door, entered, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn the_watchdog_keeps_a_lock_as_long_as_its_guard_lives() {
+async fn watchdog_renews_as_long_as_the_guard_exists() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     for _ in 0..60 {
@@ -19,7 +19,7 @@ async fn the_watchdog_keeps_a_lock_as_long_as_its_guard_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_each_third_of_its_ttl_and_not_more_often() {
+async fn lease_is_renewed_each_third_of_its_ttl() {
     let world = World::new();
     let _guard = world.door().ttl(secs(9)).acquire().await.unwrap();
     sleep(secs(300)).await;
@@ -39,7 +39,7 @@ async fn default_ttl_is_thirty_seconds_unless_the_client_sets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_renewed_after_its_guard_is_gone() {
+async fn dropped_guard_is_not_renewed() {
     for released in [true, false] {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
@@ -56,7 +56,7 @@ async fn nothing_is_renewed_after_its_guard_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_believes_in_its_lease_for_less_than_the_store_does() {
+async fn local_deadline_is_before_the_end_in_the_store() {
     let lock = World::new().door().lease(secs(10));
     let guard = lock.acquire().await.unwrap();
     let believed = guard.remaining().unwrap();
@@ -68,7 +68,7 @@ async fn a_holder_believes_in_its_lease_for_less_than_the_store_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fixed_lease_ends_in_time_and_is_never_renewed() {
+async fn fixed_lease_ends_in_time_and_is_never_renewed() {
     let world = World::new();
     let start = Instant::now();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
@@ -102,7 +102,7 @@ async fn lost_fixed_lease_is_notified_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_hold_ends_in_time_although_it_could_be_renewed() {
+async fn max_hold_ends_a_renewable_hold() {
     let world = World::new();
     let start = Instant::now();
     let guard = world.door().max_hold(secs(100)).acquire().await.unwrap();
@@ -130,7 +130,7 @@ async fn waiter_acquires_when_the_guard_of_the_longest_hold_drops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_lease_and_a_longest_hold_the_shorter_one_counts() {
+async fn shorter_of_lease_and_max_hold_counts() {
     let lock = World::new().door();
     let guard = lock.clone().lease(secs(5)).max_hold(secs(50)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
@@ -162,7 +162,7 @@ async fn short_outage_leaves_a_hold_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_ends_by_its_own_clock_while_the_store_is_silent() {
+async fn hold_ends_by_its_own_clock_while_the_store_is_silent() {
     let world = World::new();
     let start = Instant::now();
     let guard = world.door().acquire().await.unwrap();
@@ -173,7 +173,7 @@ async fn a_hold_ends_by_its_own_clock_while_the_store_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_holds_are_all_kept() {
+async fn many_holds_are_all_renewed() {
     let client = Client::in_memory();
     let mut guards = Vec::new();
     for n in 0..1_000 {
@@ -186,7 +186,7 @@ async fn many_holds_are_all_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_shortest_and_the_longest_durations_work() {
+async fn shortest_and_the_longest_durations_work() {
     let lock = World::new().door();
     let century = secs(100 * 365 * 24 * 60 * 60);
     for lock in [lock.clone().ttl(century), lock.clone().lease(century), lock.clone()] {

@@ -7,7 +7,7 @@ use leasehold::{Error, Owner};
 use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
-async fn holder_is_shown_with_count_and_remaining_lease() {
+async fn holder_has_count_and_remaining_lease() {
     let world = World::new();
     let guard = world.door().lease(secs(100)).acquire().await.unwrap();
     let _again = guard.reenter().await.unwrap();
@@ -22,7 +22,7 @@ async fn holder_is_shown_with_count_and_remaining_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_lock_has_no_holder() {
+async fn free_lock_has_no_holder() {
     let lock = World::new().door();
     assert_eq!(lock.holder().await.unwrap(), None);
     assert!(!lock.is_locked().await.unwrap());

@@ -27,7 +27,7 @@ async fn loss_is_reported_to_every_observer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_ends_the_wait_for_a_loss() {
+async fn release_ends_the_lost_future() {
     for dropped in [true, false] {
         let guard = World::new().door().acquire().await.unwrap();
         let watcher = tokio::spawn(guard.lost());
@@ -42,7 +42,7 @@ async fn a_release_ends_the_wait_for_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_a_loss_goes_on_while_another_share_is_left() {
+async fn lost_future_waits_while_another_share_is_left() {
     let guard = World::new().door().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     let mut lost = Box::pin(guard.lost());

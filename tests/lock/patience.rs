@@ -69,7 +69,7 @@ async fn waiter_in_line_also_learns_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_holder_is_of_this_process_it_is_named_as_well() {
+async fn timeout_names_a_holder_of_this_process() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let timed_out = world.door().acquire_within(secs(1)).await.unwrap_err();
@@ -113,7 +113,7 @@ async fn timeout_error_names_a_rejecting_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_former_holder_is_not_named_when_the_store_does_not_answer() {
+async fn timeout_names_no_former_holder_of_a_silent_store() {
     // given that we waited for another client, which left, and hold the lock now
     let world = World::new();
     let former = world.other_door().acquire().await.unwrap();

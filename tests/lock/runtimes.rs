@@ -18,7 +18,7 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn a_client_may_be_made_before_there_is_a_runtime() {
+fn client_may_be_created_before_a_runtime() {
     let client = Client::in_memory();
     let lock = door(&client);
     let guard = runtime().block_on(async { lock.acquire().await.unwrap() });
@@ -65,7 +65,7 @@ fn client_works_on_a_second_runtime_after_the_first() {
 }
 
 #[test]
-fn a_hold_of_the_first_runtime_is_kept_by_the_second() {
+fn second_runtime_renews_holds_of_the_first() {
     let client = Client::in_memory();
     let guard = runtime().block_on(async { door(&client).acquire().await.unwrap() });
     runtime().block_on(async {

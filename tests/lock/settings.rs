@@ -55,7 +55,7 @@ async fn invalid_duration_is_refused_with_its_name_and_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_ttl_of_the_client_is_refused_as_well() {
+async fn invalid_ttl_of_the_client_is_refused() {
     let client = Client::builder().ttl(Duration::ZERO).in_memory();
     assert!(refusal(&door(&client)).await.contains("`ttl`"));
 }

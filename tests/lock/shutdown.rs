@@ -23,7 +23,7 @@ async fn after_it_nothing_new_is_acquired_by_any_clone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_takes_no_time_when_there_is_nothing_to_do() {
+async fn shutdown_without_holds_returns_at_once() {
     let start = Instant::now();
     let shutdown = World::new().one.shutdown(secs(60)).await;
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
@@ -75,7 +75,7 @@ async fn shutdown_ends_unanswered_requests_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_answered_after_it_is_no_grant() {
+async fn reply_after_shutdown_is_no_grant() {
     for tried in [false, true] {
         // given a question that is on its way when the client is shut down
         let world = World::new();
@@ -100,7 +100,7 @@ async fn a_question_that_is_answered_after_it_is_no_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_for_guards_for_half_of_its_time() {
+async fn shutdown_waits_for_guards_for_half_of_its_time() {
     // given one guard that comes back in that time
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();

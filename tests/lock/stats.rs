@@ -7,7 +7,7 @@ use leasehold::{Client, Stats};
 use super::world::{World, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn a_new_client_has_done_nothing() {
+async fn new_client_has_zero_counters() {
     assert_eq!(Client::in_memory().stats(), Stats::default());
 }
 
@@ -111,7 +111,7 @@ async fn renewals_are_counted_with_those_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_sent_late_is_seen() {
+async fn late_renewal_is_counted() {
     // given a hold, and a runtime that was busy for fifteen seconds
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
@@ -133,7 +133,7 @@ async fn a_renewal_that_is_sent_late_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_message_wakes_a_process_once_however_many_wait_in_it() {
+async fn message_wakes_one_waiter_of_a_process() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let _waiters = (waiting(world.other_door()).await, waiting(world.other_door()).await);
@@ -143,7 +143,7 @@ async fn one_message_wakes_a_process_once_however_many_wait_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_given_up_is_counted() {
+async fn abandoned_release_is_counted() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.stall();

@@ -19,7 +19,7 @@ async fn try_acquire_gets_a_free_lock_and_never_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_a_lock_that_was_given_back_gets_it() {
+async fn try_acquire_gets_a_released_lock() {
     let world = World::new();
     leave(world.door().acquire().await.unwrap()).await;
     assert!(world.other_door().try_acquire().await.unwrap().is_some());

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_there_up_to_its_last_millisecond() {
+    fn key_exists_up_to_its_last_millisecond() {
         let mut keys = Keyspace::default();
         keys.put(b"k", Entry { value: Value::Text(vec![]), ends: Some(5) });
         assert!(keys.entry(b"k", 5).is_some());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_hash_vanishes_and_an_empty_text_stays() {
+    fn empty_hash_vanishes_and_an_empty_text_stays() {
         let mut keys = Keyspace::default();
         keys.make::<Hash>(b"h", 0).unwrap().set(b"f", b"v".to_vec());
         keys.make::<Vec<u8>>(b"t", 0).unwrap();

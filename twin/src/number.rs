@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_double_is_written_with_seventeen_digits() {
+    fn double_is_written_with_seventeen_digits() {
         let numbers = [
             (0.1, "0.10000000000000001"),
             (9_007_199_254_740_993.0, "9007199254740992"),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_is_read_strictly() {
+    fn integer_is_read_strictly() {
         for odd in ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "9223372036854775808"] {
             assert_eq!(integer(odd.as_bytes()), None, "{odd:?}");
         }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_beyond_a_long_becomes_the_least_one() {
+    fn double_beyond_a_long_becomes_the_least_one() {
         assert_eq!(truncated(2.9), 2);
         assert_eq!(truncated(-1.5), -1);
         assert_eq!(truncated(1e30), i64::MIN);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_read_when_it_is_all_there() {
+    fn command_is_read_when_it_is_complete() {
         let whole = "*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n";
         let (request, words) = read(whole);
         assert_eq!(request, Request::Whole(whole.len()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_named() {
+    fn invalid_command_is_named() {
         assert_eq!(read("*x\r\n").0, Request::Nonsense("invalid multibulk length".into()));
         assert_eq!(read("*1\r\n$-5\r\n").0, Request::Nonsense("invalid bulk length".into()));
         assert_eq!(read("*1\r\n+x\r\n").0, Request::Nonsense("expected '$', got '+'".into()));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rule_about_a_command_counts() {
+    fn last_rule_about_a_command_counts() {
         let user = user("on +@all -@scripting +eval -client +client|setname");
         assert!(user.may_run("get", READ));
         assert!(user.may_run("eval", SCRIPTING));

@@ -27,7 +27,7 @@ fn cluster(replicas: usize, lag: Delay) -> (Cluster, u16) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn promoted_replica_lacks_what_had_not_arrived() {
+async fn promoted_replica_lacks_writes_in_flight() {
     let (cluster, slot) = cluster(1, Delay::Fixed(ms(20)));
     sleep(ms(100)).await;
     let old = cluster.owner(slot);
@@ -120,7 +120,7 @@ const SCRIPT: &str = "return_redis.call('SET',ARGV[1],1)";
 const FORGETS: &str = "redis.call('DEL',KEYS[1])return_redis.call('GET',KEYS[1])";
 
 #[tokio::test(start_paused = true)]
-async fn nodes_answer_as_those_of_redis() {
+async fn nodes_reply_as_those_of_redis() {
     let redis = testkit::Cluster::options().replicas(0).start();
     let (twin, slot) = cluster(0, Delay::None);
     let from = twin.owner(slot);

@@ -546,7 +546,7 @@ async fn ask_all(both: &mut Both, client: usize, words: &[String]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_are_answered_as_redis_answers_them() {
+async fn commands_get_the_replies_of_redis() {
     let mut both = three(1).await;
     let mut random = Rng::with_seed(fastrand_seed());
     for _ in 0..STEPS {
@@ -576,7 +576,7 @@ async fn scripts_are_run_as_redis_runs_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_scripts_of_the_store_do_the_same_on_both() {
+async fn scripts_of_the_store_do_the_same_on_both() {
     let mut both = three(3).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
     assert!(own.len() >= 6);
@@ -616,7 +616,7 @@ async fn the_scripts_of_the_store_do_the_same_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_are_as_in_redis_and_change_at_once() {
+async fn permissions_match_redis_and_change_at_once() {
     let mut both = three(4).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
     both.ask(0, &["ACL", "SETUSER", "limited", "reset", "on", ">secret", "+@all", "~*", "&*"])
@@ -676,7 +676,7 @@ async fn rights_are_as_in_redis_and_change_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_gone_after_its_time_on_both() {
+async fn key_expires_on_both() {
     let mut both = three(5).await;
     let brief = ["SET a 1 PX 30", "HSET h1 f 1", "PEXPIRE h1 30", "ZADD z1 1 a", "PEXPIRE z1 30"];
     for command in brief {
@@ -691,7 +691,7 @@ async fn a_key_is_gone_after_its_time_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_answers_what_redis_answers_without_replicas() {
+async fn wait_replies_as_redis_without_replicas() {
     let mut both = three(8).await;
     let asked = [
         "SET a 1",
@@ -709,7 +709,7 @@ async fn wait_answers_what_redis_answers_without_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_moved_only_as_far_as_it_is_asked_to_on_both() {
+async fn expiry_is_changed_as_requested_on_both() {
     let mut both = three(7).await;
     both.ask(0, &["SET", "a", "1"]).await;
     for option in [
@@ -734,7 +734,7 @@ async fn a_lease_is_moved_only_as_far_as_it_is_asked_to_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_refused_in_the_same_words() {
+async fn rejections_have_the_same_text() {
     let mut both = three(6).await;
     both.ask(0, &["HSET", "h1", "one:1", "1"]).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));

@@ -31,7 +31,7 @@ async fn address_is_out_of_reach_for_one_host_or_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn address_leads_to_another_server() {
+async fn address_can_lead_to_another_server() {
     let net = Net::new(7);
     let (old, new) = (net.start("a:1"), net.start("a:2"));
     net.lead("a:1", &new);
@@ -60,7 +60,7 @@ async fn killed_server_restarts_with_its_data_or_without() {
 // Replicas.
 
 #[tokio::test(start_paused = true)]
-async fn wait_counts_replicas_that_have_what_the_client_wrote() {
+async fn wait_counts_replicas_with_the_clients_writes() {
     let twin = Twin::new(7);
     let replica = twin.replica(Delay::Fixed(ms(20)));
     sleep(ms(100)).await;

@@ -53,7 +53,7 @@ fn fact<'a>(said: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sentinels_answer_as_those_of_redis() {
+async fn sentinels_reply_as_those_of_redis() {
     let real = testkit::Sentinels::options().replicas(1).start();
     real.wait_until_agreed();
     let twin = Sentinels::start(&Net::new(7), 3, 1, Delay::None);

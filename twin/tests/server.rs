@@ -36,7 +36,7 @@ const fn ms(time: u64) -> Duration {
 // The protocol.
 
 #[tokio::test(start_paused = true)]
-async fn a_client_speaks_the_old_protocol_until_it_says_hello() {
+async fn client_uses_resp2_until_hello() {
     let twin = Twin::new(7);
     let mut client = Speaker::to(&twin).await;
     assert_eq!(client.ask("GET none").await, "$-1 ");
@@ -47,7 +47,7 @@ async fn a_client_speaks_the_old_protocol_until_it_says_hello() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_is_confirmed_for_each_channel_and_counted() {
+async fn subscription_is_confirmed_for_each_channel_and_counted() {
     let (twin, mut client) = server().await;
     let both = client.ask("SUBSCRIBE a b").await;
     assert_eq!(both, ">3 $9 subscribe $1 a :1 >3 $9 subscribe $1 b :2 ");
@@ -61,7 +61,7 @@ async fn a_subscription_is_confirmed_for_each_channel_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_sends_nonsense_is_told_so_and_cut_off() {
+async fn invalid_bytes_get_an_error_and_close_the_connection() {
     let (twin, _client) = server().await;
     let mut odd = Speaker::to(&twin).await;
     odd.send_words(&[]).await;
@@ -78,7 +78,7 @@ async fn a_client_that_sends_nonsense_is_told_so_and_cut_off() {
 // Time.
 
 #[tokio::test(start_paused = true)]
-async fn a_key_ends_by_the_time_of_the_runtime() {
+async fn key_ends_by_the_time_of_the_runtime() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
     client.ask("SET b 1").await;
@@ -91,7 +91,7 @@ async fn a_key_ends_by_the_time_of_the_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_clock_may_step_and_leases_are_not_counted_by_it() {
+async fn clock_may_step_and_leases_are_not_counted_by_it() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
     // The fifth command, after as many microseconds: no two happen in the same one.
@@ -104,7 +104,7 @@ async fn the_clock_may_step_and_leases_are_not_counted_by_it() {
 // Scripts.
 
 #[tokio::test(start_paused = true)]
-async fn a_script_that_fails_leaves_what_it_has_done() {
+async fn failed_script_keeps_its_writes() {
     let (twin, mut client) = server().await;
     let text = "redis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('HGET', KEYS[1], 'f')";
     let failed = client.ask_words(&["EVAL", text, "1", "k", "v"]).await;
@@ -116,7 +116,7 @@ async fn a_script_that_fails_leaves_what_it_has_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_is_known_by_its_hash_until_it_is_forgotten() {
+async fn script_is_known_by_its_hash_until_it_is_forgotten() {
     let (twin, mut client) = server().await;
     let hash = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
     assert_eq!(
@@ -133,7 +133,7 @@ async fn a_script_is_known_by_its_hash_until_it_is_forgotten() {
 // Rights.
 
 #[tokio::test(start_paused = true)]
-async fn a_user_is_refused_what_it_has_no_right_to() {
+async fn user_without_permission_is_rejected() {
     let (twin, mut client) = server().await;
     twin.user("limited", "reset on >secret ~a* &c* +@all -hget");
     assert_eq!(
@@ -155,7 +155,7 @@ async fn a_user_is_refused_what_it_has_no_right_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_must_not_listen_any_more_is_cut_off() {
+async fn subscriber_without_permission_is_disconnected() {
     let (twin, mut client) = server().await;
     twin.user("limited", "on >secret &c* +@all");
     client.ask("AUTH limited secret").await;
@@ -167,7 +167,7 @@ async fn a_subscriber_that_must_not_listen_any_more_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_with_a_password_wants_it_first() {
+async fn server_requires_its_password_first() {
     let twin = Twin::new(7);
     twin.user("default", "resetpass >secret");
     let mut client = Speaker::to(&twin).await;
@@ -182,7 +182,7 @@ async fn a_server_with_a_password_wants_it_first() {
 // Faults.
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_server_executes_later_what_was_sent_even_by_those_who_have_gone() {
+async fn stopped_server_executes_requests_later() {
     let (twin, mut client) = server().await;
     twin.stop();
     client.send(&["INCR n"]).await;
@@ -198,7 +198,7 @@ async fn a_stopped_server_executes_later_what_was_sent_even_by_those_who_have_go
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_and_replies_take_their_time_and_do_not_overtake_each_other() {
+async fn delayed_requests_and_replies_keep_their_order() {
     let (twin, mut client) = server().await;
     twin.delay(Delay::Fixed(ms(30)), Delay::Fixed(ms(12)));
     let started = Instant::now();
@@ -216,7 +216,7 @@ async fn requests_and_replies_take_their_time_and_do_not_overtake_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_loses_both_ways_or_replies_alone_or_is_not_even_noticed() {
+async fn cut_loses_requests_or_replies_or_is_silent() {
     let (twin, mut client) = server().await;
     twin.delay(Delay::Fixed(ms(10)), Delay::None);
     client.send(&["INCR lost"]).await;
@@ -238,7 +238,7 @@ async fn a_cut_loses_both_ways_or_replies_alone_or_is_not_even_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_connects_may_be_refused_or_hear_nothing() {
+async fn new_connections_may_be_refused_or_silent() {
     let twin = Twin::new(7);
     twin.reach(Reach::Refused);
     let error = twin.connect().await.unwrap_err();
@@ -250,7 +250,7 @@ async fn who_connects_may_be_refused_or_hear_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_with_the_server_is_wrong_for_the_commands_it_concerns() {
+async fn server_faults_affect_their_commands() {
     let (twin, mut client) = server().await;
     client.ask("HSET h f 1").await;
     let lease = ["EVAL", "return redis.call('PEXPIRE', 'h', 60000)", "0"];
@@ -323,7 +323,7 @@ async fn keys_that_a_test_changes_are_changed_on_replicas_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_that_has_written_is_not_refused_any_more() {
+async fn script_is_not_rejected_after_its_first_write() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1").await;
     twin.refuse(Refusal::Oom, 1_000);
@@ -345,7 +345,7 @@ async fn messages_get_lost_and_are_counted_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_forget_everything() {
+async fn server_may_forget_everything() {
     let (twin, mut client) = server().await;
     client.ask("HSET h f 1").await;
     client.ask_words(&["SCRIPT", "LOAD", "return 1"]).await;
@@ -358,7 +358,7 @@ async fn a_server_may_forget_everything() {
 // Replicas.
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_hears_of_everything_a_while_later() {
+async fn replica_receives_writes_later() {
     let (twin, mut client) = server().await;
     client.ask("HSET before f 1").await;
     let replica = twin.replica(Delay::Fixed(ms(20)));
@@ -417,7 +417,7 @@ async fn client_that_waits_for_replicas_is_served_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_promotion_loses_what_was_under_way_and_keeps_the_old_connections() {
+async fn promotion_loses_writes_in_flight() {
     let (old, mut client) = server().await;
     let mut listener = subscriber(&old, "c").await;
     let new = old.replica(Delay::Fixed(ms(20)));
@@ -439,7 +439,7 @@ async fn a_promotion_loses_what_was_under_way_and_keeps_the_old_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_knows_nothing_of_another_goes_on() {
+async fn isolated_primary_continues() {
     let (old, mut client) = server().await;
     let new = old.replica(Delay::None);
     sleep(ms(1)).await;
@@ -455,7 +455,7 @@ async fn a_master_that_knows_nothing_of_another_goes_on() {
 // What a test sees.
 
 #[tokio::test(start_paused = true)]
-async fn a_test_sees_what_is_there_and_what_was_done() {
+async fn test_can_inspect_data_and_commands() {
     let (twin, mut client) = server().await;
     let told = Arc::new(Mutex::new(vec![]));
     let log = Arc::clone(&told);
@@ -509,7 +509,7 @@ async fn story(seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story_and_another_one_another() {
+fn same_seed_repeats_the_same_run() {
     let told = |seed| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

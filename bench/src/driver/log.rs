@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_over_is_from_leaving_to_the_next_entry_elsewhere() {
+    fn hand_over_lasts_from_release_to_the_next_acquisition() {
         // given two processes: the first enters twice, then the second
         let story = Story::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
 
@@ -124,19 +124,19 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_before_the_other_began_to_leave_is_an_overlap() {
+    fn acquisition_before_a_release_is_an_overlap() {
         let story = Story::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
         assert_eq!(story.overlaps(), 1);
     }
 
     #[test]
-    fn one_long_visit_overlaps_with_all_that_come_meanwhile() {
+    fn long_hold_overlaps_with_all_others() {
         let story = Story::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
         assert_eq!(story.overlaps(), 2);
     }
 
     #[test]
-    fn a_process_that_never_enters_has_the_smallest_share() {
+    fn process_without_holds_has_the_smallest_share() {
         let story = Story::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
         assert_eq!(story.luckiest_and_unluckiest(), (100.0, 0.0));
         assert_eq!(story.jain(), 0.5);

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_not_hidden_by_a_later_figure() {
+    fn failure_is_not_hidden_by_a_later_figure() {
         let mut board = Board::default();
         board.failed(Case::less("g", "c", "µs"), "rlock", "it ended");
         board.note(Case::less("g", "c", "µs"), "rlock", 1.0);

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_without_a_place_for_a_table_is_an_error() {
+    fn document_without_a_table_marker_is_an_error() {
         let results = Results::read(&read("results.json")).unwrap();
         let document = "<!-- figures: run -->\n<!-- end -->\n";
         assert_eq!(filled(document, &results).unwrap_err(), "no place for `free`");

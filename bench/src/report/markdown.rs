@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_only_the_columns_that_were_asked() {
+    fn table_has_only_the_columns_that_were_asked() {
         let mut board = Board::default();
         board.note(Case::less("g", "c", "µs"), OURS, 1.0);
         board.absent(Case::less("g", "c", "µs"), "rlock", "it cannot");

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_logarithmic_axis_puts_powers_at_equal_distances() {
+    fn logarithmic_axis_puts_powers_at_equal_distances() {
         let axis = Axis { scale: Scale::Log, from: 1.0, to: 1000.0, start: 0.0, end: 300.0 };
         let places = [1.0, 10.0, 100.0, 1000.0].map(|value| axis.place(value).round());
         assert_eq!(places, [0.0, 100.0, 200.0, 300.0]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_axis_begins_at_zero_and_may_run_upwards() {
+    fn linear_axis_begins_at_zero_and_may_run_upwards() {
         let axis = Axis { scale: Scale::Linear, from: 0.0, to: 50.0, start: 200.0, end: 0.0 };
         assert_eq!(axis.place(0.0), 200.0);
         assert_eq!(axis.place(25.0), 100.0);
@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_value_has_room_above_it() {
+    fn greatest_value_has_room_above_it() {
         assert_eq!(power_above(100.0), 1000.0);
         assert_eq!(power_above(90.0), 100.0);
     }
 
     #[test]
-    fn a_plot_shows_each_line_and_its_name() {
+    fn plot_shows_each_line_and_its_name() {
         let series = Series { label: "one".into(), color: "red", points: vec![(1.0, 5.0)] };
         let plot = Plot { title: "t", x: "tasks", y: Scale::Log, series: vec![series] };
         let svg = plot.draw();

@@ -61,7 +61,7 @@ mod tests {
     use super::{super::board::Board, *};
 
     #[test]
-    fn a_target_is_met_up_to_its_bound() {
+    fn target_is_reached_up_to_its_bound() {
         let case = || Case::less("g", "c", "µs").target(Target::AtMostOf(LIMIT, 1.1));
         assert_eq!(verdict(&with(case(), &[(OURS, 11.0), (LIMIT, 10.0)])), "pass");
         let missed = verdict(&with(case(), &[(OURS, 12.0), (LIMIT, 10.0)]));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_that_is_better_is_named() {
+    fn better_rival_is_named() {
         let case = Case::more("g", "c", "per s").target(Target::BeatsRivals);
         let case = with(case, &[(OURS, 5.0), ("rlock", 4.0), ("rslock", 6.0)]);
         assert_eq!(verdict(&case), "**miss**: not better than rslock");

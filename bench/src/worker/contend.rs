@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_entry_of_another_task_is_a_hand_over() {
+    fn only_another_task_makes_a_hand_over() {
         let inside = Inside::default();
         for task in [1, 1, 2, 2, 1] {
             inside.enter(task);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn two_inside_at_once_are_an_overlap() {
+    fn two_holders_are_an_overlap() {
         let inside = Inside::default();
         inside.enter(1);
         inside.enter(2);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_disjoint_and_all_of_it() {
+    fn shares_are_disjoint_and_complete() {
         let mut all = shares("n", 3, 7).concat();
         all.sort();
         assert_eq!(all, ["n-0", "n-1", "n-2", "n-3", "n-4", "n-5", "n-6"]);

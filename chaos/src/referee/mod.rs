@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_well() {
+    fn consecutive_holds_are_accepted() {
         let record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 2, 3)]);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
-    fn two_at_once_are_found() {
+    fn overlapping_holds_are_found() {
         let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
         let found = found(&record, Object::new(Kind::Lock, "a"));
         assert!(
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn two_at_once_are_found_on_a_node_that_was_not_replaced() {
+    fn overlap_is_found_on_a_node_that_was_not_replaced() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         let names = |name: &str| Some([name.to_owned()].into());
         record.faults.push(Struck { names: names("b"), ..failover(5, 9) });
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn two_at_once_are_found_after_the_window() {
+    fn overlap_is_found_after_the_window() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 14), (Mode::Exclusive, 11, 14)]);
         record.faults.push(failover(5, 9));
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
     }
 
     #[test]
-    fn many_read_and_one_writes() {
+    fn readers_overlap_and_writers_do_not() {
         let readers = [(Mode::Shared, 1, 5), (Mode::Shared, 2, 6)];
         assert_eq!(found(&record("a", &readers), Object::new(Kind::ReadWrite, "a")), [""; 0]);
         let beside = [readers[0], readers[1], (Mode::Exclusive, 5, 7)];
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_are_permits_are_found() {
+    fn excess_permits_are_found() {
         let three = [(Mode::Permit, 1, 5), (Mode::Permit, 2, 6), (Mode::Permit, 3, 7)];
         let permits = |count| Object::new(Kind::Permits, "a").permits(count);
         assert_eq!(found(&record("a", &three), permits(3)), [""; 0]);
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn the_belief_of_a_dead_process_ends_with_it() {
+    fn belief_of_a_dead_process_ends_with_it() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 9), (Mode::Exclusive, 5, 6)]);
         record.deaths.insert("rust-1".into(), 4 * SECOND);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
-    fn a_token_that_does_not_grow_is_found() {
+    fn token_that_does_not_grow_is_found() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
         record.holds.get_mut(&1).unwrap().token = Some(7);
         let found = found(&record, Object::new(Kind::Fenced, "a"));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_write_that_passes_is_found() {
+    fn late_write_that_passes_is_found() {
         let holds = [(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)];
         let mut record = record("a", &holds);
         let write = |record: &mut Record, hold, token, second| {

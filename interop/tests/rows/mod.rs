@@ -20,7 +20,7 @@ pub(crate) fn hasty(setup: Setup) -> Setup {
 // Waiting and entering.
 
 #[track_caller]
-pub(crate) fn a_waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together<S>) {
+pub(crate) fn waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         let mut slowest = Duration::ZERO;
         for _ in 0..5 {
@@ -49,7 +49,7 @@ pub(crate) fn a_waiter_is_woken_by_the_holders_message<S: Servers>(both: &Togeth
 }
 
 #[track_caller]
-pub(crate) fn a_lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Together<S>) {
+pub(crate) fn lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
         assert!(holder.unlock("door").is_true());
@@ -125,7 +125,7 @@ pub(crate) fn acquire_within_accepts_a_fixed_lease<S: Servers>(both: &Together<S
 // Leases.
 
 #[track_caller]
-pub(crate) fn a_lease_ends_by_itself_and_the_waiter_enters<S: Servers>(both: &Together<S>) {
+pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) {
     let pairs = EACH_WAY.map(|(way, kind)| (format!("{kind} {way}"), way, kind));
     let waiting = pairs.map(|(name, way, kind)| {
         // given a lock with a lease, which the waiter sees as well
@@ -154,7 +154,7 @@ pub(crate) fn a_lease_ends_by_itself_and_the_waiter_enters<S: Servers>(both: &To
 }
 
 #[track_caller]
-pub(crate) fn a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers>(
+pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers>(
     both: &Together<S>,
 ) {
     // given a lock held by each side, and a ttl of 3 s
@@ -194,7 +194,7 @@ pub(crate) fn a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Serve
 }
 
 #[track_caller]
-pub(crate) fn a_leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
+pub(crate) fn leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, .. } in both.each_way() {
         assert!(holder.lock_for(&format!("{kind} {way}"), SECOND * 4).acquired());
     }
@@ -209,7 +209,7 @@ pub(crate) fn a_leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
 // Entering again, spinning, force.
 
 #[track_caller]
-pub(crate) fn a_lock_entered_three_times_is_free_after_the_third_release<S: Servers>(
+pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(
     both: &Together<S>,
 ) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
@@ -248,7 +248,7 @@ pub(crate) fn a_lock_entered_three_times_is_free_after_the_third_release<S: Serv
 }
 
 #[track_caller]
-pub(crate) fn a_spin_lock_is_waited_for_by_asking_again<S: Servers>(both: &Together<S>) {
+pub(crate) fn rust_waiter_polls_a_java_spin_lock<S: Servers>(both: &Together<S>) {
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         let (holder, waiter) = (holder.spin(), waiter.spin());
         assert!(holder.lock("door").acquired());
@@ -266,7 +266,7 @@ pub(crate) fn a_spin_lock_is_waited_for_by_asking_again<S: Servers>(both: &Toget
 }
 
 #[track_caller]
-pub(crate) fn a_lock_forced_open_wakes_the_other_sides_waiter<S: Servers>(both: &Together<S>) {
+pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         // given a Rust or a Java holder, and a waiter of the other side
         assert!(holder.lock("door").acquired());
@@ -299,7 +299,7 @@ pub(crate) fn a_lock_forced_open_wakes_the_other_sides_waiter<S: Servers>(both: 
 // Crashes.
 
 #[track_caller]
-pub(crate) fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(redis: &S) {
+pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(redis: &S) {
     for (way, kind) in EACH_WAY {
         // given a holder, and a waiter of the other language
         let mut both = Together::on_with(redis, hasty);
@@ -327,7 +327,7 @@ pub(crate) fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers
 
 /// Gives both, for a look at what is left.
 #[track_caller]
-pub(crate) fn a_killed_waiter_is_not_missed<S: Servers>(redis: S, way: Way) -> Together<S> {
+pub(crate) fn killed_waiter_blocks_no_other<S: Servers>(redis: S, way: Way) -> Together<S> {
     // given a holder, a waiter of the other language, and another of its own
     let mut both = Together::on(redis);
     let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);

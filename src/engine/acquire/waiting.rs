@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_waiter_checks_soon_and_then_seldom() {
+    fn queued_waiter_checks_soon_and_then_rarely() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.place(SubscriptionLevel::Turns, now);
         let look = waiting.for_messages(SubscriptionLevel::Turns, now);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_in_line_counts_though_nothing_was_refused() {
+    fn time_in_line_counts_without_a_rejection() {
         let now = Instant::now();
         let mut waiting = Waiting::since_when(Some(now));
         let later = now + PATIENT_AFTER;

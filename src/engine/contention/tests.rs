@@ -132,7 +132,7 @@ async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
 }
 
 #[tokio::test]
-async fn turns_are_taken_in_the_order_of_coming() {
+async fn waiters_get_the_slot_in_order() {
     let (_engine, contention, name) = door();
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let (mut first, mut second) = (in_line(&contention, &name), in_line(&contention, &name));
@@ -183,7 +183,7 @@ async fn different_names_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn a_grant_goes_to_the_next_one_with_the_turn() {
+async fn hand_off_passes_grant_and_slot_together() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
@@ -201,7 +201,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
+async fn grant_with_another_profile_is_not_handed_off() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
@@ -421,7 +421,7 @@ async fn task_after_hand_over_lets_others_ask_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_in_the_queue_is_let_in_after_each_gap() {
+async fn queue_head_acquires_after_each_yield_window() {
     let (_engine, contention, door) = door();
     let window = Duration::from_millis(4);
     for _ in 0..2 {
@@ -435,7 +435,7 @@ async fn the_first_in_the_queue_is_let_in_after_each_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_finds_others_is_remembered() {
+async fn release_that_finds_waiters_is_remembered() {
     let store = MemoryStore::new();
     let [one, other] = ["one", "other"].map(|client| Engine::on(&store, client));
     let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();
@@ -475,7 +475,7 @@ async fn only_the_slot_owner_receives_notifications() {
 
 /// A hand-over needs a sure grant. A message only makes a task ask.
 #[tokio::test]
-async fn no_message_grants_or_releases_anything() {
+async fn no_message_grants_or_releases_a_lock() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let guard = lock.acquire().await.unwrap();

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn release_succeeds_when_its_first_answer_is_lost() {
+    async fn release_succeeds_when_its_first_reply_is_lost() {
         let server = Twin::new(1);
         let (_client, guard) = holder(&Arc::new(Mutex::new(server.clone()))).await;
         server.delay(Delay::Fixed(Duration::from_millis(10)), Delay::None);

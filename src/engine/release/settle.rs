@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_release_is_asked_again_when_the_store_is_back() {
+    async fn refused_release_is_retried_when_the_store_recovers() {
         let (memory, engine, client) = one();
         let pool = client.semaphore("pool").unwrap();
         pool.set_if_absent(3).await.unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_known_of_a_reader_whose_release_was_given_up() {
+    async fn abandoned_release_of_a_reader_leaves_no_state() {
         let (memory, engine, client) = one();
         let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
         memory.fail("NOPERM this user has no permissions to run the 'hdel' command");

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_is_renewed_each_third_of_its_ttl() {
+    fn hold_is_renewed_each_third_of_its_ttl() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!((t.next(), t.renewed_at(999)), (1_000, 0));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_counts_from_when_it_was_sent() {
+    fn renewal_counts_from_when_it_was_sent() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_never_answers_does_not_hide_the_end() {
+    fn silent_store_does_not_hide_the_lease_end() {
         // given a renewal that was sent and stays unanswered
         let mut t = Setup::new();
         let hold = t.add_at(0);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_renewal_is_doubt_and_is_tried_until_the_end() {
+    fn failed_renewal_is_retried_until_the_lease_end() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let (mut now, mut tries) = (1_000, 0);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stores_no_is_loss_at_once() {
+    fn rejected_renewal_loses_the_hold_at_once() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_lease_is_looked_at_but_not_prolonged() {
+    fn fixed_lease_is_checked_and_never_renewed() {
         let mut t = Setup::new();
         let hold = t.add(0, Terms { renewed: false, ..RENEWED });
         assert_eq!(hold.renewal().ttl, None);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_ends_when_it_was_held_for_long_enough() {
+    fn hold_ends_at_max_hold() {
         let mut t = Setup::new();
         let most = Some(Duration::from_millis(1_500));
         let hold = t.add(0, Terms { max_hold: most, ..RENEWED });
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_renewed_that_is_not_watched_any_more() {
+    fn unwatched_hold_is_not_renewed() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.schedule.unwatch(hold.grant.id);
@@ -463,7 +463,7 @@ mod tests {
     /// Found by seed 41061934094770: a release was given up while the store still had the hold,
     /// because of a renewal whose reply was lost.
     #[test]
-    fn a_renewal_that_was_not_answered_may_have_been_executed() {
+    fn unanswered_renewal_may_have_been_executed() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!(hold.store_ends(), t.at(TTL));
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_goes_from_hold_to_hold_and_is_renewed_as_one() {
+    fn handed_off_grant_is_renewed_as_one() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let second = t.pass_on(&first, 100).unwrap();
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_is_not_taken_for_that_to_a_later_question() {
+    fn late_reply_is_not_used_for_a_later_request() {
         // given a request that was sent, forgotten, and sent again
         let mut t = Setup::new();
         let hold = t.add_at(0);
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_stays_in_the_process_for_so_many_holds_and_so_long() {
+    fn local_handoff_limits_holds_and_time() {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let second = t.pass_on(&first, 1).unwrap();
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_passed_on_only_as_it_was_granted() {
+    fn only_an_unchanged_grant_is_handed_off() {
         let mut t = Setup::new();
         let doubted = t.add_at(0);
         doubted.doubt();
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_is_asked_about_when_it_is_in_doubt() {
+    fn hold_in_doubt_is_checked() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn all_holds_are_asked_about_at_once_when_the_store_is_back() {
+    fn all_holds_are_checked_when_the_store_recovers() {
         let mut t = Setup::new();
         let holds = [t.add_at(0), t.add_at(0), t.add_at(0)];
         let now = t.at(40);

@@ -33,7 +33,7 @@ async fn one_server_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_by_its_sentinels_and_by_several_addresses_conforms() {
+async fn sentinels_and_several_addresses_conform() {
     let sentinels = Sentinels::options().replicas(1).start();
     let [master, replica] = sentinels.servers() else { panic!() };
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port());
@@ -44,7 +44,7 @@ async fn a_master_by_its_sentinels_and_by_several_addresses_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_conforms() {
+async fn cluster_conforms() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
     conforms(&cluster.url(), &Settings::default()).await;

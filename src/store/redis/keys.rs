@@ -125,7 +125,7 @@ mod tests {
         ["orders", "{t}:orders", "a{b}c", "a{b}c{d", "{a}}", "{{a}", "{orders}", "ключ"];
 
     #[test]
-    fn a_channel_is_named_as_redisson_names_it() {
+    fn channel_name_matches_redisson() {
         let of = |name| channel_of(&Object::lock(name));
         assert_eq!(of("orders:42"), "redisson_lock__channel:{orders:42}");
         assert_eq!(of("{tenant}:orders"), "redisson_lock__channel:{tenant}:orders");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_channels_of_semaphores_and_latches_are_redissons_too() {
+    fn channels_of_other_kinds_match_redisson() {
         let of = |kind, name| channel_of(&Object::of(kind, name));
         assert_eq!(of(Kind::Semaphore, "pool"), "redisson_sc:{pool}");
         assert_eq!(of(Kind::Semaphore, "{t}:pool"), "redisson_sc:{t}:pool");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_all_that_is_its_own_lie_in_one_slot() {
+    fn all_keys_of_a_name_are_in_one_slot() {
         for name in NAMES {
             let object = Object::lock(name);
             let name = &object.name;

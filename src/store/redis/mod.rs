@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_node_that_is_no_primary_for_a_while_takes_no_right_away() {
+    async fn temporary_replica_removes_no_permission() {
         let redis = Redis::start();
         let (store, held, wanted) = (store(&redis, "one").await, claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_names_that_are_refused_take_no_other_with_them() {
+    async fn refused_names_affect_no_other_name() {
         // given a hundred holds, of which the first forty are refused from now on
         fastrand::seed(7);
         let twin = Twin::new(7);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_refused_before_anything_has_changed() {
+    async fn refused_change_changes_nothing() {
         let twin = Twin::new(7);
         let (all, user) = (served(&twin, "all", "&*").await, served(&twin, "x", "&* -set").await);
         let owner = || crate::domain::Identity::random().fresh_owner();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invalid_count_is_not_changed_shown_or_deleted() {
+    async fn invalid_count_is_not_changed_printed_or_deleted() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());
@@ -491,7 +491,7 @@ mod tests {
 
     /// Each second both connections were made again, for as long as the server was a replica.
     #[tokio::test(start_paused = true)]
-    async fn client_reconnects_seldom_when_its_server_stays_a_replica() {
+    async fn client_reconnects_rarely_while_its_server_is_a_replica() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let replica = twin.replica(leasehold_twin::Delay::None);

@@ -110,7 +110,7 @@ async fn moved_server_is_found_at_its_new_address() {
 
 /// As a managed endpoint does: the old primary stays up, and accepts no writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_that_moves_to_the_new_primary_is_followed() {
+async fn client_follows_an_endpoint_to_the_new_primary() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let book = Book::default();

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_about_keys_names_them_and_no_more_than_a_few() {
+    fn denied_keys_are_named_up_to_a_limit() {
         let named = |words: &str, keys: &[&str]| match naming_keys(refused("NOPERM", words), keys) {
             Failure::Refused { message, .. } => message,
             other => panic!("{other}"),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_of_any_form_is_a_holder() {
+    fn holder_of_any_form_counts() {
         let read = |owner: &[u8], count| {
             let owner = Value::BulkString(owner.to_vec());
             let odd = Value::Array(vec![Value::Int(1), owner, bulk(count)]);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_believed_only_by_its_owner() {
+    fn grant_counts_only_for_its_owner() {
         let (mine, yours) = (claim("8c6d:42", 0), claim("8c6d:43", 0));
         let grant = bulk("8c6d:42");
         assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::GRANTED);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_has_a_token_if_one_was_asked_for_and_only_then() {
+    fn grant_has_a_token_only_if_requested() {
         let (plain, fenced, other) = (claim("8c6d:42", 0), claim("8c6d:42", 2), claim("x:1", 2));
         let granted = |token| Value::Array(vec![bulk("8c6d:42"), token]);
         let token = NonZero::new(7);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_that_speaks_has_a_text_for_either_kind_of_channel() {
+    fn publishing_script_has_a_text_for_each_channel_kind() {
         let speaks = Script::of_ours("redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
         assert_eq!(speaks.text(Channels::Plain), speaks.plain.text);
         let sharded = "redis.pcall('SPUBLISH', ARGV[1])\nreturn 'SHARDNUMSUB'";
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_rounded_up_to_what_redis_counts_in() {
+    fn lease_is_rounded_up_to_milliseconds() {
         assert_eq!(millis(Duration::from_micros(1)), 1);
         assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
         assert_eq!(millis(Duration::from_micros(1_500)), 2);

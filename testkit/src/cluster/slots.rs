@@ -29,12 +29,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_one_of_the_specification() {
+    fn checksum_matches_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
     }
 
     #[test]
-    fn the_first_braces_decide_if_there_is_anything_in_them() {
+    fn first_nonempty_braces_decide() {
         assert_eq!(tag("{user1000}.following"), "user1000");
         assert_eq!(tag("foo{}{bar}"), "foo{}{bar}");
         assert_eq!(tag("foo{{bar}}zap"), "{bar");

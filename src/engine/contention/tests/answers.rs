@@ -51,7 +51,7 @@ async fn latch_reply_is_shared_only_with_earlier_waiters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reply_from_before_a_waiter_came_is_not_shared() {
+async fn earlier_reply_is_not_shared_with_a_later_waiter() {
     let (_engine, contention, name) = door();
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
     asker.asks();

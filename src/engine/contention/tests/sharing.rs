@@ -44,7 +44,7 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
 
 /// Each one of them let a writer go first for a second, one after the other.
 #[tokio::test(start_paused = true)]
-async fn readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all() {
+async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
     let there = [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
     let _reads = there[0].read().acquire().await.unwrap();
@@ -61,7 +61,7 @@ async fn readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_in_line_go_before_a_writer_that_came_after_them() {
+async fn readers_in_line_acquire_before_a_later_writer() {
     let (store, prices) = prices();
     let there = [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
     let writing = there[0].write().acquire().await.unwrap();
@@ -114,7 +114,7 @@ async fn writer_that_also_reads_shares_with_no_task() {
 
 /// Another task read beside a guarded write that the store had not executed yet.
 #[tokio::test(start_paused = true)]
-async fn reader_beside_is_shared_once_the_store_freed_the_writer() {
+async fn read_hold_of_a_writer_is_shared_after_its_release() {
     for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {
         let (store, prices) = prices();
         let lease = Duration::from_secs(if ends == "lease over" { 1 } else { 30 });
@@ -136,7 +136,7 @@ async fn reader_beside_is_shared_once_the_store_freed_the_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_reads_as_well_is_not_handed_over() {
+async fn writer_that_also_reads_is_not_handed_over() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
     let next = tokio::spawn({
@@ -169,7 +169,7 @@ async fn writer_releases_each_of_its_two_reading_guards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_is_refused_beside_another_clients_writer() {
+async fn read_with_a_writer_of_another_client_is_refused() {
     let (store, prices) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = there.write().acquire().await.unwrap();
@@ -194,7 +194,7 @@ async fn ended_hold_is_not_shared() {
 
 /// Of many that do nothing in between the last one leaves again and again.
 #[tokio::test(start_paused = true)]
-async fn readers_that_only_enter_and_leave_ask_once() {
+async fn readers_with_short_holds_ask_once() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let reads = Arc::new(AtomicU32::new(0));
@@ -215,7 +215,7 @@ async fn readers_that_only_enter_and_leave_ask_once() {
 
 /// The last one of them lets others join before it gives the hold back.
 #[tokio::test(start_paused = true)]
-async fn a_last_reader_whose_release_is_dropped_has_given_back() {
+async fn dropped_release_of_the_last_reader_completes() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let guard = here.read().acquire().await.unwrap();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_is_no_server_for_locks() {
+    fn sentinel_is_rejected_as_a_lock_server() {
         assert!(hello("sentinel", "master").unwrap_err().to_string().contains("Sentinel"));
     }
 

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn server_words_are_shown_shortened_without_a_secret() {
+    fn server_text_is_shortened_and_has_no_secret() {
         let long = format!("ODD a\tb\u{1b}[31m{}", "x".repeat(10_000));
         let failure = ConnectFailure::of_greeting(&server_error(&long), false).to_string();
         assert!(failure.starts_with(r"ODD a\tb\u{1b}[31mxxx") && failure.len() < 300);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_not_all_there_is_waited_for() {
+    fn incomplete_reply_is_waited_for() {
         for reply in REPLIES {
             for length in 0..reply.len() {
                 assert_eq!(first(&reply.as_bytes()[..length]), Ok(None), "{length} of {reply:?}");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_that_is_too_long_is_passed_over_and_never_kept() {
+    fn oversized_push_is_skipped_and_not_buffered() {
         let body = "\r\n:7\r\n".repeat(LONGEST);
         let long = format!(">3\r\n+message\r\n+door\r\n${}\r\n{body}\r\n", body.len());
         let all = format!(":1\r\n{long}:2\r\n");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reply_in_small_pieces_is_looked_at_once() {
+    fn long_reply_in_pieces_is_parsed_once() {
         // looking at all of it for each piece takes minutes
         let reply = format!("*{}\r\n{}", LONGEST / 8, ":1\r\n".repeat(LONGEST / 8));
         assert_eq!(in_pieces(reply.as_bytes(), 1).0.len(), 1);

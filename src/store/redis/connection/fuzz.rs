@@ -144,7 +144,7 @@ fn odd_text(random: &mut Rng) -> String {
 }
 
 #[test]
-fn a_url_of_odd_parts_shows_no_password() {
+fn url_with_unusual_parts_shows_no_password() {
     const SECRET: &str = "hunter2";
     with_seeds(|random| {
         let [a, b, c, d] = [(); 4].map(|()| odd_text(random));
@@ -172,7 +172,7 @@ fn a_url_of_odd_parts_shows_no_password() {
 }
 
 #[test]
-fn an_escaped_password_is_the_password() {
+fn escaped_password_is_decoded() {
     with_seeds(|random| {
         let password = format!("x{}", odd_text(random));
         let escaped = utf8_percent_encode(&password, NON_ALPHANUMERIC);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_well_has_none() {
+    fn healthy_server_has_no_hazard() {
         assert_eq!(
             of_info("role:master\r\nconnected_slaves:0\r\nserver_time_usec:1700000000500000"),
             []

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_full_when_nothing_may_be_thrown_away() {
+    fn memory_is_full_when_no_key_may_be_evicted() {
         let full = |text: &str| Info { text, asked: Default::default() }.is_full();
         let memory = |used: u32, not_counted: u32, most: u32, policy: &str| {
             full(&format!(
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_and_nothing_is_made_of_anything_else() {
+    fn info_line_is_found_and_other_text_is_ignored() {
         let text = "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nrole:slave\r\n\
                     slave_repl_offset:9\r\nslave_priority:100\r\nslave0:odd\r\n";
         let replies = [Value::Okay, Value::BulkString(text.into())];

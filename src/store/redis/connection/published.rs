@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn waiters_wake_in_the_order_in_which_they_came() {
+    async fn waiters_wake_in_order() {
         let (value, woken) =
             (Arc::new(Published::<u32>::default()), Arc::<Mutex<Vec<u32>>>::default());
         for number in 0..20 {

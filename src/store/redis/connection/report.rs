@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_is_logged_at_once_every_ten_seconds_and_at_its_end() {
+    fn loss_is_logged_at_once_then_rarely_and_at_its_end() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn unstable_connection_is_logged_seldom_with_a_count() {
+    fn unstable_connection_is_logged_rarely_with_a_count() {
         let start = Instant::now();
         let mut reports = Reports::default();
         let mut logged = vec![];

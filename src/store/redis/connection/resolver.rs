@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_system_knows_names_and_addresses() {
+    async fn resolver_accepts_names_and_addresses() {
         let (open, _listener) = listening();
         for host in ["localhost", "127.0.0.1"] {
             Resolver::default().connect(host, open.port()).await.unwrap();

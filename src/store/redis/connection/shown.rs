@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_plain_text_is_shown_unchanged() {
+    fn short_plain_text_is_unchanged() {
         for text in ["", "ERR no such key", "ключ 🔒", &"x".repeat(SHOWN)] {
             assert_eq!(shown(text), text);
         }

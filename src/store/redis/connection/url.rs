@@ -118,7 +118,7 @@ impl<'a> Written<'a> {
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
         let Self { who, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
-            return Err(wrong("there is no host between two commas; write redis://one,two"));
+            return Err(wrong("an address between two commas is empty; write redis://one,two"));
         }
         let alone = |(index, host): (usize, &&str)| {
             let url = Url::parse(&format!("{scheme}://{who}{host}{behind}"));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_named_by_some_of_its_nodes() {
+    fn cluster_is_named_by_some_of_its_nodes() {
         let read = |url| match servers(url, &Settings::default()) {
             Ok(Servers::Cluster(nodes)) => nodes,
             other => panic!("{other:?}"),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_before_each_host_is_one_too_many() {
+    fn repeated_scheme_is_refused() {
         for url in [
             "redis-sentinel://a,redis-sentinel://b/mymaster",
             "redis://a,redis://b",
@@ -448,7 +448,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn two_s_mean_tls() {
+    fn scheme_with_two_s_means_tls() {
         for url in ["rediss://localhost", "rediss://a,b", "rediss-sentinel://a,b/mymaster"] {
             let is_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
             assert!(read(url).place.addresses().iter().all(is_tls), "{url}");
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_go_before_the_url() {
+    fn settings_override_the_url() {
         let settings = Settings {
             user: Some("me".into()),
             password: Some(Secret::from("mine".to_owned())),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_slow_but_answers_is_not_given_up() {
+    fn slow_server_that_replies_is_kept() {
         let mut watch = watch(progress(1, 0));
         for look in 1..100 {
             // each request gets its reply within less than the command timeout
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_reply_to_many_is_an_answer() {
+    fn first_of_several_replies_counts_as_a_reply() {
         let mut watch = watch(progress(1, 0));
         for replies in 1..=2 * u64::from(LOOKS) - 1 {
             assert!(watch.look(Progress { asked: 1, answered: 0, replies }).is_none());

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn several_commands_are_answered_together_refusals_among_them() {
+    async fn batch_returns_all_replies_with_rejections() {
         let mut t = Setup::new();
         let (wire, commands) = (Arc::clone(&t.wire), [cmd("HDEL"), cmd("PUBLISH")]);
         let mut asked = Box::pin(wire.call_all(&commands));
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_has_gone_does_not_shift_the_replies() {
+    async fn cancelled_caller_does_not_shift_replies() {
         let mut t = Setup::new();
         let (gone, next) = (t.asks("PING").await, t.asks("PING").await);
         gone.abort();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_subscription_is_confirmed_by_a_push_for_each_channel() {
+    async fn push_for_each_channel_confirms_a_subscription() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_subscription_is_refused_once_for_all_its_channels() {
+    async fn one_rejection_refuses_all_channels() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_answers_late_or_is_not_asked_is_kept() {
+    async fn slow_or_idle_connection_is_kept() {
         let mut t = Setup::new();
         assert!(t.given_up(100 * LIMIT).await.is_none());
         for _ in 0..20 {

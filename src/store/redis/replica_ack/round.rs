@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn later_call_is_not_answered_by_the_earlier_round() {
+    fn later_call_needs_its_own_round() {
         let now = Instant::now();
         let (first, mut firsts) = asker(2, now);
         let mut round = asked(vec![first], &[1, 1, 1], now);
@@ -280,7 +280,7 @@ mod tests {
 
     /// A demoted primary unblocks `WAIT`, and the next primary may have the grant.
     #[test]
-    fn a_primary_that_is_demoted_meanwhile_is_asked_for_again() {
+    fn demotion_during_a_round_repeats_it() {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
             let (now, mut round) = (Instant::now(), Round::default());
             let (one, mut answer) = asker(1, now);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_call_is_not_asked_for() {
+    fn cancelled_call_is_not_sent() {
         let (now, mut round) = (Instant::now(), Round::default());
         let (left, answer) = asker(1, now);
         round.joined_by(vec![left]);

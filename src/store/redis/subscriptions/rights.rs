@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_takes_the_right_that_it_is_about() {
+    fn denial_removes_the_denied_permission() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         assert_eq!(refusals.rights(&door()), Rights::ALL);
         refusals.note(&door(), Refused::OwnChannels, now);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_is_about_one_name_and_is_forgotten() {
+    fn denial_affects_one_name_and_expires() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         refusals.note(&door(), Refused::Queue, now);
         assert_eq!(refusals.rights(&Object::lock("window")), Rights::ALL);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_without_end() {
+    fn permission_table_is_bounded() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         for n in 0..2 * MOST {
             refusals.note(&Object::lock(format!("door-{n}")), Refused::Queue, now);

@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_passes_costs_nothing_but_another_question() {
+    fn transient_rejection_costs_one_more_request() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_share_a_channel_until_the_last_one_leaves() {
+    fn names_share_a_channel_until_the_last_unsubscribes() {
         let (mut table, shared) = (hearing(), channel_of(&name("door")));
         table.listen(&name("{door}"));
         done(&mut table);
@@ -769,7 +769,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_it_ends_as_it_is_wanted() {
+    fn subscriptions_end_as_wanted_from_any_seed() {
         for seed in 0..2_000 {
             let mut server = Server::of(seed);
             (0..200).for_each(|_| server.step());

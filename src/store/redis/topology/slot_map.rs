@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_moves_is_noted_where_it_is() {
+    fn moving_slot_is_noted_at_its_node() {
         let mut map = read("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:1\r\n").unwrap();
         assert_eq!(map.note(7, at_port(2)), 1);
         assert_eq!((map.owner(7), map.owner(8)), (Some(1), Some(0)));

@@ -611,9 +611,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::contention::tests::sharing::readers_that_only_enter_and_leave_ask_once",
-        ),
+        Finder::Unit("engine::contention::tests::sharing::readers_with_short_holds_ask_once"),
         Defect {
             says: "the last reader gives back without a look who comes",
             edits: &[Edit {
@@ -625,7 +623,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::a_last_reader_whose_release_is_dropped_has_given_back",
+            "engine::contention::tests::sharing::dropped_release_of_the_last_reader_completes",
         ),
         Defect {
             says: "a release that is dropped while others may join gives back nothing",
@@ -751,7 +749,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::a_writer_that_reads_as_well_is_not_handed_over",
+            "engine::contention::tests::sharing::writer_that_also_reads_is_not_handed_over",
         ),
         Defect {
             says: "a writer that reads as well is handed over",
@@ -764,7 +762,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_beside_is_shared_once_the_store_freed_the_writer",
+            "engine::contention::tests::sharing::read_hold_of_a_writer_is_shared_after_its_release",
         ),
         Defect {
             says: "a reader shares a hold while a write of the writer beside it may reach the store",
@@ -880,7 +878,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::watchdog::schedule::tests::a_failed_renewal_is_doubt_and_is_tried_until_the_end",
+            "engine::watchdog::schedule::tests::failed_renewal_is_retried_until_the_lease_end",
         ),
         Defect {
             says: "a failed renewal is never tried again",
@@ -916,9 +914,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::watchdog::schedule::tests::a_grant_is_passed_on_only_as_it_was_granted",
-        ),
+        Finder::Unit("engine::watchdog::schedule::tests::only_an_unchanged_grant_is_handed_off"),
         Defect {
             says: "a hold that is due or in doubt is handed over",
             edits: &[Edit {
@@ -929,9 +925,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "engine::watchdog::schedule::tests::a_grant_is_passed_on_only_as_it_was_granted",
-        ),
+        Finder::Unit("engine::watchdog::schedule::tests::only_an_unchanged_grant_is_handed_off"),
         Defect {
             says: "a hold that was entered again is handed over with the count that it has",
             edits: &[Edit {
@@ -953,7 +947,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::a_grant_goes_to_the_next_one_with_the_turn"),
+        Finder::Unit("engine::contention::tests::hand_off_passes_grant_and_slot_together"),
         Defect {
             says: "the end of a hold takes the turn of the one after it",
             edits: &[Edit {
@@ -988,7 +982,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::a_release_that_finds_others_is_remembered"),
+        Finder::Unit("engine::contention::tests::release_that_finds_waiters_is_remembered"),
         Defect {
             says: "a release forgets that it found others",
             edits: &[Edit {
@@ -1012,7 +1006,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_seldom"),
+        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_rarely"),
         Defect {
             says: "who came to a queue does not look soon",
             edits: &[Edit {
@@ -1023,7 +1017,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::stress::a_client_that_is_shut_down_believes_nothing"),
+        Finder::Unit("engine::stress::shut_down_client_has_no_holds"),
         Defect {
             says: "who enters while the client is shut down is not looked at again",
             edits: &[Edit {
@@ -1048,7 +1042,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+            "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
         ),
         Defect {
             says: "what was refused for a while is never asked for again",
@@ -1061,7 +1055,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+            "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
         ),
         Defect {
             says: "what was subscribed is not asked for on the next connection",
@@ -1087,7 +1081,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::two_names_share_a_channel_until_the_last_one_leaves",
+            "store::redis::subscriptions::table::tests::names_share_a_channel_until_the_last_unsubscribes",
         ),
         Defect {
             says: "who leaves takes a channel from who shares it",
@@ -1100,7 +1094,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+            "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
         ),
         Defect {
             says: "a subscription that comes after it was given up stays",
@@ -1156,7 +1150,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::the_first_in_the_queue_is_let_in_after_each_gap"),
+        Finder::Unit("engine::contention::tests::queue_head_acquires_after_each_yield_window"),
         Defect {
             says: "who comes back asks with the first in the queue when a gap ends",
             edits: &[Edit {
@@ -1178,9 +1172,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::tests::a_node_that_is_no_primary_for_a_while_takes_no_right_away",
-        ),
+        Finder::Unit("store::redis::tests::temporary_replica_removes_no_permission"),
         Defect {
             says: "a node that is no primary for a while takes the right to queue away",
             edits: &[Edit {
@@ -1356,7 +1348,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::a_change_is_refused_before_anything_has_changed"),
+        Finder::Unit("store::redis::tests::refused_change_changes_nothing"),
         Defect {
             says: "a change is made before its receipt is refused",
             edits: &[Edit {
@@ -1521,7 +1513,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::readers_in_line_go_before_a_writer_that_came_after_them",
+            "engine::contention::tests::sharing::readers_in_line_acquire_before_a_later_writer",
         ),
         Defect {
             says: "the time in line is not counted",
@@ -1612,7 +1604,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::a_refused_release_is_asked_again_when_the_store_is_back",
+            "engine::release::settle::tests::refused_release_is_retried_when_the_store_recovers",
         ),
         Defect {
             says: "a refused release waits for its minute though the store is back",
@@ -1646,7 +1638,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_shown_or_deleted"),
+        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_printed_or_deleted"),
         Defect {
             says: "a latch on another text is a store that did not answer, and shows the text",
             edits: &[Edit {
@@ -1657,7 +1649,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_shown_or_deleted"),
+        Finder::Unit("store::redis::tests::invalid_count_is_not_changed_printed_or_deleted"),
         Defect {
             says: "a latch that is deleted may have been another text",
             edits: &[Edit {
@@ -1768,9 +1760,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::replies::tests::a_refusal_about_keys_names_them_and_no_more_than_a_few",
-        ),
+        Finder::Unit("store::redis::replies::tests::denied_keys_are_named_up_to_a_limit"),
         Defect {
             says: "a right to a key is missing, and nobody says to which",
             edits: &[Edit {
@@ -1826,7 +1816,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::reader_is_refused_beside_another_clients_writer",
+            "engine::contention::tests::sharing::read_with_a_writer_of_another_client_is_refused",
         ),
         Defect {
             says: "a reader enters beside a writer of another client",
@@ -1948,7 +1938,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::nothing_is_known_of_a_reader_whose_release_was_given_up",
+            "engine::release::settle::tests::abandoned_release_of_a_reader_leaves_no_state",
         ),
         Defect {
             says: "a reader whose release was given up never leaves",
@@ -2039,7 +2029,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::clock::tests::two_readings_of_one_moment_are_the_same"),
+        Finder::Unit("engine::clock::tests::two_readings_of_one_moment_are_equal"),
         Defect {
             says: "what passes between two readings of a clock is taken for sleep",
             edits: &[Edit {
@@ -2090,7 +2080,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::schedule::tests::a_renewal_counts_from_when_it_was_sent"),
+        Finder::Unit("engine::watchdog::schedule::tests::renewal_counts_from_when_it_was_sent"),
         Defect {
             says: "a lease is renewed from when the answer came",
             edits: &[Edit {
@@ -2129,7 +2119,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::watchdog::schedule::tests::the_stores_no_is_loss_at_once"),
+        Finder::Unit("engine::watchdog::schedule::tests::rejected_renewal_loses_the_hold_at_once"),
         Defect {
             says: "the store's no is taken for silence",
             edits: &[
@@ -2147,7 +2137,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::events::tests::recent_release_is_repeated_whatever_its_duration"),
+        Finder::Unit("engine::events::tests::recent_release_is_repeated_after_any_duration"),
         Defect {
             says: "a release that was not answered is given up",
             edits: &[Edit {
@@ -2158,7 +2148,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::release::tests::release_succeeds_when_its_first_answer_is_lost"),
+        Finder::Unit("engine::release::tests::release_succeeds_when_its_first_reply_is_lost"),
         Defect {
             says: "a release that ran unanswered is taken for a loss",
             edits: &[Edit {
@@ -2180,7 +2170,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_seldom"),
+        Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_rarely"),
         Defect {
             says: "after a lost connection nobody asks more often",
             edits: &[Edit {

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_defect_has_its_place_in_the_sources() {
+    fn every_defect_quotes_the_sources_once() {
         let misplaced = all().into_iter().filter_map(|case| Planted::of(&[case], read).err());
         let misplaced: Vec<_> = misplaced.collect();
         assert!(misplaced.is_empty(), "\n{}\n", misplaced.join("\n"));

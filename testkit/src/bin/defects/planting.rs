@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn included_texts_are_as_long_as_those_whose_place_they_take() {
+    fn included_texts_keep_their_length() {
         let planted = planted(&[
             Defect { says: "one", edits: &[Edit { file: "src/a.lua", from: "1", to: "100" }] },
             Defect { says: "two", edits: &[Edit { file: "src/a.lua", from: " 1", to: "" }] },

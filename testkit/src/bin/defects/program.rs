@@ -192,14 +192,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_of_tests_is_found_in_cargos_messages() {
+    fn program_of_tests_is_found_in_cargos_messages() {
         let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
         assert_eq!(executable(messages), Some("/t/deps/a-1".into()));
         assert_eq!(executable("{\"executable\":null}"), None);
     }
 
     #[test]
-    fn text_is_found_wherever_it_stands() {
+    fn text_is_found_anywhere() {
         assert_eq!(places_of(b"aab", b"aaab-aab").unwrap(), [1, 5]);
         assert!(places_of(b"ab", b"ba").unwrap().is_empty());
     }

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_nothing_has_is_refused() {
+    fn unknown_name_is_refused() {
         let all = ["redis_tls".to_owned(), "testkit server".to_owned()];
         let named = |name| chosen(&all, name, |it| it.as_str());
         assert_eq!(named(None).unwrap().len(), 2);

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_that_did_not_come_to_its_end_is_seen() {
+    fn unfinished_suite_is_reported() {
         let early = Said::read("");
         assert_eq!((early.cell().as_str(), early.is_well()), ("0, ended early", false));
         let whole = Said::read("test one ... ok\n\ntest result: ok. 1 passed");

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn rejection_tells_whether_a_write_may_have_happened() {
+    fn rejection_shows_whether_a_write_may_have_happened() {
         let failure = |kind, words: &str| read(&format!("*3\r\n:{kind}\r\n+{words}\r\n+HSET\r\n"));
         for (kind, words, nothing_happened) in [
             (2, "NOPERM you may not", true),
