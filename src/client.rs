@@ -89,7 +89,7 @@ impl Client {
     /// retries as long as it lives, even with a wrong password or address. It logs the cause at
     /// WARN, and [`health`](Self::health) returns it.
     ///
-    /// On a runtime it starts to connect at once, elsewhere with the first call on one.
+    /// On a tokio runtime it starts to connect at once, otherwise with the first call on a runtime.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     ///
@@ -550,9 +550,9 @@ impl<Made> ClientBuilder<Made> {
     /// of waiting for the connection until its timeout. A task that waits already fails when it
     /// asks the store next. In a cluster the node of the name counts.
     ///
-    /// The store is unreachable from the loss of a connection until it is made again. A server
-    /// that hangs is unreachable after the [`command_timeout`](Self::command_timeout), when
-    /// the client gives the connection up. Renewals, and releases of guards, wait as ever.
+    /// The store counts as unreachable from the loss of a connection until it is restored. A server
+    /// that hangs is unreachable after the [`command_timeout`](Self::command_timeout), when the
+    /// client closes the connection. This setting does not affect renewals, and releases of guards.
     ///
     /// # Examples
     ///

@@ -208,7 +208,7 @@ pub enum Error {
     #[error("invalid permit id: {0}")]
     PermitId(#[from] InvalidPermitId),
 
-    /// The store rejected the request for another reason, in its own words.
+    /// The store rejected the request for another reason. The error has its message.
     ///
     /// Nothing happened, and a retry does not help.
     #[error("request for `{name}` rejected: {}", words(code, message, command.as_deref()))]
@@ -328,7 +328,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// The words of a rejection. The command is added unless they name it.
+/// Returns the text of a rejection. The command is added unless the text names it.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
     let said = format!("{code} {message}");
     match command {

@@ -223,7 +223,7 @@ async fn useless_node_of_the_url_is_logged() {
     let client = Client::connect(&url).await.unwrap();
     give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let text = log.text();
-    assert_eq!(text.matches("node of the URL returned no topology").count(), 1, "{text}");
+    assert_eq!(text.matches("node in the URL returned no topology").count(), 1, "{text}");
     assert!(text.contains("connect to 127.0.0.1:1: Connection refused"), "{text}");
 }
 

@@ -108,7 +108,7 @@ impl<K, B> Guard<K, B> {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
-        // The thread re-enters the lock until it is released.
+        // `_bound` registers the hold, so that this thread can re-enter it until it is released.
         let Self { inner, core, bound: _bound } = self;
         core.run(inner.holding(), work, inner.release_after_run())
     }

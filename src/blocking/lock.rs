@@ -103,7 +103,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquiring, with the thread as the owner.
+/// Acquires with the thread as the owner.
 impl<K> Lock<K> {
     /// Acquires the lock, waiting until it is free, or re-enters it.
     ///
@@ -277,7 +277,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Working under the lock.
+/// Runs work under the lock.
 ///
 /// Nothing can stop a thread from outside: work checks its [`LockContext`] before each side effect.
 /// Therefore it has no [`on_loss`](crate::Lock::on_loss).
@@ -341,7 +341,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Looking at the lock from outside.
+/// Methods that need no guard.
 impl<K> Lock<K> {
     waits! { Lock, "let lock = client.lock(\"orders:42\")?;":
         fn is_locked() -> bool; "assert!(!lock.is_locked()?);"
@@ -377,7 +377,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// The thread waited for itself. The removal of its write hold left it the read hold.
+    /// The thread waited for itself, because the removal of its write hold left it the read hold.
     #[test]
     fn thread_cannot_write_again_while_it_still_reads() {
         let store = MemoryStore::new();

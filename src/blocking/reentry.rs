@@ -12,8 +12,8 @@ use crate::{domain::Object, primitives::LockContext};
 /// The id of the client and the object, which identify a lock within a thread.
 pub(super) type Key = (Arc<str>, Object);
 
-/// A hold of this thread. Only the guards of the thread keep this entry. The hold itself may go on
-/// after the last of them, for other threads that read.
+/// A hold of this thread. Only the guards of the thread keep this entry. The hold itself may
+/// continue without them, for other threads that read.
 #[derive(Debug)]
 pub(super) struct Entered {
     key: Key,

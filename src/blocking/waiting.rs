@@ -44,7 +44,7 @@ impl Core {
         let thread = thread::Builder::new().name("leasehold".into());
         let run = move || runtime.block_on(until_settled(dropped));
         thread.spawn(run).map_err(|_| Error::NoRuntime)?;
-        // Were it to fail, dropping `last` ends the thread.
+        // If it fails, dropping `last` ends the thread.
         let client = wait(&handle, connect())??;
         Ok(Arc::new(Self { client, handle, last: Some(last) }))
     }
@@ -106,8 +106,8 @@ fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
 
 /// Returns whether this thread polls a task, rather than running blocking code.
 ///
-/// tokio gives every task a budget of polls, and none to blocking code. This function consumes it:
-/// in a task it runs out. Undoing the draws restores it.
+/// Tokio gives a budget of polls to every task, and none to blocking code. This function consumes
+/// the budget: it runs out only in a task. Undoing the draws restores it.
 fn is_inside_async() -> bool {
     const MORE_THAN_ANY_BUDGET: usize = 512;
     if Handle::try_current().is_err() {
@@ -122,7 +122,7 @@ fn is_inside_async() -> bool {
             Poll::Ready(draw) => draws.push(draw),
         }
     };
-    // The last draw comes first, because each restores the budget before it.
+    // The last draw is undone first, because each restores the budget before it.
     while draws.pop().is_some() {}
     ran_dry
 }

@@ -12,9 +12,9 @@ pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 6
 
 /// A grant as its holder sees it: the time of the request, and the lease.
 ///
-/// The server starts the lease when it executes the request, which is later. A lease that starts at
-/// the request therefore ends here before it ends there. The margin covers two clocks that run at
-/// different rates.
+/// The server starts the lease when it executes the request, which is later. So a lease that counts
+/// from the request ends in this client before it ends in the server. The margin covers two clocks
+/// that run at different rates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) asked_at: Instant,

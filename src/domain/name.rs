@@ -17,9 +17,9 @@ const RESERVED: &str = "leasehold_";
 
 /// The name of a lock: a key in Redis, the same for Java and Rust.
 ///
-/// Any text of 1 to 512 bytes will do, spaces, newlines and every alphabet
-/// included. Only braces have a meaning: they must form a Redis Cluster hash
-/// tag, as in `{tenant-7}:orders`. Names that begin with `leasehold_` are reserved.
+/// Any text of 1 to 512 bytes is valid, with spaces, newlines and every alphabet. Only braces have
+/// a meaning: they must form a Redis Cluster hash tag, as in `{tenant-7}:orders`. Names that begin
+/// with `leasehold_` are reserved.
 ///
 /// # Examples
 ///

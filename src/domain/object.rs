@@ -31,10 +31,10 @@ pub(crate) struct KindTraits {
 /// The number of holds of an object at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Who {
-    /// One. A hold excludes all others. It keeps the request slot of its process, it can be handed
-    /// to the next local waiter, and it is over when another holder is seen.
+    /// One hold, which excludes all others. It keeps the request slot of its process. It can be
+    /// handed to the next local waiter. It is over when another holder is seen.
     One,
-    /// Many holds. Each can be handed to the next local waiter that requests as much.
+    /// Many holds. Each can be handed to the next local waiter that requests as many units.
     Many,
     /// Many. Tasks of one process share one hold of the store, within the local budget, and while
     /// no local task waits for the other side.
@@ -64,7 +64,7 @@ impl KindTraits {
     }
 }
 
-/// The trace of a waiter in the store.
+/// How the store knows that a client waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waits {
     /// By a queue entry, which a release reads.

@@ -67,7 +67,7 @@ impl Rate {
         Self { idle_ttl: Some(idle_ttl), ..self }
     }
 
-    /// The same, if Redis can keep it.
+    /// Returns the rate, if Redis can keep it.
     pub(crate) fn checked(self) -> Result<Self, InvalidDuration> {
         checked("interval", self.interval)?;
         let idle = self.idle_ttl.map(|idle| checked("idle_ttl", idle)).transpose()?;
@@ -127,7 +127,7 @@ impl Pace {
         Self { burst, ..self }
     }
 
-    /// The same, if Redis can count it.
+    /// Returns the pace, if Redis can count it.
     pub(crate) fn checked(self) -> Result<Self, InvalidDuration> {
         let full = checked("burst of a throttle", self.spacing.saturating_mul(self.burst))?;
         match self.spacing < Duration::from_micros(1) {

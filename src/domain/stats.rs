@@ -36,7 +36,7 @@ pub struct Stats {
     /// Holds that were released while they were held, including those of dropped guards, which
     /// the background releases.
     pub released: u64,
-    /// Those of `released` that went to the next waiter of this client without a request, and
+    /// The part of `released` that went to the next waiter of this client without a request, and
     /// readers that joined a hold of this client.
     pub handed_over: u64,
     /// Releases that were cancelled, rejected, or got no reply. A background task continues each of

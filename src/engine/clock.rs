@@ -42,7 +42,8 @@ impl From<Stamp> for Instant {
 /// smaller difference is no suspension.
 const BETWEEN_READINGS: Nanos = 1_000_000;
 
-/// Nanoseconds, for a moment that is read at each step: 25 instructions less than a `Duration`.
+/// Nanoseconds, for a moment that is read at each step. It takes 25 instructions less than a
+/// `Duration`.
 type Nanos = i64;
 
 /// Reads the time of leases.
@@ -64,7 +65,7 @@ impl Clock {
     }
 
     fn reading(slept: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {
-        // Each is too small by as long as the thread was stopped while it was read.
+        // Each reading is too small by the time for which the thread was stopped during it.
         let slept_before = slept().max(slept());
         Self { slept: Arc::new(slept), slept_before }
     }
@@ -77,14 +78,13 @@ impl Clock {
         }
     }
 
-    /// When a timer set for `moment` has to fire, were the machine not to sleep
-    /// before.
+    /// Returns when a timer for `moment` fires if the machine is not suspended before.
     pub(crate) fn timer(&self, moment: Instant) -> Instant {
         Instant::now() + moment.saturating_duration_since(self.now())
     }
 }
 
-/// How long the machine has been suspended since it was started.
+/// Returns how long the machine has been suspended since its start.
 #[cfg(target_os = "linux")]
 fn slept_since_boot() -> Nanos {
     use rustix::time::{ClockId, clock_gettime};
@@ -93,12 +93,13 @@ fn slept_since_boot() -> Nanos {
         let now = clock_gettime(clock);
         now.tv_sec as Nanos * 1_000_000_000 + now.tv_nsec as Nanos
     };
-    // In this order, or a thread that is stopped between the two would have slept for as long.
+    // In this order. Otherwise a thread that is stopped between the two readings would see a
+    // suspension.
     let with_sleep = read(ClockId::Boottime);
     with_sleep - read(ClockId::Monotonic)
 }
 
-/// Elsewhere the monotonic clock is all there is.
+/// Other systems only have the monotonic clock.
 #[cfg(not(target_os = "linux"))]
 fn slept_since_boot() -> Nanos {
     0

@@ -24,13 +24,13 @@ pub(crate) struct Core {
     pub(super) pending: PendingReleases,
     /// The recent releases.
     pub(super) recent: RecentReleases,
-    /// Shared by one waiter of each name that is requested repeatedly.
+    /// Each repeatedly asking waiter has a clone, so that the number of clones is their number.
     pub(super) waited_for: Arc<()>,
     /// How often a server was replaced.
     pub(super) moves: AtomicU64,
     /// How many callers have a request in flight that may need a release, or a release in flight.
     pub(super) asking: AtomicUsize,
-    /// The store is there again.
+    /// Notified when the store is reachable again.
     pub(super) store_recovered: Notify,
     /// Wakes the background before its planned time.
     pub(super) notifier: Notify,
@@ -42,8 +42,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Notes that a caller begins to ask. The closing task sees each caller that does not find the
-    /// client closed after this: hence the fences.
+    /// Notes that a caller begins a request. The closing task sees each caller that does not find
+    /// the client closed after this, because of the fences.
     pub(super) fn begins_to_ask(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -75,7 +75,7 @@ impl Core {
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));
     }
 
-    /// How many names are asked about again and again.
+    /// Returns how many names the client asks about repeatedly.
     pub(super) fn names_waited_for(&self) -> u32 {
         u32::try_from(Arc::strong_count(&self.waited_for)).unwrap_or(u32::MAX) - 1
     }
@@ -85,7 +85,7 @@ impl Core {
         self.moves.load(Ordering::Acquire)
     }
 
-    /// How many ask.
+    /// Returns how many callers have a request in flight.
     pub(super) fn asking(&self) -> usize {
         fence(Ordering::SeqCst);
         self.asking.load(Ordering::Acquire)

@@ -77,7 +77,7 @@ impl Counters {
         let lag = |of: &AtomicU64| Duration::from_micros(of.load(Ordering::Relaxed));
         let (renewal_lag, renewal_lag_max) = (lag(&self.renewal_lag), lag(&self.renewal_lag_max));
         let counted = self.counted();
-        // Read last, so that no hold is over that was not granted.
+        // Read last, so that no hold counts as over before it counts as granted.
         let granted = self.granted.get();
         let held = granted.saturating_sub(counted.ended());
         Stats { held, granted, reconnects, renewal_lag, renewal_lag_max, ..counted }

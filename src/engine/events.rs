@@ -6,8 +6,8 @@ use crate::store::{Event, Subscriber};
 impl Subscriber for Engine {
     fn receive(&self, event: Event) {
         match &event {
-            // Another client forced a release of this hold, or, soon after the grant, this is the
-            // echo of the previous hold.
+            // Another client forced a release of this hold. Or, soon after the grant, this is a
+            // late message about the previous hold.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }
@@ -101,7 +101,7 @@ mod tests {
         assert!(next.is_held());
     }
 
-    /// A late poll noted the event late, and no release was repeated.
+    /// A late poll noted the event late, and the client repeated no release.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Each time as many more were owed.
+    /// Each event queued all of them again.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_is_queued_once_per_claim() {
         let memory = MemoryStore::new();

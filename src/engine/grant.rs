@@ -20,14 +20,14 @@ pub(crate) struct Grant {
     pub(crate) leased_at: Instant,
     /// When the last renewal was sent, with or without a reply.
     pub(crate) asked_at: Stamp,
-    /// How many replicas are known to have it, with the tokens of all its holds.
+    /// How many replicas are known to have it, and the tokens of all its holds.
     pub(crate) replication: ReplicationStatus,
     /// Whether an earlier request for it got no reply.
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,
-    /// How long it may stay in this process. Where there are tokens, for as many holds as
-    /// were drawn.
+    /// How long it may stay in this process. With tokens, it has at most one hold for each drawn
+    /// token.
     pub(crate) budget: LocalBudget,
     /// The token of its hold. The next hold has the next one.
     pub(crate) token: Option<Token>,
@@ -46,8 +46,8 @@ impl ReplicationStatus {
         Self { replicas, moves }
     }
 
-    /// The known number after this number of `moves`: after a failover it is 0, because a replica
-    /// may be the primary now.
+    /// Returns the known number after this number of `moves`. After a failover it is 0, because a
+    /// replica may be the primary now.
     pub(crate) fn after(self, moves: u64) -> u32 {
         if self.moves == moves { self.replicas } else { 0 }
     }
@@ -56,17 +56,17 @@ impl ReplicationStatus {
 /// The local budget that is left to a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalBudget {
-    /// For how many more holds.
+    /// The remaining number of holds.
     pub(crate) turns: u32,
     pub(crate) until: Stamp,
 }
 
-/// How a hold is kept, and how it is passed on.
+/// How a hold is renewed, and how it is handed off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// Whether its lease is renewed.
     pub(crate) renewed: bool,
-    /// How long it may be held at all.
+    /// The longest time of the hold.
     pub(crate) max_hold: Option<Duration>,
     /// How long the lock may stay in this process.
     pub(crate) local: LocalHandoff,
@@ -87,7 +87,7 @@ impl Default for LocalHandoff {
 }
 
 impl LocalHandoff {
-    /// The local budget of a grant that is new at `now`.
+    /// Returns the local budget of a grant that is new at `now`.
     pub(crate) fn from(self, now: Instant) -> LocalBudget {
         LocalBudget { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
     }
@@ -101,6 +101,6 @@ pub(crate) struct LeaseProfile {
     pub(crate) ttl: Option<Duration>,
     /// Whether each hold has a token.
     pub(crate) fenced: bool,
-    /// How many permits it has.
+    /// The number of its permits.
     pub(crate) units: u32,
 }

@@ -38,7 +38,7 @@ impl Held {
         Self { watch: Watch { hold, engine: Arc::clone(engine) }, given_back: false }
     }
 
-    /// How long work waits for its release.
+    /// Returns how long work waits for its release.
     pub(crate) fn release_after_run(&self) -> Duration {
         self.watch.engine.limits.release_after_run
     }
@@ -137,7 +137,7 @@ impl Watch {
         &self.hold.grant.claim
     }
 
-    /// The store knows more of this hold than its grant.
+    /// Notes that the store knows more of this hold than its grant.
     pub(crate) fn note_more(&self) {
         self.hold.note_more();
     }
@@ -167,7 +167,7 @@ impl Watch {
         self.remaining().map_err(ended)?;
         hold.one_more_share().ok_or_else(|| ended(LostReason::Released))?;
 
-        // From here on dropping it takes the share back.
+        // From now on dropping it removes the share.
         let share = Held::new(Arc::clone(hold), engine);
         if hold.object().traits().is_shared() {
             return Ok(share);
@@ -195,7 +195,7 @@ impl Watch {
         tokio::select! {
             biased;
             share = self.reenter() => share,
-            // In a block it is made when it is first polled.
+            // Inside the block, the timer is made at the first poll.
             () = async { sleep(limit).await } => {
                 Err(engine.error(hold.name(), nothing_came(limit)))
             }
@@ -249,8 +249,8 @@ impl Watch {
         }
     }
 
-    /// Waits until half of the time has passed that is left to the hold as it is now, or
-    /// all of it if that is little. Without a runtime there is no timer.
+    /// Waits until half of the remaining time of the hold has passed, or all of it if that is
+    /// little. Without a runtime there is no timer.
     async fn timer(&self) {
         match self.remaining() {
             Ok(left) if Handle::try_current().is_ok() => {
@@ -369,7 +369,7 @@ mod tests {
         assert!(matches!(failed, Err(Error::PartialWrite { .. })), "{failed:?}");
         assert!(guard.is_held() && store.value("data").is_none());
 
-        // and neither leaves anything in doubt
+        // and neither is in doubt
         let (next, released) = tokio::join!(door.acquire(), guard.release());
         released.unwrap().into_result().unwrap();
         assert_eq!(client.stats().handed_over, 1);

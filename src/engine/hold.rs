@@ -1,8 +1,7 @@
-//! One owner's grant of one name, and the moment when it must no longer be
-//! believed.
+//! One owner's grant of one name, and the moment when the client must no longer trust it.
 //!
-//! It knows no store: callers pass replies and the time. Its one lock
-//! guards what changes of it but the number of its shares, and is a leaf.
+//! It does not know the store: callers pass replies and the time. Its one lock guards all its
+//! changing state except the number of its shares, and is a leaf.
 
 use std::{
     fmt,
@@ -31,12 +30,12 @@ use crate::{
 
 /// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
-    /// As it was when it was entered.
+    /// The grant at the time of its acquisition.
     pub(super) grant: Grant,
     /// Whether its lease is renewed, or fixed.
     pub(super) renewed: bool,
     pub(super) entered_at: Stamp,
-    /// However often it is renewed.
+    /// The end that no renewal extends.
     pub(super) must_end_at: Option<Stamp>,
     state: Mutex<State>,
     /// Whether its owner also holds to read. That may keep it in the store when its own lease is
@@ -69,7 +68,7 @@ struct State {
 }
 
 impl Hold {
-    /// The hold of `grant`, entered at `now`.
+    /// Creates the hold of `grant`, acquired at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
         let Grant { leased_at, asked_at, replication, .. } = grant;
@@ -109,7 +108,7 @@ impl Hold {
         &self.grant.claim.object
     }
 
-    /// From this moment on it must not be believed.
+    /// Returns the moment from which the client must not trust it.
     pub(crate) fn ends(&self) -> Instant {
         self.earliest_end(&self.state.lock())
     }
@@ -129,14 +128,14 @@ impl Hold {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
 
-    /// Notes that the store is asked for more time at `now`.
+    /// Notes that a renewal is sent at `now`.
     pub(crate) fn asks(&self, now: Instant) {
         if self.renewed {
             self.state.lock().asked_at = now.into();
         }
     }
 
-    /// When to ask the store about it again.
+    /// Returns when to send the next renewal.
     pub(crate) fn renew_at(&self) -> Instant {
         self.lease(&self.state.lock()).renew_at()
     }
@@ -182,8 +181,8 @@ impl Hold {
         Renewal { object, owner, share, ttl: self.profile().ttl }
     }
 
-    /// How long it may still be believed, if at all. Reads as lost what has
-    /// just ended, whether or not a timer was in time to say so.
+    /// Returns how long the client may still trust it. A hold whose time has just ended is lost,
+    /// even if no timer has fired yet.
     pub(crate) fn remaining(&self, now: Instant) -> Result<Duration, LostReason> {
         let state = self.state.lock();
         if let Some(reason) = state.over {
@@ -201,7 +200,7 @@ impl Hold {
         Err(reason)
     }
 
-    /// Notes that the store renewed it when asked at `asked_at`.
+    /// Notes that the store executed the renewal that was sent at `asked_at`.
     pub(crate) fn renewed(&self, asked_at: Instant, now: Instant) {
         if self.remaining(now).is_err() {
             return;
@@ -210,7 +209,7 @@ impl Hold {
         state.doubted = false;
         if self.renewed {
             state.leased_at = state.leased_at.max(asked_at);
-            // The hold before this one may have asked.
+            // The hold before this one may have sent it.
             state.asked_at = state.asked_at.max(asked_at.into());
         }
     }
@@ -280,8 +279,8 @@ impl Hold {
         }
     }
 
-    /// Ends it as released, if the next hold of this client can have its grant as it is and
-    /// others are not kept waiting.
+    /// Ends it as released, if the next hold of this client can have its unchanged grant and other
+    /// clients do not wait too long.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let may = self.may_stay(now) && self.is_as_granted(&state, now);
@@ -350,7 +349,7 @@ impl Hold {
         self.beside.load(Ordering::Acquire)
     }
 
-    /// Until when its release makes sense that is asked for at `now`.
+    /// Returns until when a release makes sense that is requested at `now`.
     pub(super) fn pending_until(&self, now: Instant) -> Instant {
         let (beside, ends) = (self.is_read_beside(), self.store_ends());
         if beside { ends.max(now + LATEST) } else { ends }
@@ -384,7 +383,7 @@ impl Hold {
         }
     }
 
-    /// Notes that the store knows no more of it, or will end it by itself.
+    /// Notes that the store no longer has it, or will end it by itself.
     pub(super) fn has_left(&self) {
         let mut state = self.state.lock();
         state.has_left = true;

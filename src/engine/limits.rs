@@ -14,9 +14,9 @@ pub(crate) struct Limits {
     /// The timeout of a request that does not wait for a holder, such as `try_acquire` and
     /// `holder`.
     pub(crate) question: Duration,
-    /// A release that is awaited; then it is left to the background.
+    /// The timeout of an awaited release. After it, a background task continues.
     pub(crate) release: Duration,
-    /// The same behind the result of work, which is not to wait for it.
+    /// The same for the release after work, whose result should not wait for it.
     pub(crate) release_after_run: Duration,
     /// Whether callers do not wait for a store that is unreachable.
     pub(crate) fail_fast: bool,
@@ -34,7 +34,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// A limit that a timer can keep.
+    /// Returns a limit that a timer can keep.
     pub(crate) fn sound(limit: Duration) -> Duration {
         limit.clamp(Duration::from_millis(1), LONGEST_PATIENCE)
     }
@@ -48,12 +48,12 @@ pub(crate) async fn within<T>(
     tokio::select! {
         biased;
         answered = answer => answered,
-        // In a block it is made when it is first polled.
+        // Inside the block, the timer is made at the first poll.
         () = async { sleep(limit).await } => Err(nothing_came(limit)),
     }
 }
 
-/// The store has not replied within `limit`.
+/// The failure if the store has not replied within `limit`.
 pub(crate) fn nothing_came(limit: Duration) -> Failure {
     Failure::unanswered(format!("timed out after {limit:?}"))
 }

@@ -14,8 +14,8 @@
 //! clock · timing · counters · tasks
 //! ```
 //!
-//! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together; the
-//! uppermost modules, from `release` on, are methods of the [`Engine`] that it makes.
+//! A module imports only modules below it: `tests/tidy.rs` reads the imports. This file creates the
+//! [`Engine`]. The uppermost modules, from `release` on, are methods of it.
 //!
 //! One background task, started in [`Engine::revive`], runs the loop of the watchdog and that of
 //! pending releases. It does not hold the engine. It ends when the engine is dropped and no release
@@ -23,9 +23,10 @@
 //!
 //! # Locks
 //!
-//! In this order: `contention`'s `listening`; its `entries`, or the watchdog's plan, never both; a
-//! hold's state, an inbox, the pending releases, the recent releases. No store is called under any
-//! of them but `listening`; a store may hold its own lock while it sends an event.
+//! The order of locks: `contention`'s `listening`; then its `entries`, or the watchdog's plan,
+//! never both; then a hold's state, an inbox, the pending releases, the recent releases. The store
+//! is called under none of them except `listening`. The store may hold its own lock while it sends
+//! an event.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -87,7 +88,7 @@ use crate::{
     store::{RECEIPT_RESTS, RedisStore, Subscriber},
 };
 
-/// One client's machinery over one store.
+/// The engine of one client, over one store.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     core: Arc<Core>,
@@ -105,7 +106,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// The machinery of a client of `server`, on a machine that never sleeps.
+    /// Creates the engine of a client of `server`, on a machine that is never suspended.
     #[cfg(test)]
     pub(crate) fn on(server: &MemoryStore, client: &str) -> Arc<Self> {
         let awake = Clock::with(|| Duration::ZERO);
@@ -122,7 +123,7 @@ impl Engine {
         Self::within(Limits::default(), identity, store, clock, spawner)
     }
 
-    /// A client's machinery that waits for its store within `limits`.
+    /// Creates the engine of a client that waits for its store within `limits`.
     pub(crate) fn within(
         limits: Limits,
         identity: Identity,
@@ -230,7 +231,7 @@ impl Engine {
         self.ask_for(self.limits.question.min(RECEIPT_RESTS / 2), name, ask).await
     }
 
-    /// By what the store knows a change that is asked for again.
+    /// Returns a key by which the store recognizes a repeated change.
     pub(crate) fn receipt(&self) -> Owner {
         self.identity.fresh_owner()
     }
@@ -264,7 +265,8 @@ impl Engine {
         }
     }
 
-    /// Why no request about `name` reaches the store now, if its caller is not to wait for that.
+    /// Returns why no request about `name` can reach the store now, if its caller should not wait
+    /// for the connection.
     fn unreachable(&self, name: &Name) -> Option<Failure> {
         if !self.limits.fail_fast {
             return None;
@@ -366,7 +368,7 @@ impl Engine {
         self.contention.close();
 
         if Handle::try_current().is_err() {
-            // Without timers there is no waiting.
+            // Without timers it cannot wait.
             return (self.take_back_all(), self.unsettled());
         }
         self.revive();
@@ -377,7 +379,7 @@ impl Engine {
         (taken, left)
     }
 
-    /// A cancelled request may have been granted without a received reply.
+    /// A cancelled request may have been granted although its reply was not received.
     fn unsettled(&self) -> usize {
         self.core.asking() + self.core.pending.queued()
     }

@@ -1,4 +1,4 @@
-//! The pending releases of this client: of dropped guards and of cancelled acquisitions.
+//! The pending releases of this client: of dropped guards, and of cancelled acquisitions.
 //!
 //! If a task releases directly and is dropped before the end, it queues the release. One mutex
 //! guards the list. It is a leaf: a task may take it while it holds another lock.
@@ -71,7 +71,7 @@ impl PendingRelease {
         }
     }
 
-    /// The key of which at most one pending release exists.
+    /// The key for which at most one pending release exists.
     fn only(&self) -> Option<Only> {
         match self {
             Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),
@@ -167,7 +167,7 @@ impl PendingReleases {
         self.list.lock().queued.len()
     }
 
-    /// Waits until there are no pending releases.
+    /// Waits until no release is pending.
     pub(crate) async fn all_settled(&self) {
         loop {
             let settled = self.settled.notified();
@@ -178,7 +178,7 @@ impl PendingReleases {
         }
     }
 
-    /// Waits until there may be something new.
+    /// Waits until the list may have changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -1,12 +1,12 @@
 //! Recent releases. If a server is replaced, the client repeats them at the new one, which may not
 //! have received them.
 //!
-//! An owner is never used again once its release went to the store; a hand-off sends none. So a
-//! repeated release ends no other hold.
+//! An owner is never used again after its release was sent to the store, and a hand-off sends none.
+//! So a repeated release ends no other hold.
 //!
-//! Their number is bounded while they are kept, and their age when they are repeated. The age
-//! counts to the last release, so that none is forgotten while the store is unreachable. One mutex
-//! guards it, and is a leaf.
+//! While releases are kept, their number is bounded. When they are repeated, their age is bounded.
+//! The age counts back from the last release, so that none is forgotten while the store is
+//! unreachable. One mutex guards the list, and is a leaf.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,7 @@ use tokio::time::Instant;
 use super::timing::RELEASES_KEPT;
 use crate::domain::{Claim, Mutex, ReleaseMode};
 
-/// How many releases are remembered at most, the newest first. A new primary executes that many
-/// again.
+/// The highest number of remembered releases, the newest first. A new primary executes them again.
 const MOST: usize = 4096;
 
 /// The recent releases of this client, the oldest first.
@@ -46,7 +45,8 @@ impl RecentReleases {
         true
     }
 
-    /// The holds that a server without their release may still have at `now`, and until when.
+    /// Returns the holds that a server without their release may still have at `now`, and until
+    /// when.
     pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };

@@ -26,7 +26,7 @@ pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     retry_while(Failure::may_pass, clock, until, ask)
 }
 
-/// The same as long as that `helps`.
+/// The same, but only for failures for which the retry `helps`.
 pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     helps: Helps,
     clock: &Clock,

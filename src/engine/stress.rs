@@ -1,4 +1,4 @@
-//! Real threads, thousands of rounds: what one thread alone cannot come across.
+//! Real threads, thousands of rounds: races that one thread cannot have.
 
 use std::{
     hint::spin_loop,
@@ -27,7 +27,7 @@ fn door(engine: &Arc<Engine>) -> Lock {
     Client::of(Arc::clone(engine)).lock("door").unwrap()
 }
 
-/// Until a pending release is settled, or a name is forgotten.
+/// Waits until `what` is true: a pending release is completed, or a name is forgotten.
 async fn becomes(what: impl Fn() -> bool) {
     let becomes = async {
         while !what() {
@@ -37,7 +37,7 @@ async fn becomes(what: impl Fn() -> bool) {
     timeout(Duration::from_secs(5), becomes).await.unwrap();
 }
 
-/// One that wants the lock in every way there is.
+/// A worker that acquires the lock in every way.
 struct Worker {
     lock: Lock,
     inside: Arc<AtomicU32>,
@@ -162,7 +162,7 @@ fn shutdown_among_waiters_leaves_no_key() {
     }
 }
 
-/// Each start of the background ended at once, and made the waiter start another one.
+/// Each background task ended at once, and made the waiter start another one.
 #[test]
 fn waiter_of_a_dead_runtime_gets_an_error() {
     let store = MemoryStore::new();

@@ -10,8 +10,8 @@ use std::{
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Does it when it is dropped: at the end, or because the awaiting task was
-/// cancelled, or its runtime ended.
+/// Runs a closure when it is dropped: at the end, or because the awaiting task was cancelled, or
+/// because its runtime ended.
 #[must_use = "it is done as soon as this is dropped"]
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
@@ -20,7 +20,7 @@ impl<F: FnOnce()> OnDrop<F> {
         Self(Some(act))
     }
 
-    /// It is not to be done any more.
+    /// Drops the closure without running it.
     pub(crate) fn cancel(mut self) {
         self.0 = None;
     }
@@ -48,8 +48,8 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Starts tasks: on the runtime of the caller, which must be on one, unless a simulation puts
-/// them somewhere else.
+/// Spawns background tasks. By default on the runtime of the caller, which must have one. A
+/// simulation spawns them elsewhere.
 pub(crate) type Spawner = Arc<dyn Fn(Job) + Send + Sync>;
 
 pub(crate) fn here() -> Spawner {

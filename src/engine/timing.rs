@@ -1,7 +1,7 @@
-//! Every duration of the engine, and how they relate.
+//! Every duration of the engine, and their relations.
 //!
-//! Those of the store, which the engine counts on, stand in `store/mod.rs`; defaults of
-//! settings, in `limits.rs` and `grant.rs`.
+//! The durations of the store, which the engine relies on, are in `store/mod.rs`. Defaults of
+//! settings are in `limits.rs` and `grant.rs`.
 
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 /// while.
 pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
-/// How many notifications in a row a waiter follows in vain; then no
-/// more than one in [`VAIN_REST`]. Messages may be forged.
+/// How many notifications in a row a waiter follows without a grant. Then it follows at most one in
+/// each [`VAIN_REST`], because messages may be forged.
 pub(crate) const VAIN_QUESTIONS: u32 = 16;
 pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
 
@@ -105,11 +105,11 @@ pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 /// The longest doubt: a lease may last for a century although its holder is gone.
 pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
-/// A task that awaits a loss checks half-way to it whether the watchdog still runs, but not when
-/// so little is left.
+/// A task that awaits a loss checks half-way to the deadline whether the watchdog still runs, but
+/// not when less than this is left.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
-// Asking and giving back.
+// Acquiring and releasing.
 
 /// When to check again for a grant that arrives after its withdrawal.
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
@@ -136,7 +136,7 @@ pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 /// The timeout that replaces one beyond the range of the clock.
 pub(crate) const LONGEST_PATIENCE: Duration = CENTURY;
 
-/// The most that [`spread`](crate::domain::spread) makes of `time`.
+/// The longest time that [`spread`](crate::domain::spread) makes of `time`.
 const fn most(time: Duration) -> u128 {
     time.as_millis() * 5 / 4
 }
@@ -152,5 +152,5 @@ const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
 // A waiter too young to be warned still sends its first request.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
-// A grant in transit rests only briefly.
+// A hand-off grant waits only briefly.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

@@ -94,7 +94,7 @@ pub struct Call {
     token: u64,
 }
 
-/// The parts that a client sends.
+/// Methods that return the parts to send.
 impl Call {
     /// The text of the script, for EVAL. It is the same for all calls of one kind.
     ///
@@ -175,7 +175,7 @@ impl Call {
     }
 }
 
-/// Does not show what is written.
+/// Does not print the written data.
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Call");

@@ -1,6 +1,6 @@
 //! Examples in the rustdoc: each gets a client and an object.
 
-/// The section *Examples* of a method for tasks. `$object` is set up in lines that rustdoc hides.
+/// The section *Examples* of a method for tasks. Rustdoc hides the lines that create `$object`.
 macro_rules! example {
     (lock: $($line:literal),+) => {
         $crate::primitives::example!("let lock = client.lock(\"orders:42\")?;": $($line),+)
@@ -46,7 +46,7 @@ macro_rules! example {
     };
 }
 
-/// The section *Examples* of a method for threads, whose type makes the object.
+/// The section *Examples* of a method for threads, whose type creates the object.
 #[cfg(feature = "blocking")]
 macro_rules! thread_example {
     ($object:literal: $($line:expr),+) => {

@@ -147,7 +147,7 @@ impl<K> Lock<K> {
     ) -> Result<Guard<Self>> {
         let request = self.request()?;
         let held = self.engine.enter_again(&request, holding.watch(), patience).await?;
-        // The first guard may be that of a plain lock of this name.
+        // The first guard may be a guard of a plain lock of this name.
         match request.share.tokens() > 0 && held.watch.token().is_none() {
             true => Err(Error::NoToken { name: self.name().clone() }),
             false => Ok(self.guard(held)),

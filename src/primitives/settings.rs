@@ -81,7 +81,7 @@ pub(super) fn request_without_lease(
 /// Checks a number of replicas.
 fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Option<Replicas>> {
     let Some(Replicas { least, within }) = replicas else { return Ok(None) };
-    checked("within of replicas", within)?;
+    checked("time limit of replicas", within)?;
     match least {
         0 => Err(Error::ZeroCount { name: object.name.clone() }),
         _ => Ok(replicas),
@@ -173,7 +173,7 @@ macro_rules! settings {
     };
 }
 
-/// The setting that threads lack, for the same types.
+/// The setting that the blocking API lacks, for the same types.
 macro_rules! on_loss {
     ($kind:literal) => {
         /// Sets what [`run`](Self::run) does with work whose hold is lost. Default: it cancels it.
@@ -185,7 +185,7 @@ macro_rules! on_loss {
     };
 }
 
-/// The setting of whatever is granted. `$set` keeps it.
+/// The setting `replicated`, for all types with holds. `$set` stores it.
 macro_rules! replicated {
     ($client:literal, $kind:literal, $set:expr) => {
         /// Sets how many replicas must acknowledge a grant. Default: that of the client, or none.
@@ -211,7 +211,7 @@ macro_rules! replicated {
     };
 }
 
-/// The example of a setting, of an object that `$kind` of a `$client` makes.
+/// The example of a setting. `$kind` is the method of `$client` that creates the object.
 macro_rules! setting_example {
     ($client:literal, $kind:literal, $setting:literal) => {
         concat!(

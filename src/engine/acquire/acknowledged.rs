@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// How many replicas have `hold`, as far as the store replies in time.
+    /// Returns how many replicas have `hold`, as far as the store replies in time.
     async fn count_replicas(
         &self,
         replicas: Replicas,
@@ -94,7 +94,7 @@ impl Engine {
     }
 }
 
-/// The error if the store is unreachable.
+/// Returns the error for an unreachable store.
 fn unasked(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
         *reason =
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(client.stats().handed_over, 2);
     }
 
-    /// They were counted at the server before, and the next one here had it with none.
+    /// They were counted at the old server, and no replica of the new one had the grant.
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_is_counted_again_at_a_new_server() {
         let memory = MemoryStore::new();

@@ -1,10 +1,11 @@
 //! The waiting loop, for every primitive: read this first.
 //!
-//! Have the request slot of this process. Ask, bound to withdraw on drop. Granted and still in
-//! time: hold. Else subscribe, and ask again once subscribed, because a release between the first
-//! request and the subscription wakes no task. From then on the request includes a queue entry.
-//! Then wait for a notification, or for the holder's remaining lease, whichever is first, but by
-//! messages never longer than a few seconds. Repeat.
+//! The task has the request slot of its process. It sends a request, which is withdrawn if this is
+//! dropped. If the grant comes in time, it is a hold. Otherwise the task subscribes. It asks again
+//! once subscribed, because a release between the first request and the subscription wakes no task.
+//! From then on the request includes a queue entry. Then the task waits for a notification, or for
+//! the holder's remaining lease, whichever is first. With a subscription it never waits longer than
+//! a few seconds. Then it repeats this.
 //!
 //! A notification only sets the time of the next request. Only a reply is trusted.
 //!
@@ -56,10 +57,10 @@ pub(super) struct Attempt<'a> {
     free_at: Option<Instant>,
     /// Whether a notification caused this request.
     notified: bool,
-    /// The source of the notifications.
+    /// The inbox that receives the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
-    /// Held while it asks repeatedly, to be counted.
+    /// Kept while it asks repeatedly, so that it is counted.
     waited_for: Option<Arc<()>>,
     last_reply: &'a LastReply,
 }
@@ -74,20 +75,20 @@ pub(super) enum Asked {
 /// The result of an attempt.
 enum Got {
     Granted(Granted),
-    /// A hand-off grant.
+    /// It has a hand-off grant, as a hold.
     TakenOver(Held),
     /// It lost the request slot, and has no grant.
     PassedBy(LinePosition),
 }
 
-/// How an attempt ends that does not fail.
+/// The end of an attempt that does not fail.
 pub(super) enum End<T> {
     In(T),
     /// It was not polled, and the next task has the request slot: it must join the line again.
     PassedBy(LinePosition),
 }
 
-/// The grant of the store: for this lease, with the first of its tokens, received at `now`.
+/// The grant of the store: its lease, the first of its tokens, and when it was received.
 #[derive(Clone, Copy)]
 pub(super) struct Granted {
     lease: Lease,
@@ -268,7 +269,7 @@ impl<'a> Attempt<'a> {
         place
     }
 
-    /// The meaning of `verdict` for a request with `lease`.
+    /// Returns the meaning of `verdict` for a request with `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let too_late = || format!("granted after its lease of {:?} had ended", self.claim.ttl);

@@ -1,4 +1,4 @@
-//! The ways to acquire, and what they have in common: read `attempt.rs` first.
+//! The ways to acquire, and their common parts. Read `attempt.rs` first.
 
 mod acknowledged;
 mod attempt;
@@ -56,7 +56,7 @@ pub(crate) struct AcquireRequest {
 }
 
 impl AcquireRequest {
-    /// The lease profile that a grant must have to be of use.
+    /// Returns the lease profile that a grant must have for this request.
     fn profile(&self) -> LeaseProfile {
         let ttl = self.terms.renewed.then_some(self.ttl);
         LeaseProfile { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
@@ -70,7 +70,7 @@ impl AcquireRequest {
     }
 }
 
-/// The last reply of the store: why it did not grant, and when it was asked.
+/// The last reply of the store: why it did not grant, and when the request was sent.
 type Said = Result<(Taken, Instant), Failure>;
 
 /// The last reply, or the time of the first request without one. It outlives the attempt, because
@@ -257,7 +257,7 @@ impl Engine {
         Ok(share())
     }
 
-    /// The hold that `request` may not share any more, and that is about to leave.
+    /// Returns the hold that `request` may not share any more, and that will end soon.
     fn about_to_leave(&self, request: &AcquireRequest) -> Option<Arc<Hold>> {
         request.may_share().then(|| self.contention.about_to_leave(&request.object))?
     }
@@ -273,7 +273,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let others_first = slot.head_start.unwrap_or_default();
         let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
-        // A caller with a short timeout needs it to ask.
+        // A caller with a short timeout must still have time to ask.
         let patience = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
         let longest = (others_first + window).min(patience.unwrap_or(Duration::MAX));
         slot.rests(self.core.clock.now() + longest);
@@ -287,7 +287,7 @@ impl Engine {
         Ok(slot.goes_on())
     }
 
-    /// A share in a hold of another task. It was counted when it was found.
+    /// Makes a share in a hold of another task. The share was counted when the hold was found.
     fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "lock granted by a shared hold");
@@ -316,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the right to ask, where it stood before if that was taken from it.
+    /// Waits for the request slot, at its earlier position if it lost the slot.
     async fn slot(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -360,7 +360,7 @@ impl Engine {
         self.grants.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The error of a timeout.
+    /// Returns the error of a timeout.
     fn gave_up(&self, object: &Object, waited: Duration, last_reply: &LastReply) -> Error {
         let now = self.core.clock.now();
         let last_reply = last_reply.lock().take();
@@ -386,7 +386,8 @@ impl Engine {
         }
     }
 
-    /// It was `taken` all the time. Of several holders it is named that is of this client.
+    /// Returns the error if the lock was `taken` all the time. If there are several holders, it
+    /// names a hold of this client.
     fn busy(&self, object: &Object, waited: Duration, taken: Taken) -> Error {
         let Taken { holder, unset, .. } = taken;
         let own = self.contention.in_own_way(object, self.core.clock.now());
@@ -413,7 +414,7 @@ impl Engine {
         }
     }
 
-    /// Waits for `something`, unless the client is shut down before.
+    /// Waits for `something`, unless the client is shut down first.
     async fn unless_closed<T>(&self, something: impl Future<Output = T>) -> Result<T, Error> {
         tokio::select! {
             biased;

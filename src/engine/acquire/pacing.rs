@@ -31,15 +31,15 @@ use crate::{
 /// milliseconds late. Otherwise they would get no permits while a Leasehold client waits.
 const LATER: u32 = 16;
 
-/// It asks at most this much later.
+/// The longest part of that kind.
 const LATEST: Duration = Duration::from_millis(10);
 
-/// A reply about a rate.
+/// A reply to a request for a rate.
 #[derive(Debug)]
 pub(crate) enum Paced<T> {
-    /// It is decided.
+    /// The request is decided.
     Now(T),
-    /// Asking helps after this time.
+    /// The next request makes sense after this time.
     After(Duration),
 }
 
@@ -107,7 +107,7 @@ impl Lines {
 }
 
 impl Engine {
-    /// The line for an object.
+    /// Returns the line for an object.
     pub(crate) fn line(&self, kind: &'static str, name: &Name) -> Arc<Line> {
         self.lines.of(kind, name)
     }
@@ -177,7 +177,7 @@ impl Engine {
             match ask().await {
                 Ok(Paced::Now(answer)) => return Ok(answer),
                 Ok(Paced::After(wait)) => free_at = Instant::now() + wait,
-                // The time ended, and the store may well be there.
+                // The time ended, although the store may be reachable.
                 Err(Error::Unavailable { .. })
                     if in_time(Instant::now()).is_err() && asked_at.elapsed() < SILENCE =>
                 {

@@ -24,22 +24,22 @@ pub(super) struct Waiting {
     first_look: Option<Instant>,
     /// Whether it has reported a long wait to the store.
     patient: bool,
-    /// How many notifications in a row led to a request in vain.
+    /// How many notifications in a row led to a request without a grant.
     vain: u32,
     /// How long the last reply took.
     took: Duration,
-    /// How many names are asked about again and again.
+    /// How many names the client asks about repeatedly.
     names: u32,
     polls: Backoff,
 }
 
 impl Waiting {
-    /// The state of an acquisition that joined the line then, if it had to wait there.
+    /// Returns the state of an acquisition that joined the line then, if it had to wait there.
     pub(super) fn since_when(since: Option<Instant>) -> Self {
         Self { since, ..Self::default() }
     }
 
-    /// For how long it has waited.
+    /// Returns how long it has waited.
     pub(super) fn for_so_long(&self, now: Instant) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
@@ -49,12 +49,13 @@ impl Waiting {
         self.refused
     }
 
-    /// Since when it has waited.
+    /// Returns since when it has waited.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// The store rejected the request of `asked_at`, which a notification caused or not.
+    /// Notes that the store rejected the request of `asked_at`, and whether a notification caused
+    /// it.
     pub(super) fn in_vain(&mut self, asked_at: Instant, notified: bool) {
         self.since.get_or_insert(asked_at);
         self.refused = true;
@@ -71,13 +72,13 @@ impl Waiting {
         self.names = names;
     }
 
-    /// `longest`, or longer if many waiters make replies late.
+    /// Returns `longest`, or a longer time if many waiters make replies late.
     pub(super) fn unhurried(&self, longest: Duration) -> Duration {
         let late = (self.took * LATE_ANSWERS).min(LATE_REST * self.names);
         longest.max(late.min(LONGEST_LATE_WAIT))
     }
 
-    /// The queue entry to ask for at `now`.
+    /// Returns the queue entry to ask for at `now`.
     pub(super) fn place(&mut self, level: SubscriptionLevel, now: Instant) -> Option<Place> {
         if level == SubscriptionLevel::Turns {
             self.first_look
@@ -93,7 +94,7 @@ impl Waiting {
         Place::Kept
     }
 
-    /// The waiting time to send at `now` for an object without a queue, if it is long.
+    /// Returns the waiting time to send at `now` for an object without a queue, if it is long.
     pub(super) fn waited(&mut self, now: Instant) -> Option<Place> {
         let waited = now.saturating_duration_since(self.since?);
         self.patient |= waited >= PATIENT_AFTER;
@@ -105,7 +106,7 @@ impl Waiting {
         self.first_look.is_some() || self.patient
     }
 
-    /// How long to wait for a message at `now`.
+    /// Returns how long to wait for a message at `now`.
     pub(super) fn for_messages(&self, level: SubscriptionLevel, now: Instant) -> Duration {
         match (level, self.first_look) {
             (SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),
@@ -116,12 +117,12 @@ impl Waiting {
         }
     }
 
-    /// How long to wait without messages, from `first` to `longest`.
+    /// Returns how long to wait without messages, from `first` to `longest`.
     pub(super) fn for_poll(&mut self, first: Duration, longest: Duration) -> Duration {
         self.polls.next((first.min(longest), longest))
     }
 
-    /// How long to rest despite a notification, after many requests in vain.
+    /// Returns how long to pause despite a notification, after many requests without a grant.
     pub(super) fn rest(&self) -> Option<Duration> {
         (self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)
     }

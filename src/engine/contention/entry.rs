@@ -26,9 +26,9 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) slot: SlotOwner,
-    /// The hold that this client believes in: one that excludes others, or one to be shared.
+    /// The hold that this client believes in: an exclusive one, or a shared one.
     pub(super) held: Weak<Hold>,
-    /// Most names are only held. In a box of its own it takes 150 bytes of each such name less.
+    /// Most names are only held. Boxed, it saves 150 bytes for each such name.
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum SlotOwner {
 /// A waiter that was woken to get the request slot.
 pub(super) struct PendingWakeup {
     pub(super) ticket: u64,
-    /// A grant of this profile is of use to it.
+    /// The lease profile that it needs.
     pub(super) profile: LeaseProfile,
     /// The hand-off grant from the previous hold, if there is one.
     pub(super) handoff: Option<HandoffGrant>,
@@ -69,13 +69,13 @@ pub(super) struct WaitState {
     pub(super) inbox: Arc<Inbox>,
     /// Whether the client is subscribed to the releases.
     pub(super) listens: bool,
-    /// A grant of this profile is of use to the owner of the slot, which reads the inbox.
+    /// The lease profile that the owner of the slot needs, if it reads the inbox.
     pub(super) asker: Option<LeaseProfile>,
-    /// The grant that is for it.
+    /// The hand-off grant for the owner of the slot.
     pub(super) offered: Option<Offered>,
-    /// Until when it sleeps without a notification. It asks if there is no such time.
+    /// Until when it sleeps without a notification. Without such a time, it waits for a reply.
     pub(super) rests_until: Option<Instant>,
-    /// When it was first seen that it ought to do something.
+    /// When another task first noticed that the owner of the slot did nothing although it was due.
     pub(super) idle_since: Option<Instant>,
     /// The holder at the last request, if it has a name.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
@@ -137,7 +137,7 @@ impl Entry {
         nobodys && self.wait_state.is_none() && self.held.strong_count() == 0
     }
 
-    /// The hold that this client believes in, if it is of this grant.
+    /// Returns the hold that this client believes in, if it has this grant.
     pub(super) fn hold_of(&self, grant: u64) -> Option<Arc<Hold>> {
         self.held.upgrade().filter(|hold| hold.grant.id == grant)
     }
@@ -164,7 +164,7 @@ impl Entry {
         matches!(&self.slot, SlotOwner::Woken(called) if called.ticket == ticket)
     }
 
-    /// The request of the next waiter in line.
+    /// Returns the lease profile that the next waiter in line needs.
     pub(super) fn next_wants(&self) -> Option<LeaseProfile> {
         let (_, next) = self.wait_state.as_ref()?.waiting.first_key_value()?;
         Some(next.profile)
@@ -191,7 +191,7 @@ impl Entry {
         }
     }
 
-    /// The grant that was left to the owner of the slot.
+    /// Takes the hand-off grant for the owner of the slot.
     pub(super) fn take_offered(&mut self) -> Option<HandoffGrant> {
         Some(self.wait_state.as_mut()?.offered.take()?.handoff)
     }
@@ -271,7 +271,7 @@ impl Entry {
         if let Some(again) = wait_state.is_to_wait_for_asker(now) {
             return Some(again);
         }
-        // It must see that it lost the slot, and must get no notification for the next waiter.
+        // It must notice that it lost the slot, and must get no notification for the next waiter.
         let next = Arc::new(wait_state.inbox.another());
         std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
@@ -308,7 +308,7 @@ impl Entry {
         at.is_some_and(|at| clock.now() < at + CONTENDED)
     }
 
-    /// How long waiters without a queue entry may still ask first.
+    /// Returns how long waiters without a queue entry may still ask first.
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
         let ends = self.wait_state.as_ref()?.yield_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
@@ -321,7 +321,7 @@ impl WaitState {
         (self.rests_until, self.idle_since) = (until, None);
     }
 
-    /// When to check the owner of the slot again, if it may still be active.
+    /// Returns when to check the owner of the slot again, if it may still be active.
     fn is_to_wait_for_asker(&mut self, now: Instant) -> Option<Instant> {
         let rests = match self.rests_until {
             Some(until) if now < until && !self.inbox.is_told() => {

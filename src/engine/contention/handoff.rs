@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// A grant between two holds. Dropping it gives the lock back to the store.
+/// A grant between two holds. Dropping it releases the lock in the store.
 pub(crate) struct HandoffGrant {
     from: Option<Arc<Hold>>,
     core: Arc<Core>,
@@ -29,7 +29,7 @@ impl HandoffGrant {
         self.from.as_ref().map_or_else(LeaseProfile::default, |from| from.profile())
     }
 
-    /// The number of the grant, unless it is over.
+    /// Returns the number of the grant, unless it is over.
     pub(super) fn id(&self) -> Option<u64> {
         self.from.as_ref().map(|from| from.grant.id)
     }
@@ -39,7 +39,7 @@ impl HandoffGrant {
         self.from.take_if(|from| from.grant.id == id);
     }
 
-    /// The grant, if it may still be believed at `now`.
+    /// Returns the grant, if it may still be believed at `now`.
     pub(crate) fn take(mut self, now: Instant) -> Option<Grant> {
         let grant = self.from.as_ref()?.grant_for_next(now)?;
         self.from = None;

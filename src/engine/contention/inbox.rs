@@ -37,7 +37,7 @@ impl Inbox {
         self.notices.lock().queued = queued;
     }
 
-    /// Another one with the same subscription.
+    /// Returns a new inbox with the same subscription.
     pub(super) fn another(&self) -> Self {
         let notices = Notices { level: self.level(), ..Notices::default() };
         Self { notices: Mutex::new(notices), changed: Notify::new() }

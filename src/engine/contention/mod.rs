@@ -9,12 +9,12 @@
 //! hold: one reply serves all tasks that were in line at its request. Each task has a ticket, and
 //! tickets grow, so no task gets a reply to a request that is older than its ticket.
 //!
-//! An owner of the request slot that is not polled loses it to the next in line after a while.
-//! It keeps its ticket, and what it may have been granted, and when it is polled again it is the
+//! An owner of the request slot that is not polled loses it to the next in line after a while. It
+//! keeps its ticket, and a grant that it may have received. When it is polled again, it is the
 //! first in line.
 //!
-//! Where there was a waiter there soon is another one. So what is known of a name stays
-//! for a while after the last one, its subscription too.
+//! A name that had a waiter soon has another one. So its state stays for a while after the last
+//! waiter, and so does its subscription.
 //!
 //! # Locks
 //!
@@ -159,7 +159,7 @@ impl NameRegistry {
         }
     }
 
-    /// A share in the hold of `object` that is here, if it may still be shared.
+    /// Returns a share in the current hold of `object`, if it may still be shared.
     pub(crate) fn share(&self, object: &Object, profile: LeaseProfile) -> Option<Arc<Hold>> {
         self.entries.lock().share(object, profile, self.core.clock.now())
     }
@@ -190,7 +190,7 @@ impl NameRegistry {
         }
     }
 
-    /// The store reported that this client lost the grant of `asked`: neither `asked` nor the hold
+    /// Notes that the store reported the loss of the grant of `asked`. Neither `asked` nor the hold
     /// that has the grant now may trust it.
     pub(crate) fn disown(&self, asked: &Hold) {
         self.lost(asked);
@@ -271,8 +271,7 @@ impl NameRegistry {
         true
     }
 
-    /// The grant of `object` that this client alone has, also during a hand-off from one hold to
-    /// the next.
+    /// Returns the grant of `object` that only this client has, also during a hand-off.
     pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
         if !object.traits().is_exclusive() {
             return None;
@@ -286,7 +285,7 @@ impl NameRegistry {
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
-    /// The holder of `object`, as far as this client knows. It may have no name.
+    /// Returns the holder of `object`, as far as this client knows. It may have no name.
     pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Option<Holder>> {
         let (held, seen) = {
             let entries = self.entries.lock();
@@ -303,7 +302,8 @@ impl NameRegistry {
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or_else(|| seen.map(by_now))
     }
 
-    /// The hold of this client on the other side of `object`, which blocks the client itself.
+    /// Returns the hold of this client on the other side of `object`, which blocks the client
+    /// itself.
     pub(crate) fn in_own_way(&self, object: &Object, now: Instant) -> Option<Holder> {
         let other_side = object.other_side()?;
         let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
@@ -312,7 +312,7 @@ impl NameRegistry {
 
     // Others.
 
-    /// Notes what a release of `object` found.
+    /// Notes the waiters that a release of `object` found.
     pub(crate) fn note(&self, object: &Object, others: RemoteWaiters) {
         if others == RemoteWaiters::Nobody {
             return;
@@ -401,7 +401,7 @@ impl NameRegistry {
         again
     }
 
-    /// How many stand in line for `object`.
+    /// Returns how many tasks are in line for `object`.
     pub(crate) fn in_line(&self, object: &Object) -> usize {
         let entries = self.entries.lock();
         let wait_state = entries.of.get(object).and_then(|entry| entry.wait_state.as_ref());
@@ -423,7 +423,7 @@ impl Entries {
         (may && hold.may_be_shared(now) && hold.one_more_share().is_some()).then_some(hold)
     }
 
-    /// The hold of `object` that this client believes in.
+    /// Returns the hold of `object` that this client believes in.
     fn held(&self, object: &Object) -> Option<Arc<Hold>> {
         self.of.get(object)?.held.upgrade()
     }
@@ -434,19 +434,19 @@ impl Entries {
         other_side.is_none_or(Entry::is_idle)
     }
 
-    /// The mailbox of `object`, if there is one.
+    /// Returns the inbox of `object`, if there is one.
     fn inbox(&self, object: &Object) -> Option<&Inbox> {
         let wait_state = self.of.get(object)?.wait_state.as_ref()?;
         Some(&wait_state.inbox)
     }
 
-    /// The same, if a task asks for it.
+    /// The same, if a task uses it.
     fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
         let asked = matches!(self.of.get(object)?.slot, SlotOwner::Asker(_));
         self.inbox(object).filter(|_| asked)
     }
 
-    /// Every mailbox, in an order that does not depend on chance.
+    /// Returns every inbox, in a fixed order.
     fn inboxes(&self) -> impl Iterator<Item = &Inbox> {
         let mut names: Vec<&Object> = self.of.keys().collect();
         names.sort_unstable();

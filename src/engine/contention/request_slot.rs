@@ -1,4 +1,4 @@
-//! The line of tasks that wait for a name, and the right to ask for it.
+//! The line of tasks that wait for a name, and the permission to ask for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The right to ask for one name, until it is dropped or a hold keeps it.
+/// The permission to ask for one name, until it is dropped or a hold keeps it.
 pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
@@ -26,8 +26,8 @@ pub(crate) struct RequestSlot {
     pub(crate) position: LinePosition,
     /// The hand-off grant from the previous hold, if there is one.
     pub(crate) handoff: Option<HandoffGrant>,
-    /// The inbox that wakes this task, if the name is subscribed to already. A slot
-    /// that has sent no request cannot have missed a message.
+    /// The inbox that wakes this task, if the client is subscribed to the name already. A slot that
+    /// has sent no request cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// How long waiters without a queue entry may still ask first.
     pub(crate) head_start: Option<Duration>,
@@ -54,14 +54,14 @@ impl NameRegistry {
         };
         let ticket = seat.ticket;
         let since = spec.again.and_then(|position| position.since);
-        // A queued waiter has its time in the store.
+        // A queued waiter has the time of its arrival in the store.
         let counts = object.traits().waits != Waits::Queued;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if seat.listens_first {
-                // A holder in this process learns at once of a forced release.
+                // A holder in this process learns of a forced release at once.
                 self.settle_listening(object, true);
             }
             // The background may have ended before this task joined the line. If it ends later,
@@ -83,7 +83,8 @@ impl NameRegistry {
         }
     }
 
-    /// The request slot if it is free or this task was woken for it, else a position in line.
+    /// Takes the request slot if it is free or this task was woken for it, and otherwise joins the
+    /// line.
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
@@ -124,7 +125,7 @@ impl NameRegistry {
         let (calls, called) = oneshot::channel();
         wait_state.waiting.insert(ticket, Waiter { calls, profile });
         if entry.is_called_unseen() {
-            // The woken waiter may never come, and now another task waits behind it.
+            // The woken waiter may never run, and another task waits behind it now.
             entries.look_after(object, &self.core);
         } else if matches!(entry.slot, SlotOwner::Asker(_)) {
             // The asking task may never be polled again.
@@ -289,7 +290,7 @@ pub(crate) struct WaiterSpec {
     pub(crate) again: Option<LinePosition>,
 }
 
-/// Where one stands in line, or stood before it had the request slot.
+/// The position of a task in line, or its position before it had the request slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinePosition {
     pub(super) ticket: u64,
@@ -304,10 +305,10 @@ impl LinePosition {
     }
 }
 
-/// How it gets in.
+/// How a task leaves the line.
 pub(crate) enum Entrance {
     Slot(RequestSlot),
-    /// A share in this hold is its own.
+    /// It has a share in this hold.
     Shared(Arc<Hold>),
     /// It need not ask: the reply to an earlier waiter is its reply, too.
     Answered,

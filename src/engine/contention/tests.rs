@@ -1,4 +1,4 @@
-//! Contention by itself, on a simulated server.
+//! Tests of the waiters of one name, on a simulated server.
 
 mod answers;
 mod idle;
@@ -94,7 +94,7 @@ fn in_line<'a>(
     waits
 }
 
-/// Makes what was left to `slot` a hold of the same grant.
+/// Makes a hold of the hand-off grant of `slot`.
 fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
     let grant = slot.handoff.take()?.take(Instant::now())?;
     Some(entered(engine, grant, Some(slot)))
@@ -114,7 +114,7 @@ async fn waiter_in_line_starts_the_background_task() {
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!(revived.get(), 1);
 
-    // and when it ends while it stands there
+    // and when it ends while the task is in line
     contention.rouse();
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
@@ -151,7 +151,7 @@ async fn leaving_waiter_passes_on_its_request_slot() {
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
     let (first, second, third) = (waits(), waits(), waits());
-    // one while it waits, and one after it was called, before it knew
+    // one while it waits, and one after it was woken, before it noticed
     drop(first);
     drop(slot);
     drop(second);
@@ -224,7 +224,7 @@ async fn grant_that_ended_in_a_hand_off_is_released() {
     assert_eq!(engine.core.pending.queued(), 1);
 }
 
-/// A future that was polled once and never again kept every process out for a ttl.
+/// A future that was polled once and never again blocked every process for a ttl.
 #[tokio::test(start_paused = true)]
 async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     let (engine, contention, name) = door();
@@ -254,7 +254,7 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     assert!(slot.handoff.take().is_none());
 }
 
-/// A sleeping waiter that was notified alone kept out all waiters behind it.
+/// A sleeping waiter that was notified blocked all waiters behind it.
 #[tokio::test(start_paused = true)]
 async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     let (_engine, contention, name) = door();
@@ -386,7 +386,7 @@ async fn lock_stays_contended_for_a_while_after_a_release() {
     );
     advance(window).await;
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
-    // no more than a quarter of the time
+    // for at most a quarter of the time
     contention.note(&door, RemoteWaiters::Outsiders(window));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     advance(3 * window).await;

@@ -31,11 +31,11 @@ use crate::{
 
 /// The result of a release.
 pub(crate) enum Left {
-    /// Other shares of the hold are still there.
+    /// Other shares keep the hold.
     Shares(u32),
-    /// It was held until now.
+    /// The hold lasted until now.
     Nothing,
-    /// It was over before.
+    /// The hold was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
 }
 
@@ -182,7 +182,7 @@ impl Engine {
             promise.cancel();
         }
         match given {
-            // Either the server before executed the request, or the hold was lost with it.
+            // Either the old server executed the request, or the hold was lost with it.
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. }
                 if self.core.moves() != moves =>
             {
@@ -297,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of the server that is the `current` one, and its guard of a lock.
+    /// Returns a client of the server in `current`, and its guard of a lock.
     async fn holder(current: &Arc<Mutex<Twin>>) -> (Client, LockGuard) {
         let at = Arc::clone(current);
         let connector = Connector::by(move || {

@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// It knocked until a lease of a day would have ended.
+    /// It was retried until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
     async fn failing_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// It was tried until a lease of a day would have ended.
+    /// It was retried until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
     async fn failing_repeated_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Its name was known for ever, and the next waiter waited for it to leave.
+    /// Its name was kept for ever, and the next waiter waited for its end.
     #[tokio::test(start_paused = true)]
     async fn background_release_of_an_endless_reader_leaves_nothing() {
         let (_memory, engine, client) = one();
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// Each had its count sent, all at the same time.
+    /// The count of each was sent, all at the same time.
     #[tokio::test(start_paused = true)]
     async fn repeated_failed_reentry_sends_one_count() {
         let (memory, engine, client) = one();

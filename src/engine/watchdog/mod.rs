@@ -1,4 +1,4 @@
-//! Keeps leases alive: one task and one timer for all of them.
+//! The watchdog renews leases: one task and one timer for all of them.
 //!
 //! [`Schedule`] decides when to renew, which leases to renew together, and which have expired. It
 //! does no I/O and reads no clock. This file sends the renewals that it decides on, and reports the
@@ -96,7 +96,7 @@ impl Watchdog {
         self.plan.lock().schedule.unwatch(id);
     }
 
-    /// Every hold that is kept alive.
+    /// Every hold that is renewed or checked.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.plan.lock().schedule.holds()
     }
@@ -106,7 +106,7 @@ impl Watchdog {
         self.plan.lock().schedule.len()
     }
 
-    /// Renews what is due, until the engine is dropped.
+    /// Renews the holds that are due, until the engine is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         // Requests may have been lost with a runtime.
         self.plan.lock().schedule.ask_anew(self.core.clock.now());
@@ -204,7 +204,7 @@ impl Watchdog {
 /// Splits `holds` into parts for one request each. A hold has as many leases as permits.
 fn batches(store: &RedisStore, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
     let mut batches: Vec<Vec<Arc<Hold>>> = Vec::new();
-    // Of each group the last batch, and how many leases it has.
+    // The last batch of each group, and the number of its leases.
     let mut last: BTreeMap<u32, (usize, u32)> = BTreeMap::new();
     for hold in holds {
         let leases = hold.grant.claim.units().max(1);
@@ -271,7 +271,7 @@ mod tests {
             writes.lost().await;
             sleep(Duration::from_millis(1)).await;
             assert_eq!(engine.core.pending.queued(), usize::from(beside));
-            // Its release is asked for when its own lease is over in the store, too.
+            // Its release is requested when its own lease is over in the store, too.
             sleep(Duration::from_secs(2)).await;
             assert_eq!(engine.core.pending.queued(), usize::from(beside));
             memory.heal();

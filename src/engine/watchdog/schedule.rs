@@ -1,4 +1,4 @@
-//! When to renew, what to renew together, and which holds are beyond hope.
+//! When to renew, which leases to renew together, and which have expired.
 //!
 //! Pure: the caller passes the time.
 
@@ -15,21 +15,21 @@ use crate::{
     },
 };
 
-/// Every hold of a client, in the order in which they need attention.
+/// Every hold of a client, by the time of its next check.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     watched: Map<Id, Watched>,
     due: BTreeSet<(Stamp, Id)>,
 }
 
-/// The number of a hold's grant: holds that have it one after the other share it.
+/// The number of a hold's grant. Holds that have the grant one after the other share the number.
 type Id = u64;
 
 #[derive(Debug)]
 struct Watched {
     hold: Arc<Hold>,
     due: Stamp,
-    /// When the store was last asked about it, or granted it.
+    /// When the last renewal was sent, or the grant requested.
     asked_at: Stamp,
     awaits: Awaits,
 }
@@ -39,7 +39,8 @@ enum Awaits {
     Nothing,
     /// The reply to the last request.
     Answer,
-    /// The same, and it may come too early to be of use: then ask again.
+    /// The reply to the last request, which may come too early to be of use. Then another renewal
+    /// is sent.
     Another,
 }
 
@@ -61,7 +62,7 @@ impl Schedule {
         let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
-            // It has the lease of the hold before, but an end of its own.
+            // It has the lease of the earlier hold, but its own end.
             if let Some(end) = hold.must_end_at.filter(|end| watched.due > *end) {
                 self.put_off(id, end.into());
             }
@@ -121,7 +122,7 @@ impl Schedule {
         self.watched.len()
     }
 
-    /// Every hold there is.
+    /// Returns every hold.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         let watched = self.due.iter().filter_map(|(_, id)| self.watched.get(id));
         watched.map(|watched| Arc::clone(&watched.hold)).collect()
@@ -233,7 +234,7 @@ mod tests {
     };
 
     const TTL: u64 = 3_000;
-    /// The margin of a lease of three seconds is 32 ms.
+    /// A lease of three seconds has a margin of 32 ms.
     const END: u64 = 2_968;
 
     const LOCAL: LocalHandoff = LocalHandoff { most: 2, time: Duration::from_millis(500) };
@@ -607,7 +608,7 @@ mod tests {
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
-        // once more if a request is in flight
+        // another one if a renewal is in flight
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!(t.renewed_at(40), 0);
         t.answer(&hold, Outcome::Renewed, 41);

@@ -8,8 +8,8 @@
 --   {token, reply}   the write was executed, with its reply
 --   {newest, nil}    a newer hold has written: nothing is written
 --
--- The token is stored before the write, so a write that fails half way still keeps older ones
--- out. Tokens are compared as texts, because Lua does not hold numbers beyond 2^53 exactly.
+-- The token is stored before the write. So a write that fails half way still excludes older tokens.
+-- Tokens are compared as texts, because Lua numbers are exact only up to 2^53.
 --
 -- Time: GET and SET, and the write.
 

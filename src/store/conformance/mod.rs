@@ -70,7 +70,7 @@ impl Bench {
         Self { one, other, told, identity: Identity::of(id), prefix: "" }
     }
 
-    /// With names that all begin so.
+    /// Adds a prefix to all names.
     #[cfg(test)]
     pub(crate) fn below(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
@@ -80,7 +80,7 @@ impl Bench {
         Object::of(kind, format!("{}{name}", self.prefix))
     }
 
-    /// `key` with the name of a lock in braces, as that lock is called.
+    /// Returns `key` with the name of a lock in braces, with the prefix of the test.
     fn key(&self, key: &str) -> String {
         key.replacen('{', &format!("{{{}", self.prefix), 1)
     }
@@ -247,7 +247,7 @@ async fn token_counter_is_raised_and_never_lowered(t: &Bench) {
         assert_eq!(raise(least).await, counter, "{least}");
     }
     assert_eq!(first(&held).await, Some(41));
-    // A held one, and the greatest number of the API.
+    // A held lock, and the greatest number of the API.
     for (least, counter) in [(42, 42), (43, 43), (MOST_TOKEN, MOST_TOKEN.cast_signed())] {
         assert_eq!(raise(least).await, counter, "{least}");
     }

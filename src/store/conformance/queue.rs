@@ -99,7 +99,7 @@ async fn grant_removes_the_queue_entry(t: &Bench) {
         t.queue(&next).await;
         t.broadcast(&held).await;
         assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::GRANTED);
-        // and not by what gives it back alone
+        // and a release without a hand-over does not do it
         t.broadcast(&next).await;
         t.grant(&last).await;
         t.hand_over_to_nobody(&last).await;
@@ -112,7 +112,7 @@ async fn unsubscribed_entry_is_skipped(t: &Bench) {
     t.queue(&gone).await;
     t.other.unlisten(&held.object);
     let limit = Instant::now() + Duration::from_secs(10);
-    // It may be thought to listen until the store knows.
+    // The server may count it as a subscriber until it notices.
     while t.hand_over(&held).await.is_some() {
         assert!(Instant::now() < limit, "the lock is reserved for it");
         t.broadcast(&gone).await;
@@ -126,11 +126,11 @@ async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
     let [held, first, second] = t.held("told-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;
-    // with the reservation
+    // while it is reserved
     join!(t.hand_over_to(&first, &held), t.hand_over_to(&second, &first));
     t.told(&told_to_ask(&held, NOW), 2).await;
 
-    // and when it is free
+    // and while it is free
     let [held, first, second] = t.held("free-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;
@@ -205,13 +205,13 @@ async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
     sleep(long).await;
     t.yields(&first).await;
 
-    // A stranger takes the lock in that window. Its release is for the waiter.
+    // A foreign client acquires the lock in that window. Its release is for the waiter.
     t.grant(&held).await;
     t.queue(&third).await;
     sleep(long).await;
     t.hand_over_to(&second, &held).await;
 
-    // No window has passed over the waiter behind it.
+    // No window has skipped the waiter behind it.
     t.grant(&second).await;
     sleep(long).await;
     t.yields(&second).await;

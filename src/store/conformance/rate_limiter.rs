@@ -41,7 +41,7 @@ async fn free(t: &Bench, name: &Name) -> Option<u64> {
     one(name).available(&t.one).await.unwrap()
 }
 
-/// As the first client sees it.
+/// The limiter, as the first client uses it.
 fn one(name: &Name) -> Limiter<'_> {
     Limiter { name, client: "one" }
 }
@@ -73,7 +73,7 @@ async fn limiter_grants_its_rate_and_then_returns_the_wait(t: &Bench) {
     sleep(100 * MS).await;
     assert_eq!(take(t, &name, 2).await, Decision::Granted);
     assert_eq!((free(t, &name).await, take(t, &name, 1).await), (Some(1), Decision::Granted));
-    // For three it is not enough that the oldest leaves.
+    // If the oldest one leaves, it is not enough for three.
     let [wait_for_one, wait_for_two] =
         [1, 2].map(async |permits| match take(t, &name, permits).await {
             Decision::Wait(wait) => wait,

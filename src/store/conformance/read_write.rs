@@ -172,7 +172,7 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(release(t, &other).await, FREED);
 
-    // or gives up reading first
+    // or releases its read hold first
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(t.one.holder(&reads.object).await.unwrap(), None);

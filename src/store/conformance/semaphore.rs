@@ -92,7 +92,7 @@ async fn withdrawn_request_takes_no_permits(t: &Bench) {
     assert_eq!(t.one.release(&late, ReleaseMode::HandOver).await.unwrap(), GONE);
     t.busy(&late, None).await;
     assert_eq!(t.free(&late).await, 1);
-    // one that had them is refused once it was asked to give them back again
+    // an owner that had permits is rejected after its release was requested again
     let unsure = t.permits("withdrawn", 1);
     t.grant(&unsure).await;
     t.back(&unsure).await;

@@ -1,4 +1,4 @@
-//! A request to Redis, as data: what is sent, and how its reply is read. `runner.rs` sends it.
+//! A request to Redis, as data: the command, and how to read its reply. `runner.rs` sends it.
 
 use std::borrow::Cow;
 
@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
 fn words(command: &Cmd) -> impl Iterator<Item = &[u8]> {
     command.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
-        // A cursor, which no request uses.
+        // A cursor, which no request has.
         _ => b"0",
     })
 }

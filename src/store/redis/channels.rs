@@ -1,12 +1,13 @@
-//! The kind of channels: plain, or sharded by slot. Redisson decides by the servers, and Leasehold
-//! does the same: otherwise they would not receive each other's messages.
+//! The kind of channels: plain, or sharded by slot. Redisson decides by the version of the servers,
+//! and Leasehold does the same. Otherwise they would not receive each other's messages.
 
-/// How messages are sent and listened to.
+/// The commands by which messages are sent and received.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Channels {
     #[default]
     Plain,
-    /// A channel lies in a slot, as a key does: only its node takes and sends its messages.
+    /// A channel is in a slot, as a key is. Only the node of the slot accepts and delivers its
+    /// messages.
     Sharded,
 }
 
@@ -32,7 +33,7 @@ impl Channels {
         }
     }
 
-    /// A script that speaks on plain channels, as it speaks on these; if it speaks at all.
+    /// Returns a script for plain channels, changed for these channels if it publishes.
     pub(super) fn spoken(self, script: &str) -> Option<String> {
         let speaks = script.contains("'PUBLISH'") || script.contains("'NUMSUB'");
         (self == Self::Sharded && speaks)

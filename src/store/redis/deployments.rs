@@ -22,7 +22,7 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-/// If no client can count subscribers, no client queues, and the cases need a queue.
+/// Without a count of subscribers no client queues, and the tests need a queue.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "counting who listens anywhere in a cluster");
 }
@@ -50,7 +50,7 @@ async fn cluster_conforms() {
     conforms(&cluster.url(), &Settings::default()).await;
 }
 
-// With the rights of the guide, and no others.
+// The same with the permissions of the guide, and no others.
 
 const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
@@ -69,7 +69,7 @@ fn patterns_of_the_guide() -> Vec<&'static str> {
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// The right that a command of the guide is about.
+/// The permission that one command of the guide adds.
 const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 
@@ -101,7 +101,7 @@ fn narrow() -> Settings {
     Settings { user: Some("narrow".into()), password, ..Settings::default() }
 }
 
-/// A replica receives and acknowledges the grant.
+/// Checks that a replica receives and acknowledges the grant.
 async fn is_acknowledged(url: &str, settings: &Settings) {
     let [store, _] = pair(url, settings).await;
     let owner = Owner::new("one:1").unwrap();

@@ -21,7 +21,7 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// A field of the hash that lies under the first of `keys`. The others are more of it.
+    /// A field of the hash under the first of `keys`. The other keys belong to the same grant.
     pub(super) fn field(keys: &[&str], field: &str) -> Self {
         let hash = keys.first().copied().unwrap_or_default();
         let look = cmd("HEXISTS").arg(hash).arg(field).clone();

@@ -23,7 +23,7 @@ pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)
 }
 
-/// How keys begin that Redisson derives from `name` without a prefix.
+/// Returns the beginning of keys that Redisson derives from `name` without a prefix.
 pub(super) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),

@@ -11,9 +11,9 @@ use crate::domain::Name;
 
 /// A simulated Redis in this process, which several clients may share.
 ///
-/// A test can make it lose a hold, stall or fail, and see what the program does then. It keeps
-/// the time of tokio's clock: under `tokio::time::pause` leases end in virtual time. Clones are
-/// the same server.
+/// A test can make it lose a hold, stall or fail, and check how the program reacts. It follows
+/// tokio's clock: under `tokio::time::pause` leases end in virtual time. Clones are the same
+/// server.
 ///
 /// # Examples
 ///
@@ -126,7 +126,7 @@ impl MemoryStore {
     ///
     /// # Examples
     ///
-    /// A hold that cannot be renewed ends by the holder's own clock:
+    /// A hold that cannot be renewed ends at its local deadline:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -205,7 +205,7 @@ impl MemoryStore {
         self.server.acknowledge_as(number);
     }
 
-    /// The value that [`Write::set`](crate::Write::set) wrote under `key`, while it is there.
+    /// Returns the value that [`Write::set`](crate::Write::set) wrote under `key`, while it exists.
     ///
     /// # Examples
     ///

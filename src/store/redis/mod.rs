@@ -1,5 +1,5 @@
-//! Redis as the store: of each server one connection for commands, one for messages, and where
-//! replicas are asked one for that.
+//! Redis as the store. For each server there is one connection for commands and one for messages,
+//! and one that waits for replicas if `replicated` is used.
 
 mod ask;
 mod channels;
@@ -288,7 +288,7 @@ mod tests {
         RedisStore::connect_by(connector, &settings, id).await.unwrap()
     }
 
-    /// The messages on Redisson's channels from now on.
+    /// Returns the messages on Redisson's channels from now on.
     fn announcements(twin: &Twin) -> Arc<std::sync::Mutex<Vec<String>>> {
         let said = Arc::<std::sync::Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&said);
@@ -470,7 +470,7 @@ mod tests {
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
-    /// A notification for another reason was taken for a sign of life.
+    /// A notification for another reason counted as a sign of life.
     #[tokio::test(start_paused = true)]
     async fn silent_message_connection_is_found_under_load() {
         let twin = Twin::new(7);
@@ -489,7 +489,7 @@ mod tests {
         }
     }
 
-    /// Each second both connections were made again, for as long as the server was a replica.
+    /// Both connections were replaced each second, for as long as the server was a replica.
     #[tokio::test(start_paused = true)]
     async fn client_reconnects_rarely_while_its_server_is_a_replica() {
         let twin = Twin::new(7);

@@ -17,11 +17,11 @@ use crate::domain::{Claim, Object, Owner, Verdict};
 /// The time that a busy machine may need.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which name leads to which ports of this machine now, and how often each was asked for.
+/// The ports of this machine to which each name leads now, and how often each name was resolved.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<HashMap<String, Entry>>>);
 
-/// Where a name leads, and how often it was asked for.
+/// The ports to which a name leads, and how often it was resolved.
 type Entry = (Vec<u16>, usize);
 
 impl Book {
@@ -40,7 +40,7 @@ impl Book {
         ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
     }
 
-    /// Settings of a client that has its addresses from here.
+    /// Settings of a client that resolves names by this table.
     fn settings(&self) -> Settings {
         let book = self.clone();
         let command_timeout = Duration::from_secs(1);
@@ -71,7 +71,7 @@ fn holds(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// How many connections this client has.
+/// Returns the number of connections of this client.
 fn ours(redis: &Redis) -> usize {
     let all = redis.command(&["CLIENT", "LIST"]);
     all.text().lines().filter(|line| line.contains(" name=leasehold:")).count()

@@ -9,12 +9,12 @@ use super::{
 };
 use crate::domain::{Failure, Kind, Outcome, Renewal};
 
-/// In how many parts a batch of renewals is asked again that the server refuses: to find
-/// one of a hundred takes 14.
+/// The highest number of parts in which a rejected batch of renewals is repeated. It takes 14 to
+/// find one of a hundred.
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
-    /// Renews what can be renewed together: see `RedisStore::group`.
+    /// Renews holds that can be renewed together: see `RedisStore::group`.
     pub(super) async fn renew_or_halve(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         match self.renew_all(renewals).await {
             answer if is_split(&answer) && renewals.len() > 1 => {
@@ -57,7 +57,7 @@ impl RedisStore {
                         parts.swap(last - 1, last);
                     }
                 }
-                // Others would fare no better, or it is the one.
+                // The other renewals would fail, too, or this is the rejected one.
                 Err(failure) if failure.may_pass() => break,
                 Err(_) => {}
             }

@@ -33,7 +33,7 @@ pub(super) fn refusal(error: &ServerError) -> Failure {
 
 /// The same for a rejection with this `code`.
 pub(super) fn refused(code: &str, words: &str) -> Failure {
-    // " script: <hash>, on @user_script:8." is of no use to a caller.
+    // The ending " script: <hash>, on @user_script:8." does not help a caller.
     let words = match words.rsplit_once(" script: ") {
         Some((words, place)) if place.contains("@user_script:") => words,
         _ => words.trim(),
@@ -57,7 +57,7 @@ pub(super) fn refused_within(said: &str) -> Failure {
     refused(code, words)
 }
 
-/// The code of a refusal, and its words.
+/// Returns the code of a rejection, and its text.
 pub(super) fn code_and_words(said: &str) -> (&str, &str) {
     let said = behind_its_place(said).unwrap_or(said);
     match said.split_once(' ') {
@@ -122,7 +122,7 @@ pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     }
 }
 
-/// The number that lies under a key, or none.
+/// Returns the number under a key, or none.
 pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
     match (number(reply), reply) {
         (Err(_), Value::BulkString(_)) => Err(no_number()),
@@ -152,7 +152,7 @@ pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failur
     }
 }
 
-/// The first of them, and how many more there are.
+/// Returns the first keys, and how many more there are.
 fn listed(keys: &[impl AsRef<[u8]>]) -> String {
     const LISTED: usize = 5;
     let quoted = |key: &[u8]| format!("`{}`", shown(&String::from_utf8_lossy(key)));
@@ -237,7 +237,7 @@ pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     }
 }
 
-/// `{}` or `{pttl, owner, count}`.
+/// Reads `{}` or `{pttl, owner, count}`.
 pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     let Value::Array(parts) = reply else { return Err(unreadable(reply)) };
     let (pttl, owner, count) = match parts.as_slice() {
@@ -301,7 +301,7 @@ mod tests {
         Value::Array(vec![Value::Int(pttl), bulk(owner), bulk(count)])
     }
 
-    /// A missing right was of no known kind where servers have other words for it.
+    /// On servers with another text, a missing permission was of no known kind.
     #[test]
     fn rejection_within_a_script_is_known_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";

@@ -35,7 +35,7 @@ impl RedisStore {
         }
     }
 
-    /// Names what lies under `name`, if a key has another type.
+    /// Adds the type of the key `name`, if it has another type.
     pub(super) async fn explained(&self, name: &Name, failure: Failure) -> Failure {
         let Failure::Refused { code, .. } = &failure else { return failure };
         match &**code {
@@ -43,7 +43,7 @@ impl RedisStore {
                 let mut command = cmd("TYPE");
                 command.arg(name.as_str());
                 match self.topology.call(name.as_str().as_bytes(), &command).await {
-                    // The user may not ask for it.
+                    // The user has no permission to ask for the type.
                     Ok(Value::ServerError(_)) => {
                         Failure::WrongType { found: "key of another type".to_owned() }
                     }
@@ -56,8 +56,8 @@ impl RedisStore {
         }
     }
 
-    /// Asks with the key of the waiters of `object`, or without it if the server refuses that key
-    /// or another node has it.
+    /// Sends the request with the key of the waiters of `object`. If the server denies that key, or
+    /// another node has it, sends the request without it.
     pub(super) async fn with_waiters<T, A>(
         &self,
         object: &Object,
@@ -120,7 +120,7 @@ impl RedisStore {
             "notification repeated: the slot is migrating");
     }
 
-    /// The number under `name`, or 0 if it is unset.
+    /// Returns the number under `name`, or 0 if it is unset.
     pub(super) async fn number_at(&self, name: &Name) -> Reply<i64> {
         let request = Request::command("GET", name.as_str(), NOTHING).about(name);
         self.ask(request.read(replies::number_there)).await

@@ -1,4 +1,4 @@
-//! The Lua scripts. Each lies in a separate file next to the code that runs it.
+//! The Lua scripts. Each is in a separate file next to the code that runs it.
 
 use std::{borrow::Cow, sync::LazyLock, time::Duration};
 
@@ -23,7 +23,7 @@ struct Hashed {
 /// The scripts that a kind of object has.
 pub(super) type Scripts = &'static [&'static LazyLock<Script>];
 
-/// A script, behind the parts that it shares with others. Files are named from the folder of the
+/// A script, after the parts that it shares with others. Paths are relative to the folder of the
 /// caller.
 macro_rules! script {
     ($($file:literal),+) => {
@@ -33,7 +33,7 @@ macro_rules! script {
 
 pub(super) use script;
 
-/// These scripts, to be loaded when a connection is made.
+/// Returns these scripts, to be loaded when a connection is made.
 pub(super) fn preloads(of: &[Scripts], channels: Channels) -> Vec<Preload> {
     let preload = |script: &'static Script| {
         let Hashed { hash, text } = script.on(channels);
@@ -50,13 +50,13 @@ impl Hashed {
 }
 
 impl Script {
-    /// A script of Leasehold, which publishes by the kind of channels of the server.
+    /// A script of Leasehold, which publishes on the channels that the server uses.
     pub(super) fn of_ours(text: &'static str) -> Self {
         let sharded = Channels::Sharded.spoken(text).map(Hashed::new);
         Self { plain: Hashed::new(text), sharded }
     }
 
-    /// A script that a caller wrote, or a part of it.
+    /// A script of a caller, or a part of it.
     pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self { plain: Hashed::new(text), sharded: None }
     }
@@ -77,7 +77,7 @@ impl Script {
         sharded.map(|it| &*it.hash)
     }
 
-    /// The beginning of a call by hash: keys and arguments follow.
+    /// The beginning of a call by hash. Keys and arguments follow.
     pub(super) fn by_hash(&self, keys: usize) -> Cmd {
         let mut command = roomy("EVALSHA");
         command.arg(&self.plain.hash).arg(keys);

@@ -1,5 +1,5 @@
-//! Each deployment conforms on simulated servers, too, in virtual time; and a lock
-//! outlives what happens to them.
+//! Each deployment conforms on simulated servers as well, in virtual time. A lock outlives their
+//! faults.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,11 +1,11 @@
-//! Pure: in which slot of a cluster a key or a channel lies.
+//! Pure: the slot of a key or a channel in a cluster.
 
 use crate::domain::Name;
 
 /// The number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a name, and of all that is its own.
+/// The slot of a name, and of all its keys.
 pub(super) fn slot_of_name(name: &Name) -> u16 {
     slot_of(name.as_str().as_bytes())
 }
@@ -25,7 +25,7 @@ fn tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, as Redis has it.
+/// CRC-16/XMODEM, as Redis computes it.
 fn crc16(bytes: &[u8]) -> u16 {
     let step = |crc: u16, byte: &u8| (crc << 8) ^ TABLE[usize::from((crc >> 8) ^ u16::from(*byte))];
     bytes.iter().fold(0, step)

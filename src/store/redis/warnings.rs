@@ -94,7 +94,7 @@ impl Warnings {
         own.flat_map(|(_, found)| found).any(|it| it.hazard.may_pass())
     }
 
-    /// This server is no longer checked.
+    /// Stops the checks of this server.
     pub(super) fn forget(&self, place: &str) {
         self.there.lock().forget(place);
     }
@@ -107,7 +107,7 @@ impl Warnings {
     /// The same, except for hazards that stay (`stays`) although this check did not find them.
     fn tell_but(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
         let (new, over) = self.there.lock().turned(source, found, stays, self.of_nodes);
-        // `Sentinels` logs itself that no sentinel names the primary, each time.
+        // `Sentinels` itself logs each time that no sentinel names the primary.
         let is_told_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
         over.iter().filter(is_told_here).for_each(say_over);
         new.iter().filter(is_told_here).for_each(say);
@@ -146,7 +146,7 @@ impl There {
     }
 }
 
-/// Those of `before` that stay, or that a check with the result `found` cannot see.
+/// Returns the hazards of `before` that stay, or that a check with the result `found` cannot see.
 fn unseen_now(
     before: &[Finding],
     found: &[Finding],
@@ -159,7 +159,7 @@ fn unseen_now(
     before.iter().filter(is_hidden).cloned().collect()
 }
 
-/// Those of `all` that are the same as none before them, and as none of `others`.
+/// Returns the hazards of `all` that are not repeated in it, and not in `others`.
 fn first_of_each<'a>(
     all: &'a [Finding],
     is_same: impl Fn(&Finding, &Finding) -> bool,
@@ -201,7 +201,7 @@ mod tests {
         Source::Server(server.into())
     }
 
-    /// How many hazards are new and how many are resolved when a server has these.
+    /// Returns how many hazards are new and how many are resolved when a server has these.
     fn turned(there: &mut There, server: &str, hazards: &[Hazard], of_any: bool) -> [usize; 2] {
         let found = hazards.iter().map(|it| Finding::at(server, it.clone())).collect();
         let (new, over) = there.turned(at(server), found, |_| false, of_any);

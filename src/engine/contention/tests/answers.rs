@@ -14,7 +14,7 @@ fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> 
     waits
 }
 
-/// How it gets in now.
+/// How the task leaves the line, if it does now.
 fn entrance(waits: &mut Line<'_>) -> Entrance {
     waits.now_or_never().expect("it gets in").unwrap()
 }

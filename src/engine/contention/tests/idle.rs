@@ -38,7 +38,7 @@ async fn unpolled_reply_delays_others_only_briefly() {
     let [latch, operator] = latches();
     operator.set(1).await.unwrap();
     let mut first = pin!(latch.wait());
-    // It has asked, and no more.
+    // It has sent its request, and nothing else.
     assert!(poll!(first.as_mut()).is_pending());
     operator.count_down().await.unwrap();
     let patience = ANSWER_RESTS + IN_TIME;

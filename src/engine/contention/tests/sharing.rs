@@ -42,7 +42,7 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
     writer.await.unwrap();
 }
 
-/// Each one of them let a writer go first for a second, one after the other.
+/// Each of them let a writer go first for a second, one after the other.
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
@@ -184,7 +184,7 @@ async fn ended_hold_is_not_shared() {
     let first = prices.read().acquire().await.unwrap();
     let second = prices.read().acquire().await.unwrap();
     store.lose("prices");
-    // A release of the last share tells.
+    // A release of the last share notifies.
     drop(first);
     let gone = second.release().await.unwrap();
     assert!(gone.into_result().is_err());
@@ -209,11 +209,11 @@ async fn readers_with_short_holds_ask_once() {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    // Now and then all the others let others run.
+    // Now and then all of them let other tasks run.
     assert!(client.stats().granted < 10, "{:?}", client.stats());
 }
 
-/// The last one of them lets others join before it gives the hold back.
+/// The last one lets others join before it releases the hold.
 #[tokio::test(start_paused = true)]
 async fn dropped_release_of_the_last_reader_completes() {
     let (store, here) = prices();
@@ -277,14 +277,14 @@ async fn shared_hold_reports_the_reason_of_its_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_wakes_an_executor_that_blocks_the_runtime() {
     let (_store, here) = prices();
-    // For long enough that a busy machine does not end it.
+    // The time is long enough that a busy machine does not end it.
     let read = here.read().local_handoff(10, Duration::from_secs(3_600));
     let guard = read.acquire().await.unwrap();
     let (sender, notices) = std::sync::mpsc::channel();
     tokio::spawn(async move {
         let mut release = Box::pin(guard.release());
         let mut polls = 0;
-        // It lets others join, and then it asks the server, for which it needs the runtime.
+        // It lets others join. Then it asks the server, for which it needs the runtime.
         let asks = wait_for(std::future::poll_fn(|cx| {
             polls += 1;
             let waits = release.as_mut().poll(cx).is_pending();
@@ -295,7 +295,7 @@ async fn release_wakes_an_executor_that_blocks_the_runtime() {
     assert_eq!(notices.recv().unwrap(), Some(true));
 }
 
-/// Waits for `future` as executors do that know no other tasks, but not for ever.
+/// Polls `future` as an executor without other tasks does, but not for ever.
 fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -371,7 +371,7 @@ async fn reader_waits_for_old_shares_then_leaves_a_window() {
     }
 }
 
-/// A dropped guard is released in the background, behind a task that comes at once: one hold
+/// A dropped guard is released in the background, after a task that comes at once. So one hold
 /// overlapped with the next for ever.
 #[tokio::test(start_paused = true)]
 async fn reader_asks_after_an_earlier_dropped_guard_is_released() {

@@ -77,7 +77,7 @@ pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> Ab
     known
 }
 
-/// The role of a server that copies no other.
+/// Returns the role of a server that is not a replica.
 fn standing(known: &About) -> Role {
     match known.clustered {
         true => Role::ClusterNode,

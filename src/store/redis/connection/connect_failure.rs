@@ -49,7 +49,7 @@ impl Rejection {
     }
 }
 
-/// Texts by which a server refuses a new connection, and what they mean.
+/// Texts by which a server rejects a new connection, and their meaning.
 const SENT_AWAY: [(&str, &str); 4] = [
     ("max number of clients", "the server has too many clients: max number of clients reached"),
     (
@@ -126,7 +126,7 @@ impl ConnectFailure {
         Self { words: format!("{place}: {}", self.words), ..self }
     }
 
-    /// The same, with this hint if the network caused it.
+    /// Adds this hint if the network caused the failure.
     pub(super) fn unreached(self, hint: Option<String>) -> Self {
         match hint.filter(|_| self.source.is_some()) {
             Some(hint) => Self { words: format!("{}; {hint}", self.words), ..self },

@@ -23,7 +23,7 @@ impl Connector {
         Self::by_address(move |_| connect())
     }
 
-    /// One that dials `host:port`.
+    /// A connector that dials `host:port`.
     pub(crate) fn by_address<S, F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,

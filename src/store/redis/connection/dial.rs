@@ -24,10 +24,11 @@ use crate::{
     error::Error,
 };
 
-/// Once a primary has replied, the others have this long to reply that they are one, too.
+/// Once one primary has replied, the other servers have this long to reply that they are primaries,
+/// too.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Once a server has replied that is not the primary, the others have this long to reply at all.
+/// Once a server has replied that it is not the primary, the others have this long to reply.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, the future that carries its bytes, and the server that it leads to.
@@ -72,7 +73,7 @@ impl Dialer {
         Self::by(reach, target, settings, client_id, preloads)
     }
 
-    /// The same, with a reach that other dialers share.
+    /// The same, with streams that other dialers share.
     pub(crate) fn by(
         reach: Arc<Reach>,
         target: Target,
@@ -112,7 +113,7 @@ impl Dialer {
         }
     }
 
-    /// The same, to a node of a cluster in which another node has accepted the login.
+    /// Returns a dialer to a node of a cluster in which another node has accepted the login.
     pub(crate) fn after_earlier_login(self) -> Self {
         Self { earlier_login: true, ..self }
     }
@@ -127,7 +128,7 @@ impl Dialer {
         self.discovery.to_string()
     }
 
-    /// The hazards that finding the server revealed.
+    /// Returns the hazards that the search for the server found.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let place = self.place();
         self.discovery.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
@@ -161,7 +162,7 @@ impl Dialer {
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))
     }
 
-    /// Connects, greets and hangs up.
+    /// Connects, sends the greeting and disconnects.
     async fn meet(&self, address: &Address) -> Option<About> {
         let (wire, mut driver) = self.reach.open(address, None).await.ok()?;
         let greeted = greet(&wire, self.target.user.as_deref(), self.target.password.as_ref());
@@ -207,8 +208,8 @@ impl Dialer {
         }
     }
 
-    /// Connects, sends `commands` and hangs up, within the connect timeout. Returns the replies and
-    /// the server.
+    /// Connects, sends `commands` and disconnects, within the connect timeout. Returns the replies
+    /// and the server.
     pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<(Vec<Value>, About), Error> {
         let purpose = Purpose { on_push: Arc::new(|_| {}), commands: false };
         let Dialled { wire, mut driver, about, .. } =

@@ -78,11 +78,11 @@ impl Frames {
 /// How far the first frame has been parsed.
 #[derive(Debug)]
 struct Scan {
-    /// Where its next line begins, which may be beyond what has come.
+    /// Where its next line begins, which may be beyond the received bytes.
     at: usize,
-    /// How much of that line has no end in it.
+    /// How much of that line was searched for its end.
     looked: usize,
-    /// How many parts are still to come.
+    /// How many parts are still missing.
     missing: usize,
     /// How many bytes of the frame were discarded.
     thrown: usize,
@@ -95,7 +95,7 @@ impl Default for Scan {
 }
 
 impl Scan {
-    /// Where the frame ends that `bytes` begin with, if it is all there.
+    /// Returns where the first frame of `bytes` ends, if it is complete.
     fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, String> {
         while self.missing > 0 {
             let Some(line) = self.line(bytes)? else { return Ok(None) };
@@ -107,7 +107,7 @@ impl Scan {
         Ok((self.at <= bytes.len()).then_some(self.at))
     }
 
-    /// The next line without its end, if it is all there.
+    /// Returns the next line without its end, if it is complete.
     fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
         let Some(rest) = bytes.get(self.at..) else { return Ok(None) };
         match rest.first() {
@@ -142,7 +142,7 @@ impl Scan {
         Ok(())
     }
 
-    /// How much of the frame must be kept to go on.
+    /// Returns how much of the frame must be kept to continue.
     fn kept(&self) -> usize {
         self.at + self.looked
     }
@@ -156,7 +156,7 @@ impl Scan {
 
 const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 
-/// The kind of reply that begins with `byte`.
+/// Returns what sends replies that begin with `byte`.
 fn stranger(byte: u8) -> String {
     match byte {
         // The first byte of an alert and of a handshake.
@@ -166,7 +166,7 @@ fn stranger(byte: u8) -> String {
     }
 }
 
-/// How long something is; `None` if it is not there at all.
+/// Reads a length; `None` for nil.
 fn count(digits: &[u8]) -> Result<Option<usize>, String> {
     match digits {
         b"-1" => return Ok(None),
@@ -181,7 +181,7 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
 fn read(frame: &[u8]) -> Result<Value, String> {
     match number(frame).or_else(|| bulk(frame)).or_else(|| list(frame)) {
         Some(value) => Ok(value),
-        // The parser's own words fill several lines.
+        // The error text of the parser has several lines.
         None => redis::parse_redis_value(frame).map_err(|_| "a reply is malformed".into()),
     }
 }
@@ -218,7 +218,7 @@ fn list(frame: &[u8]) -> Option<Value> {
     (parts.len() == length).then_some(Value::Array(parts))
 }
 
-/// The first line of `bytes`, and what is behind it.
+/// Splits `bytes` after the first line.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))
@@ -228,7 +228,7 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// One of each kind, and what it is made of.
+    /// One reply of each kind, and nested ones.
     const REPLIES: [&str; 20] = [
         ":1\r\n",
         ":-2\r\n",
@@ -252,14 +252,15 @@ mod tests {
         "|1\r\n+ttl\r\n:3600\r\n:7\r\n",
     ];
 
-    /// The first frame, if it comes as a whole.
+    /// Returns the first frame, if all bytes come at once.
     fn first(bytes: &[u8]) -> Result<Option<Frame>, String> {
         let mut frames = Frames::default();
         frames.space(0).extend_from_slice(bytes);
         frames.take()
     }
 
-    /// All frames, if they come in pieces of `size` bytes; and the most that was kept.
+    /// Returns all frames, if the bytes come in pieces of `size`; and the highest number of kept
+    /// bytes.
     fn in_pieces(bytes: &[u8], size: usize) -> (Vec<Frame>, usize) {
         let (mut frames, mut taken, mut most) = (Frames::default(), vec![], 0);
         for piece in bytes.chunks(size) {
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn long_reply_in_pieces_is_parsed_once() {
-        // looking at all of it for each piece takes minutes
+        // if each piece were parsed from the beginning, this would take minutes
         let reply = format!("*{}\r\n{}", LONGEST / 8, ":1\r\n".repeat(LONGEST / 8));
         assert_eq!(in_pieces(reply.as_bytes(), 1).0.len(), 1);
     }

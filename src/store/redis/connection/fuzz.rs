@@ -1,6 +1,6 @@
 //! Feeds random bytes and texts to the parsers of foreign input.
 //!
-//! `make fuzz SEEDS=n` does so much of it, `make fuzz SEED=x` repeats one.
+//! `make fuzz SEEDS=n` runs many seeds, and `make fuzz SEED=x` repeats one.
 
 use fastrand::Rng;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,7 +13,7 @@ use super::{
     url::target,
 };
 
-/// How many seeds every run of the tests takes.
+/// The number of seeds in each run of the tests.
 const FEW: u64 = 2_000;
 
 /// Runs `check` with a few seeds that are always the same, with as many fresh ones as
@@ -25,7 +25,7 @@ fn with_seeds(check: impl Fn(&mut Rng)) {
     let base = base.unwrap_or_else(|| asked_for.map_or(0, |_| fastrand::u64(..) >> 16));
     let seeds = match setting("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
-        // A story of the clients takes as long as a hundred of these.
+        // A run of the clients takes as long as a hundred of these.
         None => base..base + asked_for.map_or(FEW, |seeds| 100 * seeds),
     };
     for seed in seeds.clone() {
@@ -35,7 +35,7 @@ fn with_seeds(check: impl Fn(&mut Rng)) {
     println!("seeds {seeds:?}");
 }
 
-/// A reply as a server may give it, parts within parts.
+/// Returns a nested reply as a server may send it.
 fn reply(random: &mut Rng, depth: u32) -> Vec<u8> {
     let text = |random: &mut Rng| -> String {
         let length = random.usize(..20);
@@ -137,7 +137,7 @@ fn corrupt_replies_are_judged_alike_in_any_pieces() {
     });
 }
 
-/// A text of odd signs.
+/// Returns a text of unusual characters.
 fn odd_text(random: &mut Rng) -> String {
     let odd: Vec<char> = "ab1:/?#[]@!$&'()*+,;=%. \\\t\n\0é🔒\u{202e}".chars().collect();
     (0..random.usize(..8)).filter_map(|_| random.choice(&odd).copied()).collect()
@@ -158,7 +158,7 @@ fn url_with_unusual_parts_shows_no_password() {
             "redis-sentinel://",
         ]);
         let scheme = scheme.unwrap_or_default();
-        // Only what stands before the host is a password.
+        // Only the text before the host is a password.
         let url = format!("{scheme}u:{a}{SECRET}{b}@host{c}/{}{d}", random.u8(..20));
         let url =
             if scheme == "unix://" { format!("unix:///x?pass={a}{SECRET}{b}&{c}") } else { url };

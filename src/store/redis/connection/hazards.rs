@@ -18,7 +18,7 @@ const APART: Duration = Duration::from_secs(1);
 /// may hang.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// The primary will soon count a replica that acknowledged this recently.
+/// The primary will soon count a replica that has acknowledged this recently.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// How many bytes a slow replica may be behind.
@@ -99,7 +99,7 @@ pub(super) struct SentinelQuorum {
     pub(super) quorum: Option<usize>,
 }
 
-/// The hazards of sentinels that count each other so.
+/// Returns the hazards of sentinels with these counts.
 pub(super) fn of_sentinels(counted: SentinelQuorum) -> Vec<Hazard> {
     let SentinelQuorum { known, usable, quorum } = counted;
     let needed = (known / 2 + 1).max(quorum.unwrap_or_default());
@@ -158,7 +158,7 @@ mod tests {
             (at(10_000), at(9_500), at(10_000), None),
             (at(10_000), at(12_000), at(10_200), Some((true, at(1_800)))),
             (at(10_000), at(7_000), at(10_200), Some((false, at(3_000)))),
-            // as slow as it was, it may be right
+            // a reply this slow may come from a correct clock
             (at(10_000), at(14_000), at(13_500), None),
         ] {
             let text = format!("server_time_usec:{}", there.as_micros());

@@ -1,8 +1,8 @@
-//! A host and a port, as they are written: `10.0.0.1:6379`, `[::1]:6379`.
+//! A host and a port in their written form: `10.0.0.1:6379`, `[::1]:6379`.
 
 use std::fmt;
 
-/// A host and a port, as a person or a server writes them.
+/// A host and a port, as people and servers write them.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct HostPort {
     pub(crate) host: String,
@@ -10,7 +10,7 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    /// Reads it, brackets or none; the host may be empty.
+    /// Reads it, with or without brackets. The host may be empty.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();

@@ -10,11 +10,11 @@ use super::{host_port::HostPort, shown::shown};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Info<'a> {
     pub(super) text: &'a str,
-    /// Before it was asked for, and when it was there, as times of day.
+    /// The times of day before the request and after the reply.
     pub(super) asked: (Duration, Duration),
 }
 
-/// A replica that follows, as its primary sees it.
+/// A connected replica, as its primary reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Follower {
     pub(super) replica: String,
@@ -32,7 +32,7 @@ impl<'a> Info<'a> {
         Some(Self { text, asked: (asked, time_of_day()) })
     }
 
-    /// One line of it.
+    /// Returns the value of one field.
     pub(super) fn fact(&self, name: &str) -> Option<&'a str> {
         let mut lines = self.text.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))

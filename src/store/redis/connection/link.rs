@@ -80,8 +80,8 @@ impl Link {
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
     }
 
-    /// The same for one of several servers: callers do not wait for a server that rejects the
-    /// login.
+    /// Lets callers get a rejected login at once. Then they do not wait for a server that rejects
+    /// it, because another server may accept it.
     pub(crate) fn reporting_rejection(mut self) -> Self {
         self.reports_rejection = true;
         self
@@ -91,7 +91,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// If there is no runtime.
+    /// If the caller has no runtime.
     pub(crate) fn keep_up(&self) -> Result<(), Failure> {
         match self.state.supervised.load(Ordering::Acquire) {
             true => Ok(()),
@@ -131,11 +131,11 @@ impl Link {
         answer
     }
 
-    /// Reports rejections: they may show that the server is no longer the primary.
+    /// Checks the replies for a rejection that shows that the server is no longer the primary.
     fn heed(&self, wire: &Arc<Wire>, replies: &[Value]) {
         for reply in replies {
             let Value::ServerError(refusal) = reply else { continue };
-            // Another connection may lead to another server.
+            // Another connection may lead to another server by now.
             let is_live = |live: &Arc<Wire>| Arc::ptr_eq(live, wire);
             if self.state.live.lock().as_ref().is_some_and(is_live) {
                 self.dialer.discovery().refused(refusal);
@@ -169,7 +169,7 @@ impl Link {
         }
     }
 
-    /// The connection. Waits for it while it is down.
+    /// Returns the connection, and waits for it while it is down.
     async fn live(&self) -> Result<Arc<Wire>, Failure> {
         // Timers need a runtime; without one they would panic.
         Handle::try_current().map_err(|_| Failure::NoRuntime)?;
@@ -315,7 +315,7 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let link = Arc::new(runtime.block_on(link(&redis, &watcher)));
         let caller = Arc::clone(&link);
-        // It runs while the runtime drops all sleeping tasks, the connection among them.
+        // It runs while the runtime drops all sleeping tasks, including that of the connection.
         runtime.spawn(async move {
             std::thread::sleep(Duration::from_millis(300));
             caller.call(&cmd("PING")).await

@@ -142,7 +142,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Asks sentinels for its address, for ever, if there are any.
+    /// Asks sentinels for its address, for ever, if there are sentinels.
     pub(super) async fn keep_informed(&self) -> Infallible {
         match &self.sentinels {
             Some(sentinels) => sentinels.keep_asking().await,
@@ -187,7 +187,7 @@ impl PrimaryDiscovery {
         self.sentinels.as_ref()?.origin(address, reached)
     }
 
-    /// The addresses that commands do not go to, if it is one of several.
+    /// Returns the other addresses, if it is one of several.
     pub(super) fn other_addresses(&self) -> Vec<&Address> {
         let Place::Among(addresses) = &self.place else { return Vec::new() };
         let server = self.leader.read(|it| it.server.clone());

@@ -1,6 +1,6 @@
 //! A value that one task changes and others wait for.
 //!
-//! tokio's `watch` wakes its receivers in random order, so a simulated story would not repeat. This
+//! Tokio's `watch` wakes its receivers in random order, so a simulation would not repeat. This type
 //! wakes them in the order in which they began to wait. The mutex is a leaf.
 
 use tokio::sync::Notify;

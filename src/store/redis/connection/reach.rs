@@ -76,7 +76,7 @@ impl Reach {
     ///
     /// # Errors
     ///
-    /// If there is something wrong with the certificates, or there are some and no TLS.
+    /// If the certificates are invalid, or certificates are set without TLS.
     #[cfg(feature = "tls")]
     pub(super) fn to_sentinels(
         self: &Arc<Self>,

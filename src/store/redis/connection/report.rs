@@ -21,7 +21,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// It is down, since now unless it was down before.
+    /// Notes that it is down, from now on unless it was down before.
     pub(super) fn begin(&mut self, now: Instant) {
         self.lost_at.get_or_insert(now);
     }
@@ -46,7 +46,7 @@ impl Reports {
         due.then(|| self.lost_for(now))
     }
 
-    /// It is restored. Returns after how long, if its loss was logged.
+    /// Notes that it is restored. Returns after how long, if its loss was logged.
     pub(super) fn back(&mut self, now: Instant) -> Option<Duration> {
         let lost_for = self.lost_for(now);
         self.lost_at = None;
@@ -67,7 +67,7 @@ impl Reports {
         self.lost_at.map(|at| now.saturating_duration_since(at))
     }
 
-    /// Rounded, for people.
+    /// The duration of the loss, rounded for people.
     fn lost_for(&self, now: Instant) -> Duration {
         let lost_for = self.absence(now).unwrap_or_default();
         Duration::from_millis(u64::try_from(lost_for.as_millis()).unwrap_or(u64::MAX))

@@ -81,7 +81,7 @@ impl Resolver {
         Self { lookup: Arc::new(lookup), running: Arc::default() }
     }
 
-    /// A connection to `host`, wherever that is now.
+    /// Connects to `host` at its current addresses.
     pub(super) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         first_of(self.addresses(host, port).await?).await
     }
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// An address where connections are neither taken nor refused, while the rest is kept.
+    /// An address that neither accepts nor rejects connections, while the other value is kept.
     fn silent() -> (SocketAddr, impl Drop) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -166,7 +166,7 @@ mod tests {
         listening().0
     }
 
-    /// Only the first address was tried until the time was over.
+    /// Only the first address was tried until the timeout.
     #[tokio::test]
     async fn silent_or_refusing_address_delays_no_other() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
@@ -191,8 +191,8 @@ mod tests {
         assert_eq!(nobody.to_string(), "the name has no address");
     }
 
-    /// Each attempt that timed out left a thread behind, until the runtime had none. When their
-    /// number was bounded for all hosts together, one silent host delayed every other one.
+    /// Each attempt that timed out left a thread behind, until the runtime had none. A common limit
+    /// for all hosts was no remedy, because one silent host delayed every other one.
     #[tokio::test]
     async fn silent_host_keeps_one_thread_and_delays_no_other() {
         let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));

@@ -12,7 +12,7 @@ impl Secret {
         &self.0
     }
 
-    /// As text: passwords are made from text only.
+    /// The text. Passwords are made only from text.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

@@ -91,7 +91,8 @@ impl SentinelViews {
         }
     }
 
-    /// The count of the sentinel that sees the most others, among those that replied recently.
+    /// Returns the counts of the sentinel that sees the most others, among those that replied
+    /// recently.
     pub(super) fn quorum(&self, now: Instant) -> Option<SentinelQuorum> {
         let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
         fresh.filter_map(|view| view.quorum).max_by_key(|quorum| (quorum.usable, quorum.known))
@@ -128,7 +129,7 @@ impl SentinelViews {
         self.believed.as_ref().map(|report| report.master.clone())
     }
 
-    /// How many addresses lead to a sentinel that is known by another one.
+    /// Returns how many addresses lead to a sentinel that is known by another address.
     fn doubles(&self) -> usize {
         let ids = self.all.values().filter_map(|view| view.id.as_ref());
         ids.clone().count() - ids.collect::<BTreeSet<_>>().len()
@@ -162,7 +163,7 @@ impl SentinelViews {
         views.filter(|view| view.report.as_ref().is_some_and(|(_, at)| *at >= since)).count()
     }
 
-    /// Why no sentinel names the primary.
+    /// Returns why no sentinel names the primary.
     pub(super) fn failure(&self, sentinels: &[Address]) -> ConnectFailure {
         ConnectFailure::of_all(sentinels.iter().map(|sentinel| {
             let known = self.all.get(&sentinel.to_string()).and_then(|it| it.failure.clone());
@@ -242,7 +243,7 @@ mod tests {
         views
     }
 
-    /// The port of the primary, by the views of three sentinels.
+    /// Returns the port of the primary, according to three sentinels.
     fn master(views: &mut SentinelViews, now: Instant) -> Option<u16> {
         match views.master(3, now)? {
             Address::Tcp { port, .. } => Some(port),
@@ -339,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Two addresses of one sentinel counted as two, of which one vote was no majority.
+    /// Two addresses of one sentinel counted as two sentinels, so that one vote was no majority.
     #[test]
     fn sentinel_listed_twice_is_a_majority_alone() {
         let now = Instant::now();

@@ -5,8 +5,8 @@
 //! decides which reply counts. The client also asks sentinels that other sentinels list, as long as
 //! they reply.
 //!
-//! Each link keeps asking, and the link that has the seat does it for both. No lock is held while a
-//! waiter is notified.
+//! Each link runs this, but only the link that has the seat asks, for all of them. No lock is held
+//! while a waiter is notified.
 
 use std::{
     collections::BTreeMap,
@@ -372,7 +372,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// In one write, so that no failover happens between the replies.
+    /// In one write, so that no failover can happen between the replies.
     fn requests(&self) -> [Cmd; 4] {
         let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
         let id = cmd("SENTINEL").arg("MYID").clone();

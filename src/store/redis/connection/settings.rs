@@ -1,4 +1,4 @@
-//! How to log in to a server, and how long to wait for it.
+//! How to log in to a server, and the timeouts of its replies.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) sentinels_speak_tls: Option<bool>,
     #[cfg(feature = "tls")]
     pub(crate) tls: TlsSettings,
-    /// The same for sentinels, where it is not as for the servers.
+    /// The TLS settings for sentinels, if they differ from those for servers.
     #[cfg(feature = "tls")]
     pub(crate) sentinel_tls: TlsSettings,
 }
@@ -68,7 +68,7 @@ impl TlsSettings {
         self.authorities.is_some() || self.client.is_some()
     }
 
-    /// The same, with the settings of `others` where none is given.
+    /// Returns these settings, and those of `others` for each missing one.
     pub(super) fn or(&self, others: &Self) -> Self {
         let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
         let client = self.client.as_ref().or(others.client.as_ref());

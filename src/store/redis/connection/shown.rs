@@ -1,9 +1,9 @@
-//! Shows foreign text on one line, and not all of it.
+//! Prints foreign text on one line, and shortens it.
 
 /// The longest text in a log: enough for the error of a server.
 const SHOWN: usize = 200;
 
-/// `text` without control characters, and cut where it is too long.
+/// Returns `text` without control characters, and shortens it if it is too long.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars().take(SHOWN) {

@@ -7,8 +7,8 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// Bytes both ways. One task reads while another one writes: where the two directions can be used
-/// apart, neither waits for a system call of the other.
+/// Bytes in both directions. One task reads while another one writes. If the two directions are
+/// separate, neither waits for a system call of the other.
 pub(crate) struct Stream {
     pub(super) from: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) to: Box<dyn AsyncWrite + Send + Unpin>,

@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) supervised: AtomicBool,
     /// How many connections there were.
     connections: AtomicU64,
-    /// How many connections have ended. Counted before `live` shows it.
+    /// How many connections have ended. It counts before `live` changes.
     losses: AtomicU64,
     /// The server of the last connection, or before the first one its place in the URL.
     server: Mutex<String>,
@@ -82,7 +82,7 @@ impl State {
         self.connect_failure.lock().as_ref().map(|away| away.words.clone())
     }
 
-    /// The rejection of the login, if that is why it is down.
+    /// Returns the rejection of the login, if that is why the connection is down.
     pub(super) fn rejection(&self) -> Option<Failure> {
         self.connect_failure.lock().as_ref()?.rejection.clone()
     }

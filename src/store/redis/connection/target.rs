@@ -24,9 +24,9 @@ impl fmt::Display for Address {
 /// Where to look for the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// At this address, primary or not.
+    /// At this address, whether it is the primary or not.
     At(Address),
-    /// At that one of these addresses where the primary is.
+    /// At the one of these addresses that is the primary.
     Among(Vec<Address>),
     /// At the address that these sentinels name.
     Sentinels(Watched),

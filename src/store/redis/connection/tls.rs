@@ -87,7 +87,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Why TLS was not agreed on, in words for a person where rustls has none.
+/// Returns why the TLS handshake failed, with a text of its own where that of rustls is unclear.
 fn words_of(error: &io::Error) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
@@ -109,7 +109,7 @@ fn words_of(error: &io::Error) -> String {
     }
 }
 
-/// The authorities that were given, or else the system's.
+/// Returns the given authorities, or those of the system.
 fn roots(settings: &TlsSettings) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match &settings.authorities {

@@ -71,7 +71,7 @@ fn nodes(
     let written = Written::of(&all);
     let Written { who, hosts, behind, .. } = &written;
     let node = |host: &&str| one(&format!("{scheme}://{who}{host}{behind}"));
-    // So that the error names the one of several addresses that is wrong.
+    // This comes first, so that the error names the wrong one of several addresses.
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
@@ -95,8 +95,8 @@ pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     Ok(target)
 }
 
-/// A URL in its parts, before anything is made of them: others write several hosts
-/// into one, and the crate `url` knows only one.
+/// The parts of a URL, before they are parsed. Other clients accept several hosts in one URL, and
+/// the crate `url` accepts one.
 struct Written<'a> {
     scheme: String,
     /// User and password with the `@`, or an empty text.
@@ -114,7 +114,7 @@ impl<'a> Written<'a> {
         Self { scheme: scheme.to_ascii_lowercase(), who, hosts: hosts.split(',').collect(), behind }
     }
 
-    /// The URL of each host alone, by a scheme that has a port and a host.
+    /// Returns a URL for each host, with a scheme that has a port and a host.
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
         let Self { who, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
@@ -131,8 +131,8 @@ impl<'a> Written<'a> {
         hosts.iter().enumerate().map(alone).collect()
     }
 
-    /// Which address it is that is at this `index`, for a person. Not by its host: where an `@` is
-    /// not escaped, or a host is missing, that is a part of a password.
+    /// Returns a text that names the address with this `index`. It does not contain the host, which
+    /// may be a part of a password if an `@` is not escaped.
     fn which(&self, index: usize) -> String {
         match self.hosts.len() {
             1 => String::new(),
@@ -191,7 +191,7 @@ fn check(url: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The schemes there are.
+/// The known schemes.
 const SCHEMES: &str = "use redis, redis-sentinel, redis-cluster, or unix; for TLS rediss, \
                        rediss-sentinel, or rediss-cluster";
 
@@ -238,7 +238,7 @@ fn explain(error: ParseError, which: &str) -> String {
     }
 }
 
-/// One server, or several addresses of one thing.
+/// Returns one server, or several addresses of one deployment.
 fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     if written.hosts.len() == 1 {
         let parts = Url::parse(url).map_err(|error| wrong(explain(error, &written.which(0))))?;
@@ -258,7 +258,7 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     Ok(target)
 }
 
-/// A master by its sentinels.
+/// Returns a primary that sentinels name.
 fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Target, Error> {
     let each = written.each("redis")?;
     let parts = each.first().ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
@@ -294,7 +294,7 @@ fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Ta
     at(place, parts, numbers.first().map_or("", String::as_str))
 }
 
-/// The address of each, and each of them once.
+/// Returns the address of each URL, without repeated ones.
 fn addresses(each: &[Url], default_port: u16, tls: bool) -> Result<Vec<Address>, Error> {
     let mut addresses = Vec::new();
     for parts in each {

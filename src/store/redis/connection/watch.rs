@@ -10,7 +10,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::ending::Ending;
 
-/// How many checks there are within the command timeout.
+/// How many checks the command timeout has.
 pub(super) const LOOKS: u32 = 4;
 
 /// How many requests were sent and have a reply.

@@ -17,15 +17,15 @@ pub(crate) trait Watcher: Send + Sync {
     fn leads(&self) -> bool {
         false
     }
-    /// A connection to the server `_about` is made.
+    /// A connection to the server `_about` was made.
     fn met(&self, _about: &About) {}
     /// The link is up, for the first time or again.
     fn up(&self) {}
-    /// Works as long as this connection lives, in the task that carries it.
+    /// Works as long as this connection lasts, in the task that drives it.
     fn attend<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(pending())
     }
-    /// The link is down: what it carried is lost.
+    /// The link is down: its traffic is lost.
     fn down(&self) {}
     /// The server pushed a message.
     fn pushed(&self, _info: PushInfo) {}

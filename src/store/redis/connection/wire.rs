@@ -39,7 +39,7 @@ const READ: usize = 16 * 1024;
 /// turn: 75,000 pairs a second with 64 tasks, and 120,000 in quarters.
 const BATCHES: usize = 4;
 
-/// A buffer that has grown beyond this is not kept.
+/// A buffer that has grown beyond this is dropped.
 const KEPT: usize = 1024 * 1024;
 
 /// One connection, shared by many callers.
@@ -56,7 +56,7 @@ pub(crate) struct Wire {
 struct Outbox {
     /// The bytes to write.
     bytes: Vec<u8>,
-    /// How many requests that is.
+    /// How many requests the buffer has.
     unwritten: usize,
     /// How many requests are a full batch.
     batch: usize,
@@ -192,7 +192,7 @@ impl Wire {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
 
-    /// How far the replies have come, while some are missing.
+    /// Returns the progress of the replies, while some are missing.
     fn awaited(&self) -> Option<Progress> {
         let mut outbox = self.outbox.lock();
         outbox.watched = !outbox.asked.is_empty();
@@ -422,7 +422,7 @@ mod tests {
 
     type Pushed = Arc<Mutex<Vec<PushKind>>>;
 
-    /// A wire, the other side of it, and what was pushed to this one.
+    /// A wire, its other side, and the pushes that this side received.
     struct Setup {
         wire: Arc<Wire>,
         server: DuplexStream,
@@ -448,7 +448,7 @@ mod tests {
             asked
         }
 
-        /// Why the connection is given up, if it is within `limit`.
+        /// Returns why the connection is given up, if that happens within `limit`.
         async fn given_up(&self, limit: Duration) -> Option<Ending> {
             timeout(limit, self.wire.gives_up(LIMIT)).await.ok()
         }
@@ -536,7 +536,7 @@ mod tests {
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
 
-        // the other side hangs up; or this one does
+        // the other side closes the connection, or this one does
         t.server.shutdown().await.unwrap();
         cut.carried.abort();
         assert!(waits.await.unwrap().unwrap_err().may_have_happened());

@@ -43,7 +43,7 @@ pub(super) struct ReplicaAck {
 impl ReplicaAck {
     /// Makes no connection yet.
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
-        // A blocked `WAIT` is no missing reply.
+        // A `WAIT` that blocks is not a missing reply.
         let limit = command_timeout + LONGEST;
         Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), come: Arc::default() }
     }

@@ -240,7 +240,7 @@ impl SubscriptionState {
     }
 
     /// Sends corrections to the server whenever the wanted subscriptions change, as long as `wire`
-    /// lives.
+    /// lasts.
     async fn keep(&self, wire: &Wire) -> Infallible {
         let (mut asked, mut to_ask) = (FuturesUnordered::new(), VecDeque::new());
         let (mut rests_until, mut sent_at) = (Instant::now(), Instant::now());
@@ -403,8 +403,8 @@ mod tests {
         RedisStore::connect_by(connector, &settings, "one").await.unwrap()
     }
 
-    /// All requests were sent at once. The client took the server for late before the last reply,
-    /// and started over for ever.
+    /// All requests were sent at once. So the server seemed late before its last reply, and the
+    /// client started over for ever.
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_to_many_names_keeps_the_connection() {
         let store = served_slowly(&Twin::new(7)).await;

@@ -610,7 +610,7 @@ mod tests {
         table.ask_anew();
         assert_eq!(table.corrections(), [asked]);
 
-        // and one that is not wanted there any more is left
+        // and a subscription that is not wanted any more ends
         table.unlisten(&name("door"));
         let [left] = table.corrections().try_into().unwrap();
         assert_eq!(left.channels, [keys::waiter(&name("door").name, "id")]);
@@ -658,7 +658,7 @@ mod tests {
         );
     }
 
-    /// A server that takes its time, refuses and loses connections; and the events of it.
+    /// A server that replies late, rejects, and loses connections, with its events.
     struct Server {
         table: Table,
         chance: fastrand::Rng,
@@ -685,7 +685,7 @@ mod tests {
             }
         }
 
-        /// One thing happens.
+        /// Takes one random step.
         fn step(&mut self) {
             let names = ["door", "{door}", "window"];
             let one = name(names[self.chance.usize(..names.len())]);

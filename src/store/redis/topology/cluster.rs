@@ -92,9 +92,9 @@ struct Answered {
 struct Course {
     until: Instant,
     redirects: u32,
-    /// When it was asked last.
+    /// When the last request was sent.
     asked_at: Instant,
-    /// Where the reply has sent it for once.
+    /// The importing node for the next request, according to the last reply.
     asks: Option<HostPort>,
     backoff: Backoff,
 }

@@ -1,7 +1,7 @@
 //! The nodes of a cluster, by the slot map that this client believes now.
 //!
-//! If a node is no longer a primary, its connections are cut, healthy or not. Otherwise this client
-//! would go on sending commands to a node that was replaced, and would listen there.
+//! If a node is no longer a primary, its connections are closed, healthy or not. Otherwise this
+//! client would send more commands to a replaced node, and would receive messages only from there.
 //!
 //! # Locks
 //!

@@ -23,7 +23,7 @@ pub(super) struct NodeDialer {
 impl NodeDialer {
     /// # Errors
     ///
-    /// If a certificate is wrong.
+    /// If a certificate is invalid.
     pub(super) fn new(seed: Target, settings: &Settings, client_id: &str) -> Result<Self, Error> {
         let reach = Reach::to(&seed.place, settings)?;
         Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
@@ -47,7 +47,7 @@ impl NodeDialer {
         let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
         let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
         match channels {
-            // Another node has announced this one.
+            // Another node has announced this node.
             Some(channels) => Ok(dialer(preloads(channels))?.after_earlier_login()),
             None => dialer(Vec::new()),
         }

@@ -44,7 +44,7 @@ const PART: u32 = 8;
 /// After this time without a suspicion, the pauses start again at the shortest.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How many connected nodes are asked at once, and after which silence another one is asked.
+/// How many connected nodes are asked at once, and the silence after which another one is asked.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
 /// The same for nodes without a connection.
@@ -105,7 +105,7 @@ impl TopologyRefresher {
     ///
     /// # Errors
     ///
-    /// If there is no runtime.
+    /// If the caller has no runtime.
     pub(super) fn keep_up(self: &Arc<Self>) -> Result<(), Failure> {
         if self.running.load(Ordering::Acquire) {
             return Ok(());
@@ -225,7 +225,7 @@ async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
 
 /// Logs that a seed returned no topology, although another one did.
 fn tell_of_seed(error: &Error) {
-    tracing::warn!(target: "leasehold", %error, "node of the URL returned no topology");
+    tracing::warn!(target: "leasehold", %error, "node in the URL returned no topology");
 }
 
 /// Combines the failures of all seeds.
@@ -292,8 +292,8 @@ fn pause(without_news: Duration) -> Duration {
     (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }
 
-/// The commands that a node is asked. It only knows the last one if it supports sharded channels;
-/// Redisson asks the same.
+/// Returns the commands for a node. It knows the last command only if it supports sharded channels.
+/// Redisson sends the same.
 fn questions() -> [Cmd; 3] {
     let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
     [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]

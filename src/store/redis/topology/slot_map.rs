@@ -1,4 +1,4 @@
-//! Pure: which node of a cluster has which slot, as one node reports.
+//! Pure: the primary of each slot of a cluster, as one node reports it.
 
 use std::collections::BTreeSet;
 

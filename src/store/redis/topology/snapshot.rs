@@ -20,7 +20,7 @@ const TOLD_SOON: Duration = Duration::from_secs(1);
 /// How long a node without slots is kept after its last request about a migrating slot.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
 
-/// A node, or why it cannot be dialled.
+/// A node, or why the client cannot connect to it.
 type Found = Result<Arc<Node>, String>;
 
 /// Nodes by address.

@@ -18,7 +18,7 @@ end
 
 make_room(KEYS[2], ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- A key of another type is left alone.
+    -- A key of another type is not changed.
     local count = redis.pcall('GET', KEYS[1])
     if type(count) ~= 'string' or (tonumber(count) or 1) > 0 then
         return answer(KEYS[2], ARGV[3], 0)

@@ -33,7 +33,7 @@ if not free then
     return regained
 end
 
--- Functions that return how many permits to add to the free ones.
+-- Functions that return the number of permits to add to the free ones.
 local more = {}
 
 function more.set()

@@ -60,7 +60,7 @@ for i = 1, #ahead, 2 do
     redis.call('ZADD', it.permits, whole(now), ahead[i])
 end
 
--- Walks from the oldest until enough have left.
+-- Counts from the oldest member on until enough permits are free.
 local missing, from, score = wanted - free, 0, now
 while missing > 0 do
     local some = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf', 'WITHSCORES',

@@ -1,5 +1,5 @@
-//! The rate limiter: Redisson's settings, counter and window of what was acquired. The
-//! throttle is Leasehold's own.
+//! The rate limiter: Redisson's settings, counter and window of acquisitions. The throttle exists
+//! only in Leasehold.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -29,7 +29,7 @@ static THROTTLE: LazyLock<Script> = script!("throttle");
 /// They are loaded when a connection is made.
 pub(super) const SCRIPTS: Scripts = &[&ACQUIRE, &AVAILABLE, &RELEASE, &SET, &THROTTLE];
 
-/// The rate limiter called `name`, as the client called `client` sees it.
+/// The rate limiter called `name`, for the client called `client`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limiter<'a> {
     pub(crate) name: &'a Name,
@@ -74,7 +74,7 @@ impl Limiter<'_> {
         [key("value"), own("value"), key("permits"), own("permits")]
     }
 
-    /// Acquires these permits, if they are free. The same permits may be asked for again.
+    /// Acquires these permits, if they are free. The request may be repeated with the same permits.
     pub(crate) async fn acquire(&self, store: &RedisStore, it: &RatePermits) -> Reply<Decision> {
         let [value, own_value, permits, own_permits] = self.keys();
         let others = [&*value, &*own_value, &*permits, &*own_permits];

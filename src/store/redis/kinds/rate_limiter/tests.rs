@@ -1,4 +1,4 @@
-//! The bytes of Redisson; windows under any clock; data in another form.
+//! Tests: the bytes of Redisson, windows under any clock, and invalid data.
 
 use leasehold_twin::Twin;
 use redis::{ToRedisArgs, cmd};
@@ -69,10 +69,10 @@ async fn raw(store: &RedisStore, verb: &str, arguments: impl ToRedisArgs) -> Val
     store.topology.call(b"api", cmd(verb).arg(arguments)).await.unwrap()
 }
 
-/// Every grant of a story, with its time and what is left of it after releases.
+/// Every grant of a run, with its time and the permits that remain after releases.
 type Grants = Vec<(Instant, RatePermits, u32)>;
 
-/// In no interval were there more than the rate. Redis counts in whole milliseconds.
+/// Checks that no interval has more permits than the rate. Redis counts in whole milliseconds.
 fn check(grants: &Grants, rate: u64, interval: Duration) {
     for (start, ..) in grants {
         let within = grants.iter().filter(|(at, ..)| at >= start && *at < *start + interval - MS);
@@ -81,7 +81,7 @@ fn check(grants: &Grants, rate: u64, interval: Duration) {
     }
 }
 
-/// Two clients acquire, release and ask again, and the clock of the server is set back.
+/// Two clients acquire, release and repeat requests, and the clock of the server is set back.
 async fn story(seed: u64) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let (twin, name) = (Twin::new(seed), Name::new("api").unwrap());

@@ -40,7 +40,7 @@ end
 local waited = KEYS[2] and leave_the_writers()
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     if waited then
-        -- Readers have yielded to it until now.
+        -- Readers have yielded to this writer until now.
         tell()
     end
     local pttl = redis.call('PTTL', KEYS[1])

@@ -22,7 +22,8 @@
 --   {pttl}   enough are free, but they are left to one that has waited for longer, for at
 --            most this many milliseconds
 --
--- An owner that has withdrawn is rejected: its request was in flight all the time.
+-- An owner that has withdrawn is rejected, because this request is an old one that was still in
+-- flight.
 --
 -- An owner that has waited for long in vain becomes the patient one, unless an earlier one is. All
 -- other owners of this library leave it its permits, until it has them or the turn is over.
