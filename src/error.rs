@@ -330,12 +330,12 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
 
 /// Returns the text of a rejection. The command is added unless the text names it.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
-    let said = format!("{code} {message}");
+    let text = format!("{code} {message}");
     match command {
-        Some(command) if !said.to_ascii_uppercase().contains(command) => {
-            format!("{} (command {command})", said.trim())
+        Some(command) if !text.to_ascii_uppercase().contains(command) => {
+            format!("{} (command {command})", text.trim())
         }
-        _ => said.trim().to_owned(),
+        _ => text.trim().to_owned(),
     }
 }
 

@@ -20,13 +20,13 @@ impl LogThrottle {
 
     /// Counts the problem at `now`. Returns how often it happened, if it must be logged.
     pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
-        let mut told = self.0.lock();
-        told.1 += 1;
-        if told.0.is_some_and(|at| now < at + LOG_INTERVAL) {
+        let mut state = self.0.lock();
+        state.1 += 1;
+        if state.0.is_some_and(|at| now < at + LOG_INTERVAL) {
             return None;
         }
-        told.0 = Some(now);
-        Some(std::mem::take(&mut told.1))
+        state.0 = Some(now);
+        Some(std::mem::take(&mut state.1))
     }
 }
 

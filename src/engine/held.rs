@@ -74,7 +74,7 @@ impl Held {
         if shared {
             return Ok(Left::Nothing);
         }
-        let sent = Box::pin(engine.tell_count(hold)).await;
+        let sent = Box::pin(engine.send_count(hold)).await;
         Ok(match sent.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
             _ => Left::Lost { reason: LostReason::NotOwned, holder: None },

@@ -74,7 +74,7 @@ use self::{
     limits::{Limits, within},
     pending::PendingReleases,
     recent::RecentReleases,
-    release::settle::settle_all,
+    release::background::complete_all,
     retry::{Helps, retry_while},
     tasks::{OnDrop, Spawner},
     timing::{HEALTH_ANSWER, LONGEST_PATIENCE, RETURN_LOOKS},
@@ -168,7 +168,7 @@ impl Engine {
             grants: AtomicU64::new(0),
         });
         let subscriber: Arc<dyn Subscriber> = Arc::<Self>::clone(&engine);
-        engine.core.store.tell(Arc::downgrade(&subscriber));
+        engine.core.store.send_to(Arc::downgrade(&subscriber));
         engine
     }
 
@@ -193,8 +193,8 @@ impl Engine {
         }
         let (runs, contention) = (Arc::clone(&self.runs), Arc::clone(&self.contention));
         let (core, watchdog) = (Arc::clone(&self.core), Arc::clone(&self.watchdog));
-        let settler = settle_all(core, Arc::clone(&contention), Arc::clone(&watchdog));
-        let both = join(watchdog.run(), settler);
+        let releases = complete_all(core, Arc::clone(&contention), Arc::clone(&watchdog));
+        let both = join(watchdog.run(), releases);
         let ends = OnDrop::new(move || {
             runs.store(false, Ordering::Release);
             contention.rouse();
@@ -369,25 +369,25 @@ impl Engine {
 
         if Handle::try_current().is_err() {
             // Without timers it cannot wait.
-            return (self.take_back_all(), self.unsettled());
+            return (self.take_back_all(), self.incomplete());
         }
         self.revive();
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
-        let flushed = timeout_at(start + patience, self.all_settled()).await;
-        let left = if flushed.is_ok() { 0 } else { self.unsettled() };
+        let flushed = timeout_at(start + patience, self.all_completed()).await;
+        let left = if flushed.is_ok() { 0 } else { self.incomplete() };
         (taken, left)
     }
 
     /// A cancelled request may have been granted although its reply was not received.
-    fn unsettled(&self) -> usize {
+    fn incomplete(&self) -> usize {
         self.core.asking() + self.core.pending.queued()
     }
 
     /// Waits until every background release is completed.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self) {
-        self.core.pending.all_settled().await;
+        self.core.pending.all_completed().await;
     }
 
     async fn all_returned(&self) {
@@ -397,11 +397,11 @@ impl Engine {
         }
     }
 
-    async fn all_settled(&self) {
+    async fn all_completed(&self) {
         while self.core.asking() > 0 {
             sleep(RETURN_LOOKS).await;
         }
-        self.core.pending.all_settled().await;
+        self.core.pending.all_completed().await;
     }
 
     /// Ends every hold and gives it back.

@@ -100,7 +100,7 @@ enum Only {
 pub(crate) struct PendingReleases {
     list: Mutex<List>,
     changed: Notify,
-    settled: Notify,
+    completed: Notify,
     pub(super) given_up: LogThrottle,
     pub(super) refused: LogThrottle,
 }
@@ -168,13 +168,13 @@ impl PendingReleases {
     }
 
     /// Waits until no release is pending.
-    pub(crate) async fn all_settled(&self) {
+    pub(crate) async fn all_completed(&self) {
         loop {
-            let settled = self.settled.notified();
+            let completed = self.completed.notified();
             if self.queued() == 0 {
                 return;
             }
-            settled.await;
+            completed.await;
         }
     }
 
@@ -191,12 +191,12 @@ impl PendingReleases {
     }
 
     /// Notes that this one is completed, except for `more`.
-    pub(super) fn is_settled(&self, number: u64, more: Option<PendingRelease>) {
+    pub(super) fn is_completed(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();
         list.remove(number);
         more.into_iter().for_each(|pending| list.add(pending));
         drop(list);
-        self.settled.notify_waiters();
+        self.completed.notify_waiters();
     }
 }
 
@@ -217,13 +217,13 @@ mod tests {
             pending.queue_again([(claim.clone(), until)]);
         }
         assert_eq!(pending.listed(), 1);
-        pending.is_settled(1, None);
+        pending.is_completed(1, None);
         let (number, again) = pending.after(1).unwrap();
         assert!(
             matches!(again, PendingRelease::Repeat { .. }) && pending.listed() == 1,
             "{again:?}"
         );
-        pending.is_settled(number, None);
+        pending.is_completed(number, None);
         assert_eq!(pending.listed(), 0);
     }
 }

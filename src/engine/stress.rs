@@ -173,9 +173,9 @@ fn waiter_of_a_dead_runtime_gets_an_error() {
     let waiter = std::thread::spawn(move || handle.block_on(lock.acquire()).map(drop));
     testkit::eventually("it waits", Duration::from_secs(5), || engine.stats().waiting == 1);
     runtime.shutdown_background();
-    testkit::eventually("it is told", Duration::from_secs(5), || waiter.is_finished());
-    let told = waiter.join().unwrap();
-    assert!(matches!(told, Err(Error::NoRuntime)), "{told:?}");
+    testkit::eventually("the waiter fails", Duration::from_secs(5), || waiter.is_finished());
+    let result = waiter.join().unwrap();
+    assert!(matches!(result, Err(Error::NoRuntime)), "{result:?}");
 }
 
 #[test]
@@ -186,6 +186,6 @@ fn shutdown_completes_pending_releases_on_another_runtime() {
     let guard = runtime.block_on(door(&engine).acquire()).unwrap();
     drop(runtime);
     drop(guard);
-    let settled = threads(1).block_on(engine.shut_down(Duration::from_secs(5)));
-    assert_eq!((settled, store.keys()), ((0, 0), vec![]));
+    let left = threads(1).block_on(engine.shut_down(Duration::from_secs(5)));
+    assert_eq!((left, store.keys()), ((0, 0), vec![]));
 }

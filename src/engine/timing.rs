@@ -74,7 +74,7 @@ pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
 /// If a hold has lasted for this time, and a task of its own client waits for it, the next renewal
 /// logs it.
-pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
+pub(crate) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 
 /// A task that does not take a hand-off grant within this time loses it to the next one.
 pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);

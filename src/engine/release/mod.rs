@@ -1,7 +1,7 @@
 //! Releases a hold: by a hand-off, awaited, or in the background. `engine/pending.rs` keeps the
-//! pending releases; `settle.rs` has the loop that completes them.
+//! pending releases; `background.rs` has the loop that completes them.
 
-pub(crate) mod settle;
+pub(crate) mod background;
 
 use std::{
     pin::pin,
@@ -213,7 +213,7 @@ impl Engine {
     }
 
     /// Sends the store the number of shares of `hold`.
-    pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
+    pub(super) async fn send_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
         let pending = || PendingRelease::Recount { hold: Arc::clone(hold) };
         let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.pending.queue(pending()));

@@ -20,7 +20,7 @@ use super::{
     core::Core,
     hold::Hold,
     pending::PendingRelease,
-    timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
+    timing::{LONGEST_SLEEP, OWN_HOLD_LOGGED},
 };
 use crate::{
     domain::{Failure, LogThrottle, Mutex, Outcome, ReleaseMode, Renewal},
@@ -109,7 +109,7 @@ impl Watchdog {
     /// Renews the holds that are due, until the engine is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         // Requests may have been lost with a runtime.
-        self.plan.lock().schedule.ask_anew(self.core.clock.now());
+        self.plan.lock().schedule.forget_requests(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         loop {
             let looks_at = self.look(&asked);
@@ -142,7 +142,7 @@ impl Watchdog {
         plan.looks_at = looks_at;
         drop(plan);
         due.over.iter().for_each(|hold| self.has_ended(hold, now));
-        due.renew.iter().for_each(|hold| self.look_behind(hold, now));
+        due.renew.iter().for_each(|hold| self.log_self_wait(hold, now));
         self.core.clock.timer(looks_at)
     }
 
@@ -157,9 +157,9 @@ impl Watchdog {
     }
 
     /// Logs a wait for a lock that the same client holds: it may wait for itself.
-    fn look_behind(&self, hold: &Hold, now: Instant) {
+    fn log_self_wait(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
-        if held >= OWN_HOLD_TOLD
+        if held >= OWN_HOLD_LOGGED
             && self.contention.is_waited_for(hold.object())
             && let Some(times) = self.waits_for_itself.once_more(now)
         {

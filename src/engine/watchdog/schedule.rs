@@ -102,7 +102,7 @@ impl Schedule {
     }
 
     /// Forgets the requests in flight, and sends them again at `now`.
-    pub(super) fn ask_anew(&mut self, now: Instant) {
+    pub(super) fn forget_requests(&mut self, now: Instant) {
         let mut again = Vec::new();
         for (id, watched) in &mut self.watched {
             if std::mem::replace(&mut watched.awaits, Awaits::Nothing) != Awaits::Nothing {
@@ -534,7 +534,7 @@ mod tests {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!(t.renewed_at(1_000), 1);
-        t.schedule.ask_anew(t.at(1_400));
+        t.schedule.forget_requests(t.at(1_400));
         assert_eq!(t.renewed_at(1_400), 1);
 
         // when the first one has its reply, then the lease begins with none of them

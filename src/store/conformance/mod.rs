@@ -66,7 +66,7 @@ impl Bench {
     pub(crate) fn new(one: Arc<RedisStore>, other: Arc<RedisStore>, id: &str) -> Self {
         let told = Arc::new(Told::default());
         let subscriber: Arc<dyn Subscriber> = Arc::<Told>::clone(&told);
-        other.tell(Arc::downgrade(&subscriber) as Weak<dyn Subscriber>);
+        other.send_to(Arc::downgrade(&subscriber) as Weak<dyn Subscriber>);
         Self { one, other, told, identity: Identity::of(id), prefix: "" }
     }
 

@@ -141,8 +141,8 @@ impl RedisStore {
     }
 
     /// Sets the subscriber of events.
-    pub(crate) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
-        self.topology.tell(subscriber);
+    pub(crate) fn send_to(&self, subscriber: Weak<dyn Subscriber>) {
+        self.topology.send_to(subscriber);
     }
 
     /// Keeps the tasks of the store running: on this runtime if theirs has ended.
@@ -290,14 +290,14 @@ mod tests {
 
     /// Returns the messages on Redisson's channels from now on.
     fn announcements(twin: &Twin) -> Arc<std::sync::Mutex<Vec<String>>> {
-        let said = Arc::<std::sync::Mutex<Vec<String>>>::default();
-        let heard = Arc::clone(&said);
+        let published = Arc::<std::sync::Mutex<Vec<String>>>::default();
+        let recorded = Arc::clone(&published);
         twin.watch(move |it| {
             if it.command().starts_with("PUBLISH redisson") {
-                heard.lock().unwrap().push(it.command());
+                recorded.lock().unwrap().push(it.command());
             }
         });
-        said
+        published
     }
 
     fn claim(owner: &str) -> Claim {
@@ -330,12 +330,12 @@ mod tests {
         mute.acquire(&held, None).await.unwrap();
         waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
 
-        let said = announcements(&twin);
+        let published = announcements(&twin);
         // and the lock is reserved for that one, because the releasing client would otherwise
         // acquire it first
         mute.release(&held, ReleaseMode::HandOver).await.unwrap();
-        let said = said.lock().unwrap().clone();
-        assert_eq!(said, ["PUBLISH redisson_lock__channel:{door} 0"]);
+        let published = published.lock().unwrap().clone();
+        assert_eq!(published, ["PUBLISH redisson_lock__channel:{door} 0"]);
         assert_eq!(waiter.holder(&name).await.unwrap().unwrap().owner, wanted.owner);
     }
 
@@ -358,10 +358,10 @@ mod tests {
             let twin = Twin::new(7);
             let clients = limited_before_a_waiter(&twin, command).await;
             let [(limited, held), (waiter, wanted)] = clients;
-            let (places, said) = (twin.zset(queue), announcements(&twin));
+            let (places, published) = (twin.zset(queue), announcements(&twin));
             limited.release(&held, ReleaseMode::HandOver).await.unwrap();
             let announced = ["PUBLISH redisson_lock__channel:{door} 0"];
-            assert_eq!(*said.lock().unwrap(), announced, "{command}");
+            assert_eq!(*published.lock().unwrap(), announced, "{command}");
             assert_eq!(waiter.holder(&wanted.object).await.unwrap(), None, "{command}");
             assert_eq!(twin.zset(queue), places, "{command}");
             assert!(twin.keys_without_ttl().is_empty(), "{command}");

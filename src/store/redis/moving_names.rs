@@ -15,7 +15,7 @@ use super::{connection::Resolver, *};
 use crate::domain::{Claim, Object, Owner, Verdict};
 
 /// The time that a busy machine may need.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The ports of this machine to which each name leads now, and how often each name was resolved.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ async fn connected(url: &str, settings: &Settings) -> RedisStore {
 async fn acquires(store: &RedisStore, name: &str) {
     let owner = Owner::new("one:1").unwrap();
     let claim = Claim::plain(Object::lock(name), owner, Duration::from_secs(60));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LIMIT;
     loop {
         match store.acquire(&claim, None).await {
             Ok(verdict) => return assert_eq!(verdict, Verdict::GRANTED),
@@ -85,8 +85,8 @@ async fn each_connection_resolves_the_name_again() {
     for reconnects in 1..=3 {
         let before = book.asked("redis.example");
         redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        eventually("it is asked anew", PATIENCE, || book.asked("redis.example") > before);
-        eventually("it is connected", PATIENCE, || store.reconnects() >= reconnects);
+        eventually("the name is resolved again", LIMIT, || book.asked("redis.example") > before);
+        eventually("it is connected", LIMIT, || store.reconnects() >= reconnects);
         acquires(&store, "door").await;
     }
 }
@@ -104,7 +104,7 @@ async fn moved_server_is_found_at_its_new_address() {
     acquires(&store, "door").await;
     assert!(holds(&new, "door"));
     old.start_again();
-    eventually("both connections are there", PATIENCE, || ours(&new) == 2);
+    eventually("both connections are there", LIMIT, || ours(&new) == 2);
     assert_eq!(ours(&old), 0);
 }
 
@@ -124,7 +124,7 @@ async fn client_follows_an_endpoint_to_the_new_primary() {
     book.lead("redis.example", &[replica.port()]);
     acquires(&store, "window").await;
     assert!(holds(&replica, "window"));
-    eventually("the old one is left", PATIENCE, || ours(&primary) == 0);
+    eventually("the old one is left", LIMIT, || ours(&primary) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn all_addresses_of_a_name_are_tried() {
     acquires(&store, "door").await;
     book.lead("redis.example", &[]);
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    eventually("it is told", PATIENCE, || {
+    eventually("the error names the cause", LIMIT, || {
         let in_the_way = store.in_the_way(&Object::lock("door").name);
         in_the_way.is_some_and(|it| it.obstacle().contains("the name has no address"))
     });
@@ -156,10 +156,10 @@ async fn sentinel_host_names_are_resolved_again() {
         names.iter().zip(ways).for_each(|(name, way)| book.lead(name, &[way.port()]));
     };
     lead(&before);
-    let told = [sentinel, redis.announced_port(0), redis.announced_port(1)];
-    let told = told.map(|port| format!("127.0.0.1:{port}"));
+    let announced = [sentinel, redis.announced_port(0), redis.announced_port(1)];
+    let announced = announced.map(|port| format!("127.0.0.1:{port}"));
     let translation = Translation::by(move |it| {
-        let known = told.iter().zip(names).find(|(told, _)| *told == it);
+        let known = announced.iter().zip(names).find(|(announced, _)| *announced == it);
         known.map(|(_, name)| format!("{name}:6379"))
     });
     let settings = Settings { translation, ..book.settings() };
@@ -173,10 +173,10 @@ async fn sentinel_host_names_are_resolved_again() {
     drop(before);
     acquires(&store, "door").await;
     let are_taken = || after[0].connections() > 0 && after[1].connections() > 0;
-    eventually("the new ways are taken", PATIENCE, are_taken);
+    eventually("the new ways are taken", LIMIT, are_taken);
     redis.servers()[1].catch_up_with(&redis.servers()[0]);
     redis.fail_over();
-    eventually("the old one is left", PATIENCE, || ours(&redis.servers()[0]) == 0);
+    eventually("the old one is left", LIMIT, || ours(&redis.servers()[0]) == 0);
 
     // then it is found by its name
     acquires(&store, "window").await;
@@ -196,9 +196,9 @@ async fn nodes_of_a_cluster_are_found_where_their_names_lead() {
     };
     let before = ways();
     lead(&before);
-    let told: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    let announced: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
     let translation = Translation::by(move |it| {
-        let known = told.iter().position(|told| told == it);
+        let known = announced.iter().position(|announced| announced == it);
         known.map(|number| format!("{}:6379", name_of(number)))
     });
     let settings = Settings { translation, ..book.settings() };

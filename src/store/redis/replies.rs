@@ -38,8 +38,8 @@ pub(super) fn refused(code: &str, words: &str) -> Failure {
         Some((words, place)) if place.contains("@user_script:") => words,
         _ => words.trim(),
     };
-    let said = format!("{code} {words}");
-    let (code, words) = behind_its_place(&said).map_or((code, words), code_and_words);
+    let text = format!("{code} {words}");
+    let (code, words) = behind_its_place(&text).map_or((code, words), code_and_words);
     let hidden = || HIDDEN.into_iter().find(|(_, text)| words.contains(text));
     let code = match code {
         "ERR" => hidden().map_or("ERR", |(code, _)| code),
@@ -52,24 +52,24 @@ pub(super) fn refused(code: &str, words: &str) -> Failure {
 }
 
 /// The rejection of a command within a script: a code, then text.
-pub(super) fn refused_within(said: &str) -> Failure {
-    let (code, words) = code_and_words(said);
+pub(super) fn refused_within(text: &str) -> Failure {
+    let (code, words) = code_and_words(text);
     refused(code, words)
 }
 
 /// Returns the code of a rejection, and its text.
-pub(super) fn code_and_words(said: &str) -> (&str, &str) {
-    let said = behind_its_place(said).unwrap_or(said);
-    match said.split_once(' ') {
+pub(super) fn code_and_words(text: &str) -> (&str, &str) {
+    let text = behind_its_place(text).unwrap_or(text);
+    match text.split_once(' ') {
         Some((code, words)) if code.bytes().all(|byte| byte.is_ascii_uppercase()) => (code, words),
-        _ => ("ERR", said),
+        _ => ("ERR", text),
     }
 }
 
 /// Returns the text after the position in a script, if a position comes first. Redis 6 writes
 /// `@user_script: 8: -OOM there is no room`.
-fn behind_its_place(said: &str) -> Option<&str> {
-    let (_, place) = said.rsplit_once("@user_script:")?;
+fn behind_its_place(text: &str) -> Option<&str> {
+    let (_, place) = text.rsplit_once("@user_script:")?;
     let (line, words) = place.trim_start().split_once(": ")?;
     line.parse::<u32>().ok()?;
     Some(words.strip_prefix('-').unwrap_or(words))
@@ -263,7 +263,7 @@ pub(super) fn ask_after(message: &Value) -> Duration {
 }
 
 /// Whether a release message states that the head of the queue was notified.
-pub(super) fn queue_was_told(message: &Value) -> bool {
+pub(super) fn queue_was_notified(message: &Value) -> bool {
     text(message) == Some("00")
 }
 
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn rejection_within_a_script_is_known_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";
-        for (said, code, words) in [
+        for (text, code, words) in [
             (
                 "@user_script: 8: The user executing the script can't write",
                 "NOPERM",
@@ -337,10 +337,10 @@ mod tests {
                 "Attempted to access a non local key",
             ),
         ] {
-            let (first, rest) = said.split_once(' ').unwrap();
+            let (first, rest) = text.split_once(' ').unwrap();
             match refused(first, rest) {
-                Failure::Refused { code: told, message, .. } => {
-                    assert_eq!((&*told, &*message), (code, words), "{said}");
+                Failure::Refused { code: actual, message, .. } => {
+                    assert_eq!((&*actual, &*message), (code, words), "{text}");
                 }
                 other => panic!("{other}"),
             }
@@ -438,7 +438,7 @@ mod tests {
             assert_eq!(after(odd), Duration::ZERO, "{odd}");
         }
         assert_eq!(ask_after(&Value::Int(1)), Duration::ZERO);
-        assert!(queue_was_told(&bulk("00")) && !queue_was_told(&bulk("0")));
+        assert!(queue_was_notified(&bulk("00")) && !queue_was_notified(&bulk("0")));
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl RedisStore {
         answer: impl Future<Output = Reply<T>>,
     ) -> Reply<T> {
         let answer = answer.await;
-        if self.topology.is_to_be_said_again(name) {
+        if self.topology.is_to_be_published_again(name) {
             Box::pin(self.wake::<K>(name)).await;
         }
         answer
@@ -115,8 +115,8 @@ impl RedisStore {
         }
         let mut say = cmd(channels.publish());
         say.arg(K::channel(name)).arg(K::WAKES);
-        let said = self.topology.call(name.as_str().as_bytes(), &say).await;
-        tracing::debug!(target: "leasehold", lock = %name, reply = ?said,
+        let reply = self.topology.call(name.as_str().as_bytes(), &say).await;
+        tracing::debug!(target: "leasehold", lock = %name, ?reply,
             "notification repeated: the slot is migrating");
     }
 

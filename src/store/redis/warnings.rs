@@ -78,13 +78,13 @@ impl Warnings {
         // A primary that lost its replicas still grants locks without them.
         let is_left = about.replicas == Some(0) && about.obstacle().is_none();
         let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
-        self.tell_but(Source::Server(dialer.place()), found, stays);
+        self.log_except(Source::Server(dialer.place()), found, stays);
         self.look_around(dialer);
     }
 
     /// Logs new hazards of the sentinels.
     pub(super) fn look_around(&self, dialer: &Dialer) {
-        self.tell(Source::Around(dialer.place()), dialer.findings());
+        self.log(Source::Around(dialer.place()), dialer.findings());
     }
 
     /// Whether a hazard of the server at this place may be resolved by now.
@@ -100,17 +100,17 @@ impl Warnings {
     }
 
     /// Replaces the hazards of `source`. Warns of new ones, and logs resolved ones.
-    pub(super) fn tell(&self, source: Source, found: Vec<Finding>) {
-        self.tell_but(source, found, |_| false);
+    pub(super) fn log(&self, source: Source, found: Vec<Finding>) {
+        self.log_except(source, found, |_| false);
     }
 
     /// The same, except for hazards that stay (`stays`) although this check did not find them.
-    fn tell_but(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
+    fn log_except(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
         let (new, over) = self.there.lock().turned(source, found, stays, self.of_nodes);
         // `Sentinels` itself logs each time that no sentinel names the primary.
-        let is_told_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
-        over.iter().filter(is_told_here).for_each(say_over);
-        new.iter().filter(is_told_here).for_each(say);
+        let is_logged_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
+        over.iter().filter(is_logged_here).for_each(say_over);
+        new.iter().filter(is_logged_here).for_each(say);
     }
 }
 
@@ -132,9 +132,9 @@ impl There {
         let before = own.map(|at| self.0.swap_remove(at).1).unwrap_or_default();
         found.extend(unseen_now(&before, &found, stays));
         let others: Vec<_> = self.0.iter().flat_map(|(_, found)| found).collect();
-        let is_told =
+        let is_logged =
             |it: &Finding, by: &Finding| is_like(it, by) && (of_any || it.server == by.server);
-        let new = first_of_each(&found, is_told, before.iter().chain(others.iter().copied()));
+        let new = first_of_each(&found, is_logged, before.iter().chain(others.iter().copied()));
         let over = first_of_each(&before, is_like, found.iter().chain(others));
         self.0.push((source, found));
         (new, over)
@@ -211,12 +211,12 @@ mod tests {
     #[test]
     fn hazard_is_new_again_after_its_end() {
         let mut there = There::default();
-        let mut told = |hazards: &[Hazard]| turned(&mut there, "one", hazards, false);
-        assert_eq!(told(&[Hazard::UnprotectedPrimary]), [1, 0]);
-        assert_eq!(told(&[Hazard::UnprotectedPrimary]), [0, 0]);
-        assert_eq!(told(&[Hazard::NoReplica]), [1, 1]);
-        assert_eq!(told(&[]), [0, 1]);
-        assert_eq!(told(&[Hazard::NoReplica]), [1, 0]);
+        let mut changes = |hazards: &[Hazard]| turned(&mut there, "one", hazards, false);
+        assert_eq!(changes(&[Hazard::UnprotectedPrimary]), [1, 0]);
+        assert_eq!(changes(&[Hazard::UnprotectedPrimary]), [0, 0]);
+        assert_eq!(changes(&[Hazard::NoReplica]), [1, 1]);
+        assert_eq!(changes(&[]), [0, 1]);
+        assert_eq!(changes(&[Hazard::NoReplica]), [1, 0]);
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl ConnectFailure {
     }
 
     /// The other side replies, and is not Redis.
-    pub(super) fn stranger(why: &str) -> Self {
+    pub(super) fn not_redis(why: &str) -> Self {
         Self::lasting(format!("this server is not Redis: {why}"))
     }
 }
@@ -263,8 +263,8 @@ impl From<Ending> for ConnectFailure {
                 Self::lasting(format!("TLS: {how}; set client_certificate"))
             }
             Ending::Broken(how) if how.contains("alert") => Self::lasting(format!("TLS: {how}")),
-            Ending::Surplus => Self::stranger("it sends more replies than requests"),
-            Ending::Unreadable(why) => Self::stranger(&why),
+            Ending::Surplus => Self::not_redis("it sends more replies than requests"),
+            Ending::Unreadable(why) => Self::not_redis(&why),
             other => Self::passing(other.to_string()),
         }
     }

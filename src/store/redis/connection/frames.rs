@@ -112,7 +112,7 @@ impl Scan {
         let Some(rest) = bytes.get(self.at..) else { return Ok(None) };
         match rest.first() {
             None => return Ok(None),
-            Some(kind) if !KINDS.contains(kind) => return Err(stranger(*kind)),
+            Some(kind) if !KINDS.contains(kind) => return Err(foreign_kind(*kind)),
             Some(_) => {}
         }
         let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -157,7 +157,7 @@ impl Scan {
 const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 
 /// Returns what sends replies that begin with `byte`.
-fn stranger(byte: u8) -> String {
+fn foreign_kind(byte: u8) -> String {
     match byte {
         // The first byte of an alert and of a handshake.
         0x15 | 0x16 => "it uses TLS".into(),

@@ -39,7 +39,7 @@ pub(super) async fn greet(
     Some(match wire.call(&greeting).await.ok()? {
         Value::ServerError(error) => Err(ConnectFailure::of_greeting(&error, has_secret)),
         Value::Map(facts) if protocol(&facts) == Some(3) => Ok(facts),
-        _ => Err(ConnectFailure::stranger("it does not reply to HELLO as Redis does")),
+        _ => Err(ConnectFailure::not_redis("it does not reply to HELLO as Redis does")),
     })
 }
 
@@ -160,8 +160,8 @@ fn protocol(about: &[(Value, Value)]) -> Option<i64> {
 fn is_text_of(reply: &Value, text: &str) -> bool {
     match reply {
         Value::Okay => text == "OK",
-        Value::SimpleString(said) => said == text,
-        Value::BulkString(said) => said == text.as_bytes(),
+        Value::SimpleString(reply) => reply == text,
+        Value::BulkString(reply) => reply == text.as_bytes(),
         _ => false,
     }
 }

@@ -53,10 +53,11 @@ impl Running {
         let (_, answer) = running.entry((host.to_owned(), port)).or_insert_with(|| {
             let (lookup, host) = (Arc::clone(lookup), host.to_owned());
             let task = spawn_blocking(move || lookup(&host, port));
-            let said = |error: io::Error| (error.kind(), error.to_string());
+            let described = |error: io::Error| (error.kind(), error.to_string());
             let handle = task.abort_handle();
-            let answer =
-                async move { task.await.map_err(io::Error::from).and_then(|it| it).map_err(said) };
+            let answer = async move {
+                task.await.map_err(io::Error::from).and_then(|it| it).map_err(described)
+            };
             (handle, answer.boxed().shared())
         });
         answer.clone()

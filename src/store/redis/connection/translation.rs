@@ -62,7 +62,9 @@ mod tests {
 
     #[test]
     fn untranslated_address_is_used_as_announced() {
-        let table = Translation::by(|told| (told == "10.0.0.1:6379").then(|| "[::1]:7001".into()));
+        let table = Translation::by(|announced| {
+            (announced == "10.0.0.1:6379").then(|| "[::1]:7001".into())
+        });
         let of = |host, port| table.of(host, port, false).unwrap().to_string();
         assert_eq!(of("10.0.0.1", 6379), "[::1]:7001");
         assert_eq!(of("10.0.0.2", 6379), "10.0.0.2:6379");

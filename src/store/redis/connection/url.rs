@@ -118,7 +118,7 @@ impl<'a> Written<'a> {
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
         let Self { who, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
-            return Err(wrong("an address between two commas is empty; write redis://one,two"));
+            return Err(wrong("a host is missing before or after a comma; write redis://one,two"));
         }
         let alone = |(index, host): (usize, &&str)| {
             let url = Url::parse(&format!("{scheme}://{who}{host}{behind}"));
@@ -458,18 +458,18 @@ mod tests {
     #[cfg(feature = "tls")]
     #[test]
     fn sentinels_use_tls_as_servers_do_unless_set() {
-        for (scheme, said, servers, sentinels) in [
+        for (scheme, setting, servers, sentinels) in [
             ("redis", None, false, false),
             ("rediss", None, true, true),
             ("redis", Some(true), false, true),
             ("rediss", Some(false), true, false),
         ] {
-            let settings = Settings { sentinels_speak_tls: said, ..Settings::default() };
+            let settings = Settings { sentinels_speak_tls: setting, ..Settings::default() };
             let target = target_of(&format!("{scheme}-sentinel://a,b/mymaster"), &settings);
             let Place::Sentinels(watched) = target.place else { panic!() };
-            assert_eq!(watched.tls, servers, "{scheme} {said:?}");
+            assert_eq!(watched.tls, servers, "{scheme} {setting:?}");
             let speak = |it: &Address| it.speaks_tls() == sentinels;
-            assert!(watched.sentinels.iter().all(speak), "{scheme} {said:?}");
+            assert!(watched.sentinels.iter().all(speak), "{scheme} {setting:?}");
         }
     }
 
@@ -501,10 +501,10 @@ mod tests {
         assert_eq!(plain.credentials, Credentials::default());
 
         let url = "valkey+sentinel://s1/m?db=4&sentinel_username=eye&sentinel_password=p%26w";
-        let (target, said) = watched(url);
+        let (target, sentinels) = watched(url);
         assert_eq!((target.user, target.password, target.database), (None, None, 4));
-        assert_eq!(said.credentials.user.as_deref(), Some("eye"));
-        assert_eq!(said.credentials.password, Some(Secret::from("p&w".to_owned())));
+        assert_eq!(sentinels.credentials.user.as_deref(), Some("eye"));
+        assert_eq!(sentinels.credentials.password, Some(Secret::from("p&w".to_owned())));
 
         let sentinel = Credentials { user: Some("set".into()), password: None };
         let settings = Settings { sentinel, ..Settings::default() };
@@ -547,7 +547,7 @@ mod tests {
             ("unix:///path?protocol=3", "option `protocol`"),
             ("redis-sentinel://h1:26379,h2:26379", "redis-sentinel://host:26379/mymaster"),
             ("redis-sentinel://h1:26379/", "the name of the primary"),
-            ("redis-sentinel://h1,,h2/mymaster", "between two commas"),
+            ("redis-sentinel://h1,,h2/mymaster", "before or after a comma"),
             ("redis-sentinel:///mymaster", "host"),
             ("redis-sentinel://h1:port,h2/mymaster", "port"),
             ("redis-sentinel://h1:0,h2/mymaster", "port"),
@@ -556,7 +556,7 @@ mod tests {
             ("redis-sentinel://h1/mymaster?master_name=x", "option `master_name`"),
             ("redis-sentinel://h1#mymaster", "redis-sentinel://host:26379/mymaster"),
             ("http-sentinel://h1/mymaster", "unknown scheme `http`"),
-            ("redis://h1,/0", "between two commas"),
+            ("redis://h1,/0", "before or after a comma"),
             ("redis://h1,h2/first", "database `first`"),
             ("redis://h1,h2?db=1", "option `db`"),
             ("unix://h1,h2/path", "unknown scheme `unix`"),

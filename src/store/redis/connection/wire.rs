@@ -367,12 +367,12 @@ impl Outbox {
 
 /// Whether a push is about this channel.
 fn is_of(data: &[Value], channel: Option<&Vec<u8>>) -> bool {
-    let said = match data.first() {
+    let about = match data.first() {
         Some(Value::BulkString(said)) => said.as_slice(),
         Some(Value::SimpleString(said)) => said.as_bytes(),
         _ => return false,
     };
-    channel.is_some_and(|channel| channel == said)
+    channel.is_some_and(|channel| channel == about)
 }
 
 /// Whether the server rejected the command, and not the PING after it.
@@ -434,8 +434,8 @@ mod tests {
         fn new() -> Self {
             let (client, server) = duplex(1 << 16);
             let (wire, pushed) = (Arc::<Wire>::default(), Pushed::default());
-            let told = Arc::clone(&pushed);
-            let on_push: OnPush = Arc::new(move |info| told.lock().push(info.kind));
+            let kinds = Arc::clone(&pushed);
+            let on_push: OnPush = Arc::new(move |info| kinds.lock().push(info.kind));
             let carried = tokio::spawn(Arc::clone(&wire).carry(Stream::of(client), Some(on_push)));
             Self { wire, server, pushed, carried }
         }
@@ -463,9 +463,9 @@ mod tests {
     async fn replies_go_to_callers_in_request_order() {
         let mut t = Setup::new();
         let (first, second) = (t.asks("PING").await, t.asks("ECHO").await);
-        let mut heard = [0; 28];
-        t.server.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nECHO\r\n");
+        let mut received = [0; 28];
+        t.server.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nECHO\r\n");
 
         // in pieces as they come
         t.receives("+PO").await;

@@ -36,7 +36,7 @@ pub(super) struct Asker {
 
 impl Asker {
     /// Returns the result to the caller, if it still waits.
-    fn tell(self, answer: Result<u32, Failure>) {
+    fn finish(self, answer: Result<u32, Failure>) {
         drop(self.reply.send(answer));
     }
 
@@ -122,12 +122,12 @@ impl Round {
         now: Instant,
     ) {
         match (is_there, count) {
-            (Ok(false), _) => asker.tell(Ok(0)),
+            (Ok(false), _) => asker.finish(Ok(0)),
             (Ok(true), Ok(count)) if *count < asker.least && now < asker.until => {
                 self.waiting.push(asker);
             }
-            (Ok(true), count) => asker.tell(count.clone()),
-            (Err(failure), _) => asker.tell(Err(failure)),
+            (Ok(true), count) => asker.finish(count.clone()),
+            (Err(failure), _) => asker.finish(Err(failure)),
         }
     }
 }

@@ -126,8 +126,8 @@ impl Subscriptions {
     }
 
     /// Subscribes again to channels for which the server named another node.
-    pub(super) fn ask_anew(&self) {
-        self.subscription_state.table.lock().ask_anew();
+    pub(super) fn resubscribe(&self) {
+        self.subscription_state.table.lock().resubscribe();
         self.subscription_state.changed.notify_one();
     }
 
@@ -174,12 +174,12 @@ pub(super) struct Hub {
 
 impl Hub {
     /// Sends events to `subscriber` from now on.
-    pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+    pub(super) fn send_to(&self, subscriber: Weak<dyn Subscriber>) {
         *self.subscriber.lock() = Some(subscriber);
     }
 
     /// Sends the events that `next` returns, in order. No other task sends events meanwhile.
-    fn tell_all(&self, mut next: impl FnMut() -> Option<Event>) {
+    fn send_all(&self, mut next: impl FnMut() -> Option<Event>) {
         let subscriber = self.subscriber.lock();
         while let Some(event) = next() {
             if let Some(subscriber) = subscriber.as_ref().and_then(Weak::upgrade) {
@@ -191,7 +191,7 @@ impl Hub {
     /// Sends one event.
     pub(super) fn say(&self, event: Event) {
         let mut event = Some(event);
-        self.tell_all(|| event.take());
+        self.send_all(|| event.take());
     }
 
     /// Logs each kind of denied permission once. Without it, the client still gets locks, but
@@ -235,8 +235,8 @@ impl SubscriptionState {
     }
 
     /// Sends the pending events, in order.
-    fn tell(&self) {
-        self.hub.tell_all(|| self.table.lock().next_event());
+    fn send_events(&self) {
+        self.hub.send_all(|| self.table.lock().next_event());
     }
 
     /// Sends corrections to the server whenever the wanted subscriptions change, as long as `wire`
@@ -245,7 +245,7 @@ impl SubscriptionState {
         let (mut asked, mut to_ask) = (FuturesUnordered::new(), VecDeque::new());
         let (mut rests_until, mut sent_at) = (Instant::now(), Instant::now());
         loop {
-            self.tell();
+            self.send_events();
             let now = Instant::now();
             if rests_until <= now {
                 let mut table = self.table.lock();
@@ -337,7 +337,7 @@ impl Watcher for SubscriptionState {
 
     fn down(&self) {
         self.table.lock().end();
-        self.tell();
+        self.send_events();
         self.hub.suspicion.notify_one();
     }
 
@@ -360,7 +360,7 @@ impl Watcher for SubscriptionState {
             // A wanted subscription is requested again. An unwanted one needs no request.
             self.changed.notify_one();
         }
-        self.tell();
+        self.send_events();
     }
 }
 

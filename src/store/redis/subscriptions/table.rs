@@ -25,7 +25,7 @@ pub(super) struct Table {
     objects: Map<Object, WantedName>,
     channels: HashMap<String, Channel>,
     /// Channels whose state may differ from the wanted one.
-    unsettled: BTreeSet<String>,
+    outdated: BTreeSet<String>,
     refusals: Refusals,
     /// The pending events, in order.
     events: VecDeque<Event>,
@@ -69,7 +69,7 @@ struct WantedName {
 
 #[derive(Debug)]
 struct Channel {
-    says: Says,
+    meaning: Meaning,
     state: State,
     /// The names that use this channel. `door` and `{door}` share their release channel.
     objects: BTreeSet<Object>,
@@ -77,11 +77,11 @@ struct Channel {
 
 /// The meaning of a message on a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Says {
+enum Meaning {
     Released,
     /// The channel carries no messages: scripts count its listeners.
     Nothing,
-    OurTurn,
+    Ask,
 }
 
 impl Channel {
@@ -141,7 +141,7 @@ impl Table {
             among,
             objects: Map::default(),
             channels: HashMap::new(),
-            unsettled: BTreeSet::new(),
+            outdated: BTreeSet::new(),
             refusals: Refusals::default(),
             events: VecDeque::new(),
         }
@@ -219,24 +219,24 @@ impl Table {
         let gone = before.into_iter().filter(|it| !wanted.iter().any(|(kept, _)| kept == it));
         let gone = gone.collect();
         self.give_up(object, gone);
-        for (channel, says) in wanted {
-            let fresh = || Channel { says, state: State::Off, objects: BTreeSet::new() };
+        for (channel, meaning) in wanted {
+            let fresh = || Channel { meaning, state: State::Off, objects: BTreeSet::new() };
             let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
             entry.objects.insert(object.clone());
-            self.unsettled.insert(channel);
+            self.outdated.insert(channel);
         }
         self.update(object);
     }
 
-    fn wanted(&self, object: &Object) -> Vec<(String, Says)> {
+    fn wanted(&self, object: &Object) -> Vec<(String, Meaning)> {
         let Rights { queue, own_channels, releases } = self.rights(object);
         let mut wanted = Vec::new();
         if releases {
-            wanted.push((channel_of(object), Says::Released));
+            wanted.push((channel_of(object), Meaning::Released));
         }
         if releases && queue && own_channels && is_queued(object) {
-            wanted.push((keys::queuers(&object.name), Says::Nothing));
-            wanted.push((keys::waiter(&object.name, &self.client), Says::OurTurn));
+            wanted.push((keys::queuers(&object.name), Meaning::Nothing));
+            wanted.push((keys::waiter(&object.name, &self.client), Meaning::Ask));
         }
         wanted
     }
@@ -245,7 +245,7 @@ impl Table {
         for channel in channels {
             if let Some(entry) = self.channels.get_mut(&channel) {
                 entry.objects.remove(object);
-                self.unsettled.insert(channel);
+                self.outdated.insert(channel);
             }
         }
     }
@@ -254,7 +254,7 @@ impl Table {
     pub(super) fn corrections(&mut self) -> Vec<Correction> {
         let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
         let mut unsubscribe: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-        for name in std::mem::take(&mut self.unsettled) {
+        for name in std::mem::take(&mut self.outdated) {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             match (channel.objects.first(), channel.state) {
                 (Some(_), State::On) => {}
@@ -293,20 +293,20 @@ impl Table {
             // Requested again when the owner of the slot is known.
             (Refusal::Elsewhere, _) => {
                 let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
-                self.unsettled.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
+                self.outdated.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
             }
             (Refusal::Forbidden, Some(object)) => self.refused(object, asked.needs(), now),
             // A denied unsubscribe is not repeated.
             (Refusal::Forbidden, None) => {
-                self.unsettled.retain(|it| !asked.channels.contains(it));
+                self.outdated.retain(|it| !asked.channels.contains(it));
             }
         }
     }
 
     /// Subscribes again to channels for which the server named another node.
-    pub(super) fn ask_anew(&mut self) {
+    pub(super) fn resubscribe(&mut self) {
         let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
-        self.unsettled.extend(off.map(|(name, _)| name.clone()));
+        self.outdated.extend(off.map(|(name, _)| name.clone()));
     }
 
     /// Starts a connection, without subscriptions.
@@ -343,7 +343,7 @@ impl Table {
     fn is_now(&mut self, channel: &str, state: State) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
         entry.state = state;
-        self.unsettled.insert(channel.to_owned());
+        self.outdated.insert(channel.to_owned());
         let objects = entry.objects.clone();
         objects.iter().for_each(|object| self.update(object));
     }
@@ -367,16 +367,16 @@ impl Table {
     pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.objects.iter().cloned();
-        match entry.says {
-            Says::Released => {
-                let queue_told = replies::queue_was_told(message);
+        match entry.meaning {
+            Meaning::Released => {
+                let queue_told = replies::queue_was_notified(message);
                 self.events.extend(names.map(|object| Event::Freed { object, queue_told }));
             }
-            Says::OurTurn => {
+            Meaning::Ask => {
                 let after = replies::ask_after(message);
                 self.events.extend(names.map(|object| Event::Ask { object, after }));
             }
-            Says::Nothing => {}
+            Meaning::Nothing => {}
         }
     }
 }
@@ -417,7 +417,7 @@ mod tests {
     }
 
     /// A table with a full subscription to `door`.
-    fn hearing() -> Table {
+    fn subscribed_table() -> Table {
         let mut table = table();
         table.listen(&name("door"));
         done(&mut table);
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn outage_notifies_waiters_and_resubscribes_all() {
-        let mut table = hearing();
+        let mut table = subscribed_table();
         table.end();
         assert_eq!(events_of(&mut table), [Event::SubscriptionsLost]);
         assert!(!table.is_subscribed_to_releases(&name("door")));
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn denied_unsubscribe_is_not_repeated() {
-        let mut table = hearing();
+        let mut table = subscribed_table();
         table.unlisten(&name("door"));
         let [leaves] = table.corrections().try_into().unwrap();
         table.not_done(&leaves, Refusal::Forbidden, Instant::now());
@@ -527,12 +527,12 @@ mod tests {
 
     #[test]
     fn names_share_a_channel_until_the_last_unsubscribes() {
-        let (mut table, shared) = (hearing(), channel_of(&name("door")));
+        let (mut table, shared) = (subscribed_table(), channel_of(&name("door")));
         table.listen(&name("{door}"));
         done(&mut table);
         events_of(&mut table);
         table.received(&shared, &Value::BulkString(b"00".to_vec()));
-        assert_eq!(events_of(&mut table).len(), 2, "both are told");
+        assert_eq!(events_of(&mut table).len(), 2, "both are notified");
 
         table.unlisten(&name("door"));
         done(&mut table);
@@ -607,7 +607,7 @@ mod tests {
         assert_eq!(asked.channels.len(), 2);
         table.not_done(&asked, Refusal::Elsewhere, Instant::now());
         assert_eq!(table.corrections(), []);
-        table.ask_anew();
+        table.resubscribe();
         assert_eq!(table.corrections(), [asked]);
 
         // and a subscription that is not wanted any more ends
@@ -756,7 +756,7 @@ mod tests {
         }
 
         /// Answers all requests without a fault.
-        fn settle(&mut self) {
+        fn answer_all(&mut self) {
             self.allows = true;
             self.pass(Duration::from_secs(31));
             self.asked.extend(self.table.corrections());
@@ -773,7 +773,7 @@ mod tests {
         for seed in 0..2_000 {
             let mut server = Server::of(seed);
             (0..200).for_each(|_| server.step());
-            server.settle();
+            server.answer_all();
             let of = |object: &Object| {
                 let name = &object.name;
                 [channel_of(object), keys::queuers(name), keys::waiter(name, "id")]

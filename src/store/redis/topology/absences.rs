@@ -47,7 +47,7 @@ impl Absences {
     }
 
     /// Returns whether an unreachable node was not logged yet.
-    pub(super) fn any_untold(&self) -> bool {
+    pub(super) fn any_unlogged(&self) -> bool {
         self.0.iter().any(|it| !it.logged)
     }
 }

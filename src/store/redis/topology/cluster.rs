@@ -230,7 +230,7 @@ impl Cluster {
         };
         let answered = self.ask(&question).await?;
         if answered.on_its_way && request.publishes() {
-            self.cluster_state.said_in_vain(request.first_key());
+            self.cluster_state.note_unreceived(request.first_key());
         }
         Ok(answered.reply)
     }
@@ -262,8 +262,8 @@ impl Cluster {
                 return Ok(Answered { reply, on_its_way });
             };
             let refusal = match (&redirect, &reply) {
-                (Redirect::Later, Value::ServerError(said)) => {
-                    Some(self.cluster_state.not_ready(question.slot, said))
+                (Redirect::Later, Value::ServerError(error)) => {
+                    Some(self.cluster_state.not_ready(question.slot, error))
                 }
                 _ => None,
             };
@@ -458,7 +458,7 @@ impl Cluster {
 
     /// Sends both commands together. If the first one was redirected, it is sent again, and then
     /// the second one: the exporting node of a migrating slot still delivers the messages.
-    pub(super) async fn ask_then_say(
+    pub(super) async fn ask_then_publish(
         &self,
         slot: u16,
         both: [Cmd; 2],

@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// How long `health` reports that a node was not ready. The node is asked again much sooner.
-const SAID_LATELY: Duration = Duration::from_secs(1);
+const REPLIED_LATELY: Duration = Duration::from_secs(1);
 
 /// How long a different channel mode is reported. A refresh does not ask every node, so a node that
 /// was not asked lately may run another version during an upgrade of the cluster.
@@ -68,7 +68,7 @@ pub(super) struct ClusterState {
     refused: Mutex<HashMap<u16, (Failure, Instant)>>,
     /// Keys whose message was published at the importing node of a migrating slot, where no client
     /// is subscribed.
-    unheard: Mutex<HashSet<Vec<u8>>>,
+    unreceived: Mutex<HashSet<Vec<u8>>>,
 }
 
 /// Counters of nodes that were dropped.
@@ -92,7 +92,7 @@ impl ClusterState {
             past: Mutex::default(),
             placed: Mutex::default(),
             refused: Mutex::default(),
-            unheard: Mutex::default(),
+            unreceived: Mutex::default(),
         }
     }
 
@@ -102,21 +102,21 @@ impl ClusterState {
     }
 
     /// Fixes the kind of channels for the life of the client, as Redisson does. Clients that start
-    /// after an upgrade of the cluster may choose another kind, which is logged. `said` has the
+    /// after an upgrade of the cluster may choose another kind, which is logged. `reported` has the
     /// kinds that nodes support, and the last one counts.
-    pub(super) fn speaks(&self, said: &[Channels]) {
-        let Some(last) = said.last() else { return };
-        let settled = self.channels.get_or_init(|| *last);
-        if said.iter().any(|it| it != settled) {
+    pub(super) fn speaks(&self, reported: &[Channels]) {
+        let Some(last) = reported.last() else { return };
+        let chosen = self.channels.get_or_init(|| *last);
+        if reported.iter().any(|it| it != chosen) {
             *self.outgrown.lock() = Some(Instant::now());
         }
-        self.common.warnings.tell(Source::Channels, self.other_channels().into_iter().collect());
+        self.common.warnings.log(Source::Channels, self.other_channels().into_iter().collect());
     }
 
     /// Returns a finding if new clients use other channels than this one.
     fn other_channels(&self) -> Option<Finding> {
-        let said = *self.outgrown.lock();
-        let has_changed = said.is_some_and(|at| Instant::now() < at + MIXED);
+        let reported = *self.outgrown.lock();
+        let has_changed = reported.is_some_and(|at| Instant::now() < at + MIXED);
         has_changed.then(|| Finding::at("the cluster", Hazard::ChannelModeChanged))
     }
 
@@ -188,19 +188,19 @@ impl ClusterState {
         }
         let refused = self.refused.lock();
         let (refusal, at) = refused.get(&slot)?;
-        (Instant::now() < *at + SAID_LATELY).then(|| refusal.clone())
+        (Instant::now() < *at + REPLIED_LATELY).then(|| refusal.clone())
     }
 
     /// Notes that the owner of `slot` replied that it is not ready for requests about it.
-    pub(super) fn not_ready(&self, slot: u16, said: &ServerError) -> Failure {
-        let refusal = self.explained(said);
+    pub(super) fn not_ready(&self, slot: u16, reported: &ServerError) -> Failure {
+        let refusal = self.explained(reported);
         self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
         refusal
     }
 
     /// Converts the reply of a node that is not ready; names the nodes that may be the cause.
-    fn explained(&self, said: &ServerError) -> Failure {
-        match replies::refusal(said) {
+    fn explained(&self, reported: &ServerError) -> Failure {
+        match replies::refusal(reported) {
             Failure::Refused { code, message, .. }
                 if code == "CLUSTERDOWN" && !message.contains("slot") =>
             {
@@ -249,11 +249,11 @@ impl ClusterState {
 
     /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. Returns
     /// when to check again, if an unreachable node was not logged yet.
-    pub(super) fn look_for_the_away(&self) -> Option<Duration> {
+    pub(super) fn check_absences(&self) -> Option<Duration> {
         let away = self.snapshot.lock().as_ref().map(of_the_away).unwrap_or_default();
         let mut absences = self.absences.lock();
         let (new, over) = absences.seen(away, Instant::now());
-        let again = absences.any_untold().then_some(BLINK);
+        let again = absences.any_unlogged().then_some(BLINK);
         drop(absences);
         over.iter().for_each(warnings::say_over);
         new.iter().for_each(warnings::say);
@@ -261,9 +261,9 @@ impl ClusterState {
     }
 
     /// Logs slots that no node has, and logs when all slots have a node again.
-    fn look_for_a_gap(&self) {
+    fn check_unserved_slots(&self) {
         let gap = self.snapshot.lock().as_ref().and_then(gap_in);
-        self.common.warnings.tell(Source::Slots, gap.into_iter().collect());
+        self.common.warnings.log(Source::Slots, gap.into_iter().collect());
     }
 
     /// Notes why no node returned the topology.
@@ -276,9 +276,9 @@ impl ClusterState {
         let confirms = |snapshot: &mut TopologySnapshot| snapshot.confirms(&map, Instant::now());
         if self.snapshot.lock().as_mut().is_some_and(confirms) {
             self.see_guests_off();
-            self.reach_anew();
-            self.look_for_a_gap();
-            self.settle();
+            self.translate_again();
+            self.check_unserved_slots();
+            self.place_all();
             return false;
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
@@ -292,9 +292,9 @@ impl ClusterState {
         let (drawn, left) = TopologySnapshot::drawn(snapshot.take(), map, dialers, make, now);
         *snapshot = Some(drawn);
         drop(snapshot);
-        self.look_for_a_gap();
+        self.check_unserved_slots();
         left.iter().for_each(|(at, node)| self.retire(at, node));
-        self.settle();
+        self.place_all();
         self.changed.notify_waiters();
         true
     }
@@ -307,7 +307,7 @@ impl ClusterState {
     }
 
     /// Translates the addresses of unreachable nodes again, because the result may differ by now.
-    fn reach_anew(&self) {
+    fn translate_again(&self) {
         let unreached =
             self.snapshot.lock().as_ref().map(TopologySnapshot::unreached).unwrap_or_default();
         for at in unreached {
@@ -357,7 +357,7 @@ impl ClusterState {
             return Ok(node);
         }
         let node = self.node(dialer, true);
-        snapshot.welcome(at, &node, Instant::now());
+        snapshot.add_guest(at, &node, Instant::now());
         Ok(node)
     }
 
@@ -474,7 +474,7 @@ impl ClusterState {
     }
 
     /// Subscribes to each name at its current node, and retries rejected subscriptions.
-    fn settle(&self) {
+    fn place_all(&self) {
         let mut placed = self.placed.lock();
         for (object, at) in placed.iter_mut() {
             let owner = self.owner(slot_of_name(&object.name));
@@ -491,18 +491,18 @@ impl ClusterState {
             *at = owner;
         }
         drop(placed);
-        self.masters().iter().for_each(|(_, node)| node.subscriptions.ask_anew());
+        self.masters().iter().for_each(|(_, node)| node.subscriptions.resubscribe());
     }
 
     // Messages that were published where no client is subscribed.
 
-    pub(super) fn said_in_vain(&self, key: &[u8]) {
-        self.unheard.lock().insert(key.to_vec());
+    pub(super) fn note_unreceived(&self, key: &[u8]) {
+        self.unreceived.lock().insert(key.to_vec());
     }
 
     /// Returns whether the message of `key` has to be published again, and forgets that.
-    pub(super) fn is_to_be_said_again(&self, key: &[u8]) -> bool {
-        self.unheard.lock().remove(key)
+    pub(super) fn is_to_be_published_again(&self, key: &[u8]) -> bool {
+        self.unreceived.lock().remove(key)
     }
 }
 

@@ -142,7 +142,7 @@ impl Topology {
                 let slot = slot_of(key);
                 Box::pin(async move {
                     let say = say(cluster.channels().await?);
-                    cluster.ask_then_say(slot, [command, say]).await
+                    cluster.ask_then_publish(slot, [command, say]).await
                 })
                 .await
             }
@@ -191,11 +191,11 @@ impl Topology {
 
     /// Returns whether a message about `name` has to be published again because no client received
     /// it. The next call returns false.
-    pub(super) fn is_to_be_said_again(&self, name: &Name) -> bool {
+    pub(super) fn is_to_be_published_again(&self, name: &Name) -> bool {
         match self {
             Self::One(_) => false,
             Self::Cluster(cluster) => {
-                cluster.cluster_state.is_to_be_said_again(name.as_str().as_bytes())
+                cluster.cluster_state.is_to_be_published_again(name.as_str().as_bytes())
             }
         }
     }
@@ -208,10 +208,10 @@ impl Topology {
     // Subscriptions.
 
     /// Sends events to `subscriber` from now on.
-    pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+    pub(super) fn send_to(&self, subscriber: Weak<dyn Subscriber>) {
         match self {
-            Self::One(one) => one.common.hub.tell(subscriber),
-            Self::Cluster(cluster) => cluster.cluster_state.common.hub.tell(subscriber),
+            Self::One(one) => one.common.hub.send_to(subscriber),
+            Self::Cluster(cluster) => cluster.cluster_state.common.hub.send_to(subscriber),
         }
     }
 

@@ -65,7 +65,7 @@ pub(super) struct TopologyRefresher {
 }
 
 /// The topology that one node returns, or why it returns none.
-type Said = Result<(SlotMap, Option<Channels>), Error>;
+type NodeReply = Result<(SlotMap, Option<Channels>), Error>;
 
 impl TopologyRefresher {
     pub(super) fn new(cluster_state: &Arc<ClusterState>, seeds: Vec<HostPort>) -> Arc<Self> {
@@ -83,12 +83,12 @@ impl TopologyRefresher {
     pub(super) async fn first_look(&self) -> Result<impl Future<Output = ()> + '_, Error> {
         let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
         let mut errors = Vec::new();
-        while let Some(said) = visits.next().await {
-            match said {
+        while let Some(maps) = visits.next().await {
+            match maps {
                 Ok((map, channels)) => {
                     self.believe(vec![(map, channels)]);
-                    errors.iter().for_each(tell_of_seed);
-                    return Ok(told_of(visits));
+                    errors.iter().for_each(log_seed_failure);
+                    return Ok(log_failures(visits));
                 }
                 Err(error) => errors.push(error),
             }
@@ -145,7 +145,7 @@ impl TopologyRefresher {
             if self.look().await {
                 last_news = Instant::now();
             }
-            let again = self.cluster_state.look_for_the_away();
+            let again = self.cluster_state.check_absences();
             sleep(spread(pause(last_news.elapsed()))).await;
             if self.requests.load(Ordering::Acquire) > 0 {
                 continue;
@@ -164,7 +164,7 @@ impl TopologyRefresher {
 
     /// Refreshes once. Returns whether the topology changed.
     async fn look(&self) -> bool {
-        let mut maps = self.ask_the_living().await;
+        let mut maps = self.ask_connected().await;
         if maps.is_empty() {
             maps = self.visit_some().await;
         }
@@ -172,19 +172,19 @@ impl TopologyRefresher {
     }
 
     /// Adopts the newest reply. Returns whether the topology changed.
-    fn believe(&self, mut said: Vec<(SlotMap, Option<Channels>)>) -> bool {
-        said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
-        let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
+    fn believe(&self, mut maps: Vec<(SlotMap, Option<Channels>)>) -> bool {
+        maps.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
+        let channels: Vec<_> = maps.iter().filter_map(|(_, channels)| *channels).collect();
         self.cluster_state.speaks(&channels);
-        said.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
+        maps.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
     }
 
     /// Asks nodes to which there is a connection.
-    async fn ask_the_living(&self) -> Vec<(SlotMap, Option<Channels>)> {
+    async fn ask_connected(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
         fastrand::shuffle(&mut nodes);
-        let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, Said> {
+        let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, NodeReply> {
             Box::pin(async move {
                 let replies = node.commands.call_all(&questions()).await;
                 let replies = replies.map_err(|failure| in_the_way(&at, &failure, false))?;
@@ -198,16 +198,16 @@ impl TopologyRefresher {
     /// changed, only a seed still leads to the cluster.
     async fn visit_some(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let all = visited_in_turn(&self.cluster_state.members(), &self.seeds);
-        let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
-        let (said, error) = gather(visits, VISITED).await;
-        if let Some(error) = error.filter(|_| said.is_empty()) {
+        let visits = all.iter().map(|at| -> BoxFuture<'_, NodeReply> { Box::pin(self.visit(at)) });
+        let (maps, error) = gather(visits, VISITED).await;
+        if let Some(error) = error.filter(|_| maps.is_empty()) {
             tracing::debug!(target: "leasehold", %error, "no node returned the cluster topology");
             self.cluster_state.note(error.to_string());
         }
-        said
+        maps
     }
 
-    async fn visit(&self, at: &HostPort) -> Said {
+    async fn visit(&self, at: &HostPort) -> NodeReply {
         let dialer = self.cluster_state.node_dialer.dialer(at, None)?;
         let (replies, met) = dialer.ask_once(&questions()).await?;
         read(&replies, at, met.is_alone())
@@ -215,16 +215,16 @@ impl TopologyRefresher {
 }
 
 /// Waits for all of `visits`, and logs those that fail.
-async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
-    while let Some(said) = visits.next().await {
-        if let Err(error) = said {
-            tell_of_seed(&error);
+async fn log_failures(mut visits: FuturesUnordered<impl Future<Output = NodeReply>>) {
+    while let Some(maps) = visits.next().await {
+        if let Err(error) = maps {
+            log_seed_failure(&error);
         }
     }
 }
 
 /// Logs that a seed returned no topology, although another one did.
-fn tell_of_seed(error: &Error) {
+fn log_seed_failure(error: &Error) {
     tracing::warn!(target: "leasehold", %error, "node in the URL returned no topology");
 }
 
@@ -249,21 +249,21 @@ fn of_all(mut errors: Vec<Error>) -> Error {
 /// that come soon after the first one, and the last error. Each request must end by its own
 /// timeout.
 async fn gather<'a>(
-    mut left: impl Iterator<Item = BoxFuture<'a, Said>>,
+    mut left: impl Iterator<Item = BoxFuture<'a, NodeReply>>,
     (at_once, silence): (usize, Duration),
 ) -> (Vec<(SlotMap, Option<Channels>)>, Option<Error>) {
-    let (mut said, mut failed) = (Vec::new(), None);
+    let (mut maps, mut failed) = (Vec::new(), None);
     let mut asked: FuturesUnordered<_> = left.by_ref().take(at_once).collect();
     let (mut until, mut next) = (None, Instant::now() + silence);
     loop {
         match timeout_at(until.unwrap_or(next), asked.next()).await {
             Ok(Some(Ok(one))) => {
                 until.get_or_insert_with(|| Instant::now() + OTHERS);
-                said.push(one);
+                maps.push(one);
             }
             Ok(Some(Err(error))) => {
                 failed = Some(error);
-                if said.is_empty() {
+                if maps.is_empty() {
                     asked.extend(left.next());
                 }
             }
@@ -271,7 +271,7 @@ async fn gather<'a>(
                 next = Instant::now() + silence;
                 asked.extend(left.next());
             }
-            Ok(None) | Err(_) => return (said, failed),
+            Ok(None) | Err(_) => return (maps, failed),
         }
     }
 }
@@ -300,7 +300,7 @@ fn questions() -> [Cmd; 3] {
 }
 
 /// Reads the replies of the node at `at`. `alone`: it replied that it is not a cluster node.
-fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
+fn read(replies: &[Value], at: &HostPort, alone: bool) -> NodeReply {
     let in_the_way = |failure: &Failure| in_the_way(at, failure, alone);
     let [slots, nodes, channels] = replies else {
         return Err(in_the_way(&Failure::Unreadable("too few replies".into())));
@@ -374,27 +374,27 @@ mod tests {
         );
     }
 
-    fn silent<'a>() -> BoxFuture<'a, Said> {
+    fn silent<'a>() -> BoxFuture<'a, NodeReply> {
         Box::pin(std::future::pending())
     }
 
-    fn answering<'a>() -> BoxFuture<'a, Said> {
+    fn answering<'a>() -> BoxFuture<'a, NodeReply> {
         let map = SlotMap::read(&Value::Array(vec![]), &Value::Nil, &at(1)).unwrap();
         Box::pin(async { Ok((map, None)) })
     }
 
-    fn failing<'a>() -> BoxFuture<'a, Said> {
+    fn failing<'a>() -> BoxFuture<'a, NodeReply> {
         Box::pin(async { Err(Error::NoRuntime) })
     }
 
     #[tokio::test(start_paused = true)]
     async fn other_nodes_are_asked_when_the_first_fail() {
         let (long, start) = (Duration::from_secs(5), Instant::now());
-        let (said, _) = gather([failing(), answering()].into_iter(), (1, long)).await;
-        assert_eq!((said.len(), start.elapsed()), (1, Duration::ZERO));
+        let (maps, _) = gather([failing(), answering()].into_iter(), (1, long)).await;
+        assert_eq!((maps.len(), start.elapsed()), (1, Duration::ZERO));
 
         let three = [silent(), silent(), answering()].into_iter();
-        let (said, _) = gather(three, ASKED).await;
-        assert_eq!((said.len(), start.elapsed()), (1, ASKED.1 + OTHERS));
+        let (maps, _) = gather(three, ASKED).await;
+        assert_eq!((maps.len(), start.elapsed()), (1, ASKED.1 + OTHERS));
     }
 }

@@ -27,8 +27,8 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the replies of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
-    pub(super) fn read(slots: &Value, nodes: &Value, said_by: &HostPort) -> Result<Self, Failure> {
+    /// Reads the replies of the node at `sender` to `CLUSTER SLOTS` and `CLUSTER NODES`.
+    pub(super) fn read(slots: &Value, nodes: &Value, sender: &HostPort) -> Result<Self, Failure> {
         let ranges = match slots {
             Value::Array(ranges) => ranges,
             Value::ServerError(error) => return Err(replies::refusal(error)),
@@ -41,13 +41,13 @@ impl SlotMap {
             members: BTreeSet::new(),
         };
         for range in ranges {
-            map.take(range, said_by).ok_or_else(|| replies::unreadable(range))?;
+            map.take(range, sender).ok_or_else(|| replies::unreadable(range))?;
         }
         Ok(map)
     }
 
     /// Reads one range: its ends, its primary, and its replicas.
-    fn take(&mut self, range: &Value, said_by: &HostPort) -> Option<()> {
+    fn take(&mut self, range: &Value, sender: &HostPort) -> Option<()> {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else {
             return None;
@@ -55,7 +55,7 @@ impl SlotMap {
         let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
         let slots = self.owners.get(first..=last).map(|_| first..=last)?;
         for (at, node) in nodes.iter().enumerate() {
-            let Some(node) = node_in(node, said_by)? else { continue };
+            let Some(node) = node_in(node, sender)? else { continue };
             self.members.insert(node.clone());
             if at == 0 {
                 let owner = self.index_of(node);
@@ -131,7 +131,7 @@ impl SlotMap {
 
 /// Reads one node of a range: host, port, and fields that are not used. The inner `None` is a node
 /// without an address.
-fn node_in(node: &Value, said_by: &HostPort) -> Option<Option<HostPort>> {
+fn node_in(node: &Value, sender: &HostPort) -> Option<Option<HostPort>> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
     let Ok(port @ 1..) = u16::try_from(*port) else { return Some(None) };
@@ -139,13 +139,13 @@ fn node_in(node: &Value, said_by: &HostPort) -> Option<Option<HostPort>> {
         Value::Nil => "",
         host => replies::text(host)?,
     };
-    Some(at(host, port, said_by))
+    Some(at(host, port, sender))
 }
 
 /// Returns the address of a node. An empty `host` is that of the replying node; `?` is unknown.
-fn at(host: &str, port: u16, said_by: &HostPort) -> Option<HostPort> {
+fn at(host: &str, port: u16, sender: &HostPort) -> Option<HostPort> {
     let host = match host {
-        "" => &said_by.host,
+        "" => &sender.host,
         "?" => return None,
         host => host,
     };
@@ -177,26 +177,26 @@ pub(super) enum Redirect {
 }
 
 impl Redirect {
-    /// Returns the redirect in a reply of the node at `said_by`, or `None` if it executed the
+    /// Returns the redirect in a reply of the node at `sender`, or `None` if it executed the
     /// request.
-    pub(super) fn of(answer: &Value, said_by: &HostPort) -> Option<Self> {
+    pub(super) fn of(answer: &Value, sender: &HostPort) -> Option<Self> {
         let Value::ServerError(error) = answer else { return None };
-        Self::said(error.code(), error.details().unwrap_or_default(), said_by)
+        Self::read_error(error.code(), error.details().unwrap_or_default(), sender)
     }
 
     /// Returns the redirect in a rejection that has become a failure.
-    pub(super) fn in_failure(failure: &Failure, said_by: &HostPort) -> Option<Self> {
+    pub(super) fn in_failure(failure: &Failure, sender: &HostPort) -> Option<Self> {
         let Failure::Refused { code, message, .. } = failure else { return None };
-        Self::said(code, message, said_by)
+        Self::read_error(code, message, sender)
     }
 
-    fn said(code: &str, words: &str, said_by: &HostPort) -> Option<Self> {
+    fn read_error(code: &str, words: &str, sender: &HostPort) -> Option<Self> {
         match code {
             "MOVED" => {
-                let (slot, to) = target(words, said_by)?;
+                let (slot, to) = target(words, sender)?;
                 Some(Self::Moved(slot, to))
             }
-            "ASK" => Some(Self::Ask(target(words, said_by)?.1)),
+            "ASK" => Some(Self::Ask(target(words, sender)?.1)),
             "TRYAGAIN" => Some(Self::Split),
             "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => Some(Self::Later),
             _ => None,
@@ -205,11 +205,11 @@ impl Redirect {
 }
 
 /// `3999 127.0.0.1:6381`
-fn target(words: &str, said_by: &HostPort) -> Option<(u16, Option<HostPort>)> {
+fn target(words: &str, sender: &HostPort) -> Option<(u16, Option<HostPort>)> {
     let (slot, address) = words.trim().split_once(' ')?;
     let HostPort { host, port } = HostPort::read(address)?;
     let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
-    Some((slot, at(&host, port, said_by)))
+    Some((slot, at(&host, port, sender)))
 }
 
 /// Explains the reply of a node without cluster support.

@@ -15,7 +15,7 @@ const REMEMBERED: Duration = Duration::from_secs(15);
 
 /// How long a `MOVED` counts more than maps of the same epoch, whose nodes may not know of the move
 /// yet.
-const TOLD_SOON: Duration = Duration::from_secs(1);
+const PROPAGATION: Duration = Duration::from_secs(1);
 
 /// How long a node without slots is kept after its last request about a migrating slot.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
@@ -77,10 +77,10 @@ impl TopologySnapshot {
 
     /// Returns whether this snapshot is newer than `map`.
     pub(super) fn is_newer_than(&self, map: &SlotMap, now: Instant) -> bool {
-        let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
+        let propagates = || self.moved_at.is_some_and(|at| now < at + PROPAGATION);
         match map.epoch.cmp(&self.map.epoch) {
             Ordering::Less => now < self.believed_at + REMEMBERED,
-            Ordering::Equal => self.map != *map && told_soon(),
+            Ordering::Equal => self.map != *map && propagates(),
             Ordering::Greater => false,
         }
     }
@@ -171,7 +171,7 @@ impl TopologySnapshot {
     }
 
     /// Adds a node that has no slot yet.
-    pub(super) fn welcome(&mut self, at: &HostPort, guest: &Arc<Node>, now: Instant) {
+    pub(super) fn add_guest(&mut self, at: &HostPort, guest: &Arc<Node>, now: Instant) {
         self.guests.insert(at.clone(), (Arc::clone(guest), now));
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });
         snapshot.moved(3, &there, || Err("it is only noted".into()), now);
         assert!(snapshot.confirms(&old, now) && snapshot.map().owner(3) == Some(1));
-        assert!(!snapshot.confirms(&old, now + TOLD_SOON));
+        assert!(!snapshot.confirms(&old, now + PROPAGATION));
         assert!(!snapshot.is_newer_than(&map_of(8, 1), now), "who knows more is believed at once");
     }
 }

@@ -463,7 +463,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/store/redis/topology/cluster_state.rs",
                 from: "            if let Some(owner) = &owner {\n                owner.subscriptions.listen(object);\n",
-                to: "            if let Some(owner) = &owner {\n                owner.subscriptions.ask_anew();\n",
+                to: "            if let Some(owner) = &owner {\n                owner.subscriptions.resubscribe();\n",
             }],
         },
     ),
@@ -484,7 +484,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "waiters are not subscribed again when there is another map",
             edits: &[Edit {
                 file: "src/store/redis/topology/cluster_state.rs",
-                from: "self.retire(at, node));\n        self.settle();",
+                from: "self.retire(at, node));\n        self.place_all();",
                 to: "self.retire(at, node));",
             }],
         },

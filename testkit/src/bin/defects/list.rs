@@ -275,8 +275,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a node that was not told that a slot has moved is believed",
             edits: &[Edit {
                 file: "src/store/redis/topology/snapshot.rs",
-                from: "Ordering::Equal => self.map != *map && told_soon(),",
-                to: "Ordering::Equal => self.map != *map && told_soon() && now < self.believed_at,",
+                from: "Ordering::Equal => self.map != *map && propagates(),",
+                to: "Ordering::Equal => self.map != *map && propagates() && now < self.believed_at,",
             }],
         },
     ),
@@ -490,7 +490,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::request_executed_after_a_later_grant_is_withdrawn",
+            "engine::release::background::tests::request_executed_after_a_later_grant_is_withdrawn",
         ),
         Defect {
             says: "a grant forgets on its way that an earlier question for it is out",
@@ -533,7 +533,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who may not leave a channel asks for ever",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "                self.unsettled.retain(|it| !asked.channels.contains(it));\n",
+                from: "                self.outdated.retain(|it| !asked.channels.contains(it));\n",
                 to: "",
             }],
         },
@@ -1049,7 +1049,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "(Refusal::Passing, _) => {}",
-                to: "(Refusal::Passing, _) => self.unsettled.clear(),",
+                to: "(Refusal::Passing, _) => self.outdated.clear(),",
             }],
         },
     ),
@@ -1087,8 +1087,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves takes a channel from who shares it",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "                entry.objects.remove(object);\n                self.unsettled",
-                to: "                entry.objects.clear();\n                self.unsettled",
+                from: "                entry.objects.remove(object);\n                self.outdated",
+                to: "                entry.objects.clear();\n                self.outdated",
             }],
         },
     ),
@@ -1100,8 +1100,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a subscription that comes after it was given up stays",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "        self.unsettled.insert(channel.to_owned());\n",
-                to: "        if state == State::Off {\n            self.unsettled.insert(channel.to_owned());\n        }\n",
+                from: "        self.outdated.insert(channel.to_owned());\n",
+                to: "        if state == State::Off {\n            self.outdated.insert(channel.to_owned());\n        }\n",
             }],
         },
     ),
@@ -1591,12 +1591,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::rejected_permit_release_succeeds_when_allowed_again",
+            "engine::release::background::tests::rejected_permit_release_succeeds_when_allowed_again",
         ),
         Defect {
             says: "a release of what has no lease is given up",
             edits: &[Edit {
-                file: "src/engine/release/settle.rs",
+                file: "src/engine/release/background.rs",
                 from: "match withdrawal.claim.is_endless() {",
                 to: "match withdrawal.claim.is_endless() && withdrawal.more {",
             }],
@@ -1604,12 +1604,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::refused_release_is_retried_when_the_store_recovers",
+            "engine::release::background::tests::refused_release_is_retried_when_the_store_recovers",
         ),
         Defect {
             says: "a refused release waits for its minute though the store is back",
             edits: &[Edit {
-                file: "src/engine/release/settle.rs",
+                file: "src/engine/release/background.rs",
                 from: "            () = core.store_recovered.notified() => {}\n",
                 to: "",
             }],
@@ -1925,12 +1925,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::background_release_of_an_endless_reader_leaves_nothing",
+            "engine::release::background::tests::background_release_of_an_endless_reader_leaves_nothing",
         ),
         Defect {
             says: "a reader without an end never leaves",
             edits: &[Edit {
-                file: "src/engine/release/settle.rs",
+                file: "src/engine/release/background.rs",
                 from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
                 to: "            let leaves = !withdrawal.claim.is_endless();\n            withdrawal.hold.iter().filter(|_| leaves).for_each(|hold| contention.left(hold));\n",
             }],
@@ -1938,12 +1938,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::abandoned_release_of_a_reader_leaves_no_state",
+            "engine::release::background::tests::abandoned_release_of_a_reader_leaves_no_state",
         ),
         Defect {
             says: "a reader whose release was given up never leaves",
             edits: &[Edit {
-                file: "src/engine/release/settle.rs",
+                file: "src/engine/release/background.rs",
                 from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
                 to: "            withdrawal.hold.iter().filter(|_| more.is_ok()).for_each(|hold| contention.left(hold));\n",
             }],
@@ -1972,7 +1972,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::release::settle::tests::released_count_is_not_sent_again"),
+        Finder::Unit("engine::release::background::tests::released_count_is_not_sent_again"),
         Defect {
             says: "a count is told though nobody holds any more",
             edits: &[Edit {
@@ -1983,7 +1983,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::release::settle::tests::repeated_failed_reentry_sends_one_count"),
+        Finder::Unit("engine::release::background::tests::repeated_failed_reentry_sends_one_count"),
         Defect {
             says: "each who enters again in vain has a count told",
             edits: &[Edit {
@@ -2006,7 +2006,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::release::settle::tests::request_is_repeated_at_the_new_server_but_no_later_one",
+            "engine::release::background::tests::request_is_repeated_at_the_new_server_but_no_later_one",
         ),
         Defect {
             says: "a release is given back twice to the one server that it was asked of",
@@ -2141,7 +2141,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a release that was not answered is given up",
             edits: &[Edit {
-                file: "src/engine/release/settle.rs",
+                file: "src/engine/release/background.rs",
                 from: "false => Failure::may_pass_or_let_in,",
                 to: "false => |_| false,",
             }],
@@ -2216,7 +2216,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::stress::shutdown_completes_pending_releases_on_another_runtime"),
         Defect {
-            says: "a shutdown on another runtime settles nothing",
+            says: "a shutdown on another runtime completes nothing",
             edits: &[Edit {
                 file: "src/engine/mod.rs",
                 from: "        self.revive();\n        let returned",
@@ -2264,7 +2264,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
         Defect {
-            says: "what a lost runtime was settling is forgotten",
+            says: "what a lost runtime was running is forgotten",
             edits: &[Edit {
                 file: "src/engine/pending.rs",
                 from: "        let list = self.list.lock();\n        let (number, pending) = list.queued.range(number + 1..).next()?;\n        Some((*number, pending.clone()))",

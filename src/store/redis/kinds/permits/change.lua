@@ -53,7 +53,7 @@ function more.give_back()
 end
 
 local by = more[ARGV[1]]()
-local said = by and 1 or 0
+local reply = by and 1 or 0
 if ARGV[1] == 'add' and math.abs(free + by) > 2147483647 then
     if regained > 0 then
         announce(ARGV[3], free)
@@ -66,7 +66,7 @@ elseif by then
     end
 end
 if ARGV[1] == 'set' or ARGV[1] == 'add' then
-    said = free
+    reply = free
 end
 if regained > 0 or by and by > 0 then
     announce(ARGV[3], free)
@@ -77,4 +77,4 @@ if ARGV[1] == 'set_if_absent' and not by then
     redis.pcall('PEXPIRE', KEYS[3], 0)
     return 0
 end
-return answer(KEYS[3], ARGV[4], said)
+return answer(KEYS[3], ARGV[4], reply)

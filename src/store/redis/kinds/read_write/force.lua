@@ -15,7 +15,7 @@
 --
 -- Time: HGET, HLEN, DEL and PUBLISH; if both are held HGETALL, HDEL, HSET and the longest lease.
 
-local function tell()
+local function notify()
     return type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' and 2 or 1
 end
 
@@ -37,7 +37,7 @@ elseif mode ~= ARGV[1] then
     return 0
 elseif not beside then
     redis.call('DEL', KEYS[1])
-    return tell()
+    return notify()
 end
 
 take_out(true)
@@ -47,4 +47,4 @@ if left then
     -- With 0 the key is deleted: no reader is left.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
-return tell()
+return notify()

@@ -244,8 +244,8 @@ fn unlock<'a>(
     let writers = keys::writers(name);
     let others = [&*writers];
     let level = u8::from(store.topology.is_subscribed_to_releases(&claim.object));
-    let told = (channel(name), keys::in_slot(name));
-    let arguments = (claim.owner.as_str(), writer(&claim.owner), told, level);
+    let channels = (channel(name), keys::in_slot(name));
+    let arguments = (claim.owner.as_str(), writer(&claim.owner), channels, level);
     let request = Request::of(name, &UNLOCK, &others[..usize::from(waited)], arguments);
     request.reporting_split(waited).read(|reply| given_back(reply, name))
 }

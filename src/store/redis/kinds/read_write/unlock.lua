@@ -20,7 +20,7 @@
 --
 -- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of the longest lease.
 
-local function tell()
+local function notify()
     local ears = redis.pcall('PUBLISH', ARGV[3], '1')
     if type(ears) == 'table' then
         return -1
@@ -41,14 +41,14 @@ local waited = KEYS[2] and leave_the_writers()
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     if waited then
         -- Readers have yielded to this writer until now.
-        tell()
+        notify()
     end
     local pttl = redis.call('PTTL', KEYS[1])
     return pttl == -2 and {} or in_the_way(KEYS[1], redis.call('HGET', KEYS[1], 'mode'), pttl)
 end
 if redis.call('HLEN', KEYS[1]) <= 2 then
     redis.call('DEL', KEYS[1])
-    return tell()
+    return notify()
 end
 
 redis.call('HDEL', KEYS[1], ARGV[2])
@@ -58,4 +58,4 @@ if left then
     -- With 0 the key is deleted: no reader is left.
     redis.pcall('PEXPIRE', KEYS[1], left)
 end
-return tell()
+return notify()

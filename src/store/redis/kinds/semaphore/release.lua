@@ -25,7 +25,7 @@
 -- Time: HGET, HDEL, EXISTS, INCRBY and PUBLISH.
 
 -- Notifies the waiters. Redisson cannot read a negative number.
-local function tell(free)
+local function notify(free)
     return free < 0 or type(redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', free))) == 'number'
 end
 
@@ -46,7 +46,7 @@ if back then
         redis.call('HSET', KEYS[2], ARGV[1], permits)
         return free
     end
-    return tell(free) and 1 or 2
+    return notify(free) and 1 or 2
 end
 
 if ARGV[4] ~= 'leave' then
@@ -61,7 +61,7 @@ if redis.call('HGET', KEYS[4], 'owner') == ARGV[1] then
     redis.call('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     local free = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
     if free > 0 then
-        tell(free)
+        notify(free)
     end
 end
 return permits and 1 or 0

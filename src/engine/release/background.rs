@@ -21,28 +21,28 @@ use crate::{
 
 /// Completes pending releases until the engine is dropped. A release that a runtime dropped stays
 /// pending, and the next runtime completes it.
-pub(crate) async fn settle_all(
+pub(crate) async fn complete_all(
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
     watchdog: Arc<Watchdog>,
 ) {
-    let (mut settling, mut last) = (FuturesUnordered::new(), 0);
+    let (mut running, mut last) = (FuturesUnordered::new(), 0);
     loop {
         while let Some((number, pending)) = core.pending.after(last) {
             if let PendingRelease::Release(Withdrawal { grant: Some(grant), .. }) = pending {
                 watchdog.unwatch(grant);
             }
-            let settled = settle(&core, &contention, pending);
-            settling.push(async move { (number, settled.await) });
+            let completed = complete(&core, &contention, pending);
+            running.push(async move { (number, completed.await) });
             last = number;
         }
         let dropped = core.used.is_closed();
-        if settling.is_empty() && dropped {
+        if running.is_empty() && dropped {
             return;
         }
         tokio::select! {
             biased;
-            Some((number, more)) = settling.next() => core.pending.is_settled(number, more),
+            Some((number, more)) = running.next() => core.pending.is_completed(number, more),
             () = core.pending.changed() => {}
             _ = core.used.acquire(), if !dropped => {}
         }
@@ -50,12 +50,12 @@ pub(crate) async fn settle_all(
 }
 
 /// Runs `pending`. Returns what is still pending after it.
-async fn settle(
+async fn complete(
     core: &Core,
     contention: &NameRegistry,
     pending: PendingRelease,
 ) -> Option<PendingRelease> {
-    let settled = match &pending {
+    let completed = match &pending {
         PendingRelease::Recount { hold } => {
             let (helps, until) = (Failure::may_pass_or_let_in, hold.store_ends());
             recount(core, contention, hold, None, helps, until).await.map(|_| None)
@@ -82,7 +82,7 @@ async fn settle(
             more
         }
     };
-    settled.unwrap_or_else(|failure| {
+    completed.unwrap_or_else(|failure| {
         core.counters.releases_abandoned.add(1);
         let claim = pending.claim();
         if let Some(releases) = core.pending.given_up.once_more(core.clock.now()) {
