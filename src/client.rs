@@ -515,7 +515,7 @@ impl<Made> ClientBuilder<Made> {
     }
 
     /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for a reply. Default:
-    /// 5 s. Then it returns an error, and the release goes on in the background.
+    /// 5 s. Then it returns an error, and the release continues in the background.
     ///
     /// # Examples
     ///
@@ -530,7 +530,7 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets how long [`Lock::run`] waits for the release of its lock after the work. Default: 500
     /// ms. The reply shows whether the lock was held to the end. After this time `run` returns the
-    /// result, and the release goes on in the background.
+    /// result, and the release continues in the background.
     ///
     /// # Examples
     ///
@@ -704,7 +704,7 @@ impl<Made> ClientBuilder<Made> {
     }
 
     /// Sets the database, in place of that in the URL. Pub/sub ignores databases: locks of one name
-    /// in two databases wake each other's waiters, which then ask in vain.
+    /// in two databases wake each other's waiters, which then ask needlessly.
     ///
     /// # Examples
     ///

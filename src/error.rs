@@ -53,7 +53,7 @@ pub enum Error {
         /// Whether a retry cannot help: the user, password, database, certificates or server are
         /// wrong.
         permanent: bool,
-        /// The error below it, if there is one.
+        /// The source of the error, if there is one.
         source: Option<Cause>,
     },
 
@@ -173,7 +173,7 @@ pub enum Error {
     RateLimited {
         /// The name of the limiter.
         name: Name,
-        /// After this time enough permits are free, if nobody else acquires any.
+        /// After this time enough permits are free, if no other client acquires any.
         retry_after: Duration,
     },
 

@@ -11,7 +11,7 @@ use crate::{
 /// A [`ReadWriteLock`](crate::ReadWriteLock) for threads.
 ///
 /// Each side is **reentrant by thread**. A thread that writes may also acquire the lock to read,
-/// and goes on reading when it releases the writers' side. A thread that reads and wants to write
+/// and keeps reading when it releases the writers' side. A thread that reads and wants to write
 /// would wait for itself: it gets [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
 ///
 /// # Examples

@@ -101,7 +101,7 @@ pub enum Hazard {
     },
     /// Too few sentinels watch the primary: if one of them fails, no failover is possible.
     FewSentinels {
-        /// How many there are, as far as they know each other.
+        /// The number of sentinels that know each other.
         known: usize,
     },
     /// Fewer sentinels are available than a failover needs.

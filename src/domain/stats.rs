@@ -33,8 +33,7 @@ pub struct Stats {
     pub waiting: u64,
     /// Acquisitions that succeeded.
     pub granted: u64,
-    /// Holds that were released while they were held, including those of dropped guards, which
-    /// the background releases.
+    /// Holds that lasted until their release, including the background releases of dropped guards.
     pub released: u64,
     /// The part of `released` that went to the next waiter of this client without a request, and
     /// readers that joined a hold of this client.

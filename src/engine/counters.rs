@@ -31,7 +31,7 @@ counters! {
     releases_abandoned,
 }
 
-/// A number that only grows, and a number that goes up and down.
+/// A number that only grows, or one that goes up and down.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 

@@ -41,8 +41,8 @@ pub(crate) struct Withdrawal {
     pub(crate) looks: Option<usize>,
     /// The hold that ends with it, if new waiters wait for that.
     pub(crate) hold: Option<Arc<Hold>>,
-    /// Whether a grant may still come after the one that it finds. That one may be a reservation,
-    /// or the grant of a later request than the one in flight.
+    /// Whether a grant may still come after the hold that it finds. That hold may be a reservation,
+    /// or the grant of a later request.
     pub(crate) more: bool,
 }
 
@@ -161,7 +161,7 @@ impl PendingReleases {
         self.list.lock().queued.values().filter(|pending| !pending.is_precaution()).count()
     }
 
-    /// How many there are, precautions too.
+    /// How many releases are pending, with precautions.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
         self.list.lock().queued.len()

@@ -122,7 +122,7 @@ impl Call {
         sha1_smol::Sha1::from(&self.source).digest().to_string()
     }
 
-    /// The keys: those of the data, then that of the fence.
+    /// The keys of the data, then the key of the fence.
     ///
     /// # Examples
     ///
@@ -135,7 +135,7 @@ impl Call {
         &self.keys
     }
 
-    /// The arguments: those of the write, then the token.
+    /// The arguments of the write, then the token.
     ///
     /// # Examples
     ///
@@ -184,7 +184,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// SET of a value, of any length. Replies `OK`; a time to live of the key is gone.
+/// SET of a value, of any length. Replies `OK`. An earlier TTL of the key is removed.
 ///
 /// # Examples
 ///
@@ -215,7 +215,7 @@ pub fn hset<F: AsRef<[u8]>, V: AsRef<[u8]>>(
     call(include_str!("lua/hset.lua"), vec![bytes(key)], fields.collect(), token)
 }
 
-/// DEL of a key. Replies 1 if it was there, 0 if not. Its fence stays.
+/// DEL of a key. Replies 1 if it existed, and 0 otherwise. Its fence stays.
 ///
 /// # Examples
 ///

@@ -62,19 +62,19 @@ impl<K> Guard<K> {
     /// After a failover during the release, [`LostReason::InDoubt`] reports that the new server
     /// does not know the hold: the one before released it, or it was lost.
     ///
-    /// If some permits of several were lost, the others are free all the same. Nothing returns to
-    /// a semaphore that was deleted meanwhile, because that would create permits.
+    /// If some of several permits were lost, the others are free nevertheless. A semaphore that was
+    /// deleted meanwhile gets no permits back, because that would create permits.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [release timeout](crate::ClientBuilder::release_timeout). The release goes on in the
+    /// [release timeout](crate::ClientBuilder::release_timeout). The release continues in the
     /// background, and a lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
     /// [`Error::Refused`] if the store refused.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the release: it goes on in the background. A future that
+    /// Dropping the future does not undo the release: it continues in the background. A future that
     /// is neither dropped nor polled to its end may keep what it was to release.
     #[doc = example!(lock:
         "use leasehold::{LostReason, Release};",
@@ -98,11 +98,11 @@ impl<K> Guard<K> {
     /// returns the result of such work.
     ///
     /// If the hold is lost, the work stops as [`on_loss`](crate::Lock::on_loss) says. Work under
-    /// a plain semaphore is cancelled. A panic of the work releases the guard, then goes on.
+    /// a plain semaphore is cancelled. A panic of the work releases the guard, then continues.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases in the background.
+    /// Dropping the future drops the work at its current await and releases in the background.
     #[doc = example!(lock:
         "use leasehold::RunOutcome;",
         "let guard = lock.acquire().await?;",
@@ -130,7 +130,7 @@ impl<K> Guard<K> {
     /// The future borrows nothing: keep it, move it, make many of them. It also ends when the
     /// last guard of the hold is released, with [`LostReason::Released`].
     ///
-    /// Nothing renews a plain semaphore's permits. The client checks them only after it
+    /// The permits of a plain semaphore are not renewed. The client checks them only after it
     /// reconnects.
     ///
     /// # Cancel safety
@@ -193,7 +193,7 @@ impl<K> Guard<Lock<K>> {
     /// earlier; [`Client::shutdown`](crate::Client::shutdown) does not.
     ///
     /// Other guards of this hold, made by [`reenter`](Self::reenter), end with it. Readers of one
-    /// process share a hold: if others still read, the hold goes on, and they release it.
+    /// process share a hold: if others still read, the hold continues, and they release it.
     #[doc = example!(lock:
         "let lock = lock.lease(Duration::from_secs(30 * 60));",
         "lock.acquire().await?.forget();",
@@ -342,7 +342,7 @@ pub enum Release {
         name: Name,
         /// Why the hold was over.
         reason: LostReason,
-        /// The current holder, or the waiter for whom the lock is reserved, if there is one.
+        /// The current holder, or the waiter for which the lock is reserved, if there is one.
         holder: Option<Holder>,
     },
     /// The hold lasted until this release. The lock is free, or the next waiter has it.

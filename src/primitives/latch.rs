@@ -84,7 +84,7 @@ impl Latch {
 
     /// Waits until the latch is open, for at most `timeout`.
     ///
-    /// Whatever the network does, this returns by then.
+    /// This returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Latch {
 impl Latch {
     /// Closes the latch with this count if it is open, and returns whether it did.
     ///
-    /// A waiter that has not noticed the open latch goes on waiting. A latch that has opened may
+    /// A waiter that has not noticed the open latch keeps waiting. A latch that has opened may
     /// be set again.
     ///
     /// # Errors

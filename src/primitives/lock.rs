@@ -196,10 +196,10 @@ impl<K> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind: a background task releases a grant that was
-    /// under way. A token that was drawn for it is a harmless gap. A future that is neither polled
-    /// nor dropped keeps its position in this process's queue. If its request was granted, nobody
-    /// else can acquire the lock until the ttl is over.
+    /// Dropping the future is safe: a background task releases a grant that still arrives. A token
+    /// that was drawn for it is a harmless gap. A future that is neither polled nor dropped keeps
+    /// its position in this process's queue. If its request was granted, no other client can
+    /// acquire the lock until the ttl is over.
     #[doc = example!(lock: "let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<Guard<Self>> {
         let request = self.request()?;
@@ -208,13 +208,12 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, waiting for at most `timeout`.
     ///
-    /// Whatever the network does, this returns by then. The next call starts at the end of the
-    /// queue.
+    /// This returns within the timeout, in any state of the network. The next call starts at the
+    /// end of the queue.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if another owner still held it. It names the holder, or the waiter for
-    /// whom the lock was reserved. [`Error::Unavailable`] if the store did not answer,
+    /// [`Error::TimedOut`] if another owner still held it. It names the holder, or the waiter for which the lock was reserved. [`Error::Unavailable`] if the store did not answer,
     /// [`Error::NotReady`] if it refused for now. Others as [`acquire`](Self::acquire). A timeout
     /// of zero is invalid: [`try_acquire`](Self::try_acquire) does not wait.
     ///
@@ -261,7 +260,7 @@ impl<K> Lock<K> {
     /// clock and the last reply of the store tell. Otherwise this is an error.
     ///
     /// If the lock is lost, the work stops as [`on_loss`](Self::on_loss) says. A panic of the
-    /// work releases the lock, then goes on. The result waits for the release no longer than the
+    /// work releases the lock, then continues. The result waits for the release no longer than the
     /// [run release wait](crate::ClientBuilder::run_release_wait).
     ///
     /// # Errors
@@ -272,7 +271,8 @@ impl<K> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases the lock in the background.
+    /// Dropping the future drops the work at its current await and releases the lock in the
+    /// background.
     #[doc = example!(lock:
         "let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;",
         "assert_eq!(sum, 10);")]
@@ -328,7 +328,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Looking at the lock from outside. A waiter for whom a release has reserved the lock, for at
+/// Looking at the lock from outside. A waiter for which a release has reserved the lock, for at
 /// most 750 ms, counts as its holder.
 impl<K> Lock<K> {
     /// Returns whether an owner holds the lock, or has it reserved.
@@ -383,7 +383,7 @@ impl<K> Lock<K> {
 
     /// Takes the lock from its holder, wakes a waiter, and returns whether it was held.
     ///
-    /// **The holder goes on working** until it notices: at once if its process also waits for
+    /// **The holder continues to work** until it notices: at once if its process also waits for
     /// this lock, at its next renewal otherwise.
     ///
     /// # Errors

@@ -110,9 +110,9 @@ impl ExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind: a background task releases a grant that was
-    /// under way, or its lease ends. A future that is neither polled nor dropped keeps its
-    /// position in this process's queue.
+    /// Dropping the future is safe: a background task releases a grant that still arrives, or its
+    /// lease ends. A future that is neither polled nor dropped keeps its position in this process's
+    /// queue.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert_eq!(guard.permits(), 1);")]
@@ -131,7 +131,7 @@ impl ExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases in the background.
+    /// Dropping the future drops the work at its current await and releases in the background.
     #[doc = example!(permits:
         "assert_eq!(permits.run(async |_held| 6 * 7).await?, 42);",
         "assert_eq!(permits.available().await?, 3);")]
@@ -343,7 +343,7 @@ impl ExpirableSemaphore {
 impl ExpirableSemaphore {
     /// Takes this permit from its holder, wakes a waiter, and returns whether it was held.
     ///
-    /// **The holder goes on working** until it notices, at its next renewal.
+    /// **The holder continues to work** until it notices, at its next renewal.
     ///
     /// # Errors
     ///

@@ -30,9 +30,9 @@ use crate::{
 /// the interval. To limit work at the same time, use an
 /// [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
-/// Tasks of one client are served in the order in which they came, and only the first of them asks
-/// the server, when its permits are free. Tasks that come at the same moment while nobody waits
-/// have no order, and neither have clients.
+/// Tasks of one client are served in order. Only the first of them asks the server, when its
+/// permits are free. Tasks that come at the same moment, without a waiting task, have no order.
+/// Neither have clients.
 ///
 /// Redis stores each acquisition for the interval. If that is more than about 10,000, or a limiter
 /// for each user is needed, use a [`Throttle`](crate::Throttle).

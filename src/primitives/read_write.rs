@@ -61,9 +61,9 @@ impl ReadWriteLock {
 
     /// Sets whether readers let an earlier writer go first. Default: for ten seconds of twenty.
     ///
-    /// Without it, a stream of readers can keep a writer out for ever. All readers of one client
-    /// wait in one queue: a reader that does not yield stands behind an earlier one that does.
-    /// Use one setting for all readers of a name in a process.
+    /// Without it, a stream of readers can block a writer for ever. All readers of one client wait
+    /// in one line: a reader that does not yield is behind an earlier one that does. Use one
+    /// setting for all readers of a name in a process.
     #[doc = example!(prices: "let prices = prices.prefer_writers(false);")]
     #[must_use]
     pub fn prefer_writers(self, prefers_writers: bool) -> Self {

@@ -30,10 +30,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// Drops the work at the await where it stands.
+    /// Drops the work at its current await.
     #[default]
     Cancel,
-    /// Lets the work go on for a while, then drops it. [`LockContext::lost`] reports the loss to it.
+    /// Lets the work continue for a while, then drops it. [`LockContext::lost`] reports the loss to
+    /// it.
     GracePeriod(Duration),
 }
 

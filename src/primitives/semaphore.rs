@@ -16,7 +16,7 @@ use crate::{
 /// A number of permits. **A process that crashes keeps its permits for ever.**
 ///
 /// Use [`ExpirableSemaphore`](crate::ExpirableSemaphore) unless Redisson clients use this semaphore: permits there have
-/// a lease and come back. These come back only when somebody [adds](Self::add) as many. A guard
+/// a lease and come back. These come back only when a client [adds](Self::add) as many. A guard
 /// that is dropped just before the program ends leaks its permits, too, because the background
 /// task that releases them ends with the runtime. Call
 /// [`shutdown`](crate::Client::shutdown) at the end of every program.
@@ -30,7 +30,7 @@ use crate::{
 /// them again, and waiting clients log a warning. So call `set_if_absent` before you acquire, not
 /// only at the start.
 ///
-/// **A dead client stays in the hash of holders** until somebody deletes its field, by the
+/// **A dead client stays in the hash of holders** until an operator deletes its field, by the
 /// commands in the guide. Until then it counts as a holder for waiters that want many permits.
 ///
 /// Released permits go to a waiting task of the same client that wants as many, without a
@@ -114,9 +114,9 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind: a background task releases permits that were
-    /// under way. A future that is neither polled nor dropped keeps its position in this
-    /// process's queue, and the permits that its request was granted.
+    /// Dropping the future is safe: a background task releases permits that still arrive. A future
+    /// that is neither polled nor dropped keeps its position in this process's queue, and the
+    /// permits that its request was granted.
     #[doc = example!(printers: "let guard = printers.acquire(1).await?;")]
     pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
         let request = self.request(permits)?;
@@ -133,7 +133,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases in the background.
+    /// Dropping the future drops the work at its current await and releases in the background.
     #[doc = example!(printers:
         "assert_eq!(printers.run(2, async |_held| 6 * 7).await?, 42);",
         "assert_eq!(printers.available().await?, 3);")]
@@ -147,7 +147,7 @@ impl Semaphore {
 
     /// Acquires `permits` permits, waiting for at most `timeout`.
     ///
-    /// Whatever the network does, this returns by then.
+    /// This returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
@@ -265,7 +265,7 @@ impl Semaphore {
     /// Deletes the semaphore, and returns whether there was one.
     ///
     /// Guards have no permits of the next semaphore of this name, if this crate creates it.
-    /// Waiters go on waiting.
+    /// Waiters keep waiting.
     ///
     /// # Errors
     ///
@@ -288,7 +288,7 @@ impl Semaphore {
 }
 
 impl Guard<Semaphore> {
-    /// Leaves the permits acquired, for somebody else to return by [`Semaphore::add`].
+    /// Leaves the permits acquired. Another process may return them by [`Semaphore::add`].
     ///
     /// A background task removes this holder from the store.
     #[doc = example!(printers:

@@ -122,7 +122,7 @@ macro_rules! settings {
 
         /// Sets a fixed lease, which is **never renewed**. Default: none.
         ///
-        /// The hold ends after this time, even if the work goes on, and the guard reports the
+        /// The hold ends after this time, even if the work continues, and the guard reports the
         /// loss. Redisson's `lock(lease, unit)` and `acquire(lease, unit)` do the same.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".lease(Duration::from_secs(60))")]
         #[must_use]
@@ -153,10 +153,10 @@ macro_rules! settings {
 
         /// Sets how long releases may go to waiters of this process. Default: 10 000 holds, 10 ms.
         ///
-        /// A release passes what is held to the next waiter of this process without a request,
-        /// which is hundreds of times as fast. This ends `max` holds or `time` after the first
-        /// hold, whichever is sooner. Then waiters of other processes acquire. The store sees one
-        /// owner meanwhile, and so does [`Guard::owner`](crate::Guard::owner).
+        /// A release hands the hold to the next waiter of this process without a request, which is
+        /// hundreds of times as fast. This ends `max` holds or `time` after the first hold,
+        /// whichever is sooner. Then waiters of other processes acquire. The store sees one owner
+        /// all this time, and so does [`Guard::owner`](crate::Guard::owner).
         ///
         /// Only holds without a fixed lease and with the same ttl are passed on, and only before
         /// their next renewal is due. Permits are not passed on once their ids or their owner
@@ -198,8 +198,8 @@ macro_rules! replicated {
         /// has not acknowledged forgets the grant**. Require as many replicas as may be promoted.
         /// Renewals do not wait for replicas. [The guarantees][holds] list the cases.
         ///
-        /// It costs one more round trip, on a connection of its own that concurrent callers
-        /// share. A grant that goes from task to task of this process is acknowledged once.
+        /// It costs one more round trip, on a separate connection that concurrent callers share. A
+        /// grant that is handed off within this process is acknowledged once.
         ///
         /// [holds]: crate::docs::guarantees#replicas-and-failovers
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".replicated(leasehold::Replicas::at_least(1))")]

@@ -23,8 +23,8 @@ use crate::{
 /// then one permit after another. Redisson does not know it. Its pace is in the program and not in
 /// Redis: give the same one to all clients.
 ///
-/// Permits come back at the pace alone; a dropped future keeps what it was granted. A reply that
-/// was lost counts once, unless another client was granted permits meanwhile.
+/// Permits only come back with time: a dropped future keeps its granted permits. A request that is
+/// retried after a lost reply counts once, unless another client was granted permits meanwhile.
 #[doc = example!(user:
     "let quota = user.try_acquire(1).await?;",
     "assert_eq!(quota.remaining, 4);",

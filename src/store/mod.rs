@@ -5,8 +5,8 @@
 //! requests must not be repeated: a guarded write and a forced release. Their callers get an error
 //! that leaves the result open.
 //!
-//! `redis/kinds/mod.rs` has the requests that all kinds of objects support, and the folders next to
-//! it those of one kind. `conformance/` has the behaviour of every deployment as plain functions.
+//! `redis/kinds/mod.rs` has the requests of all kinds of objects, and the folders next to it have
+//! those of one kind. `conformance/` has the behaviour of every deployment as plain functions.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ pub(crate) const PATIENT_RESTS: Duration = Duration::from_secs(5);
 /// a reader and a writer that wait for each other would wait for ever.
 pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
-/// How long permits are left to the longest waiters, one after the other; then anybody may take
-/// them for as long. Those waiters may wait for permits of dead holders, which never come back.
+/// How long permits are left to the longest waiter. Then all clients may take them for as long, and
+/// so on. That waiter may wait for permits of dead holders, which never come back.
 pub(crate) const PATIENT_TURN: Duration = Duration::from_secs(30);
 
 /// How long the store recognizes a repeated change.
@@ -64,7 +64,7 @@ pub(crate) enum SubscriptionLevel {
     Nothing,
     /// Releases: waiters ask after each, and do not queue.
     Releases,
-    /// Also the client's own notifications: waiters may queue.
+    /// Releases, and the client's own notifications: waiters may queue.
     Turns,
 }
 

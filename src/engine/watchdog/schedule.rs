@@ -68,7 +68,7 @@ impl Schedule {
             }
             return;
         }
-        // If another hold had it, the store may have rejected a renewal during the hand-off.
+        // An earlier hold had it. The store may have rejected a renewal during the hand-off.
         let due = if taken_over { hold.entered_at.into() } else { hold.renew_at() };
         let due = due.min(hold.ends());
         let (hold, stamp) = (Arc::clone(hold), due.into());
@@ -83,8 +83,8 @@ impl Schedule {
         }
     }
 
-    /// Plans a renewal of this hold at `now`, or another one if one is in flight. There is at most
-    /// one in each [`ECHO`], because a client that may publish a message may publish many.
+    /// Plans a renewal of this hold at `now`. If one is in flight, another follows. There is at
+    /// most one in each [`ECHO`], because a client that may publish a message may publish many.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -556,7 +556,7 @@ mod tests {
     /// A release that failed was given up while the store still had the lock.
     #[test]
     fn renewal_of_the_previous_hold_extends_the_next() {
-        // given a grant that went on as it was before its renewal
+        // given a grant that was handed off before its renewal
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();

@@ -112,7 +112,7 @@ impl Bench {
         self.queue_by(claim, Place::Listening).await;
     }
 
-    /// Gives a lock back to the next. Returns how that one has it.
+    /// Releases a lock to the next waiter. Returns the holder after that.
     async fn hand_over(&self, claim: &Claim) -> Option<Holder> {
         // A reservation is short, so the test requests the holder at the same time.
         let given = self.one.release(claim, ReleaseMode::HandOver);

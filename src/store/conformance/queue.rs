@@ -99,7 +99,7 @@ async fn grant_removes_the_queue_entry(t: &Bench) {
         t.queue(&next).await;
         t.broadcast(&held).await;
         assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::GRANTED);
-        // and a release without a hand-over does not do it
+        // but a release without a hand-over does not notify it
         t.broadcast(&next).await;
         t.grant(&last).await;
         t.hand_over_to_nobody(&last).await;

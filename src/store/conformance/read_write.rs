@@ -252,7 +252,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert!(is_granted(t, &next).await);
     assert_eq!(release(t, &next).await, FREED);
 
-    // Nor behind one that was dead by then.
+    // The same behind a reader that was dead before.
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     sleep(Duration::from_millis(80)).await;
     assert_eq!(release(t, &writes).await, FREED);

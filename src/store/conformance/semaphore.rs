@@ -273,7 +273,7 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
     t.other.unlisten(&few.object);
 }
 
-/// No request of it is in flight that the store would have to reject.
+/// Its withdrawal leaves no request in flight that the store would have to reject.
 async fn leaving_waiter_may_ask_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;

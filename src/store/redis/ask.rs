@@ -116,7 +116,7 @@ impl<'a> Request<'a> {
         words(&self.command).skip(before).take(self.keys)
     }
 
-    /// The command as it is sent to a server whose messages travel on these channels.
+    /// Returns the command for a server whose messages are on these channels.
     pub(super) fn on(&self, channels: Channels) -> Cow<'_, Cmd> {
         match self.script.and_then(|script| script.other_hash(channels)) {
             Some(hash) => Cow::Owned(self.calling("EVALSHA", hash)),

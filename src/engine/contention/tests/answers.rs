@@ -7,7 +7,7 @@ type Line<'a> = Pin<Box<dyn Future<Output = Option<Entrance>> + 'a>>;
 const WISH: WaiterSpec =
     WaiterSpec { profile: PLAIN, listens: true, may_share: false, again: None };
 
-/// One who stands in line for `name`, and wants an answer.
+/// A task in line for `name` that needs a reply.
 fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> {
     let mut waits: Line<'_> = Box::pin(contention.slot(name, &WISH, || true));
     assert!((&mut waits).now_or_never().is_none());
@@ -30,12 +30,12 @@ fn slot(waits: &mut Line<'_>) -> RequestSlot {
 #[tokio::test(start_paused = true)]
 async fn latch_reply_is_shared_only_with_earlier_waiters() {
     let (_engine, contention, name) = door();
-    // given one who asks, and two in line
+    // given a task that asks, and two in line
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let (mut one, other) = (in_line(&contention, &name), in_line(&contention, &name));
     asker.asks();
 
-    // when others come before the answer does, and one who stood in line goes
+    // when others join before the reply, and one task in line leaves
     let (mut late, mut later) = (in_line(&contention, &name), in_line(&contention, &name));
     drop(other);
     asker.answer_those_before();
@@ -58,7 +58,7 @@ async fn earlier_reply_is_not_shared_with_a_later_waiter() {
     let mut late = in_line(&contention, &name);
     asker.answer_those_before();
     assert!((&mut late).now_or_never().is_none());
-    // but an answer to a later question is for it, too
+    // but it gets the reply to a later request
     asker.asks();
     asker.answer_those_before();
     assert!(matches!(entrance(&mut late), Entrance::Answered));

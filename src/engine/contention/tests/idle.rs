@@ -1,4 +1,4 @@
-//! One who has the request slot, is alive, and is not polled.
+//! A task that has the request slot, exists, and is not polled.
 
 use std::{pin::pin, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{ExpirableSemaphore, Latch};
 const SOON: Duration = Duration::from_millis(2);
 const IN_TIME: Duration = Duration::from_secs(3);
 
-/// Waits a moment for what goes on waiting.
+/// Waits a moment, and checks that `future` is still pending.
 async fn waits<T>(future: Pin<&mut impl Future<Output = T>>) {
     assert!(timeout(SOON, future).await.is_err());
 }
@@ -29,7 +29,7 @@ async fn sleeping_latch_waiter_delays_no_later_waiter() {
     waits(first.as_mut()).await;
     operator.count_down().await.unwrap();
     timeout(IN_TIME, latch.wait()).await.unwrap().unwrap();
-    // and passes as well when it looks
+    // and passes as well when it is polled
     timeout(SOON, first).await.unwrap().unwrap();
 }
 
@@ -113,7 +113,7 @@ async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
     assert_eq!(contention.grant(&name), Some(hold.grant.id));
     assert!(second.goes_on());
 
-    // what it leaves is not passed on in place of the other one's turn
+    // and its grant is not handed off while another task has the slot
     assert!(!contention.pass_on(&hold, Instant::now()));
     contention.left(&hold);
     assert!(second.goes_on());

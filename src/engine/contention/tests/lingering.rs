@@ -71,7 +71,7 @@ async fn grant_in_transit_keeps_no_unused_names() {
     assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
 }
 
-/// All of them were looked at each time that one was passed on: 20 ms for ten thousand.
+/// All of them were checked at each hand-over: 20 ms for ten thousand.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
 async fn lookup_cost_does_not_grow_with_waited_names() {

@@ -329,7 +329,7 @@ async fn reader_yields_to_others_after_sharing_ended() {
         start.elapsed()
     };
     assert_eq!(came(9).await, Duration::ZERO);
-    // for so long, if one of them reads on
+    // for this time, if one of them keeps reading
     assert_eq!(came(11).await, SHARING_PAST);
     // not in a hold that has lasted long
     assert_eq!(came(21).await, Duration::ZERO);
@@ -341,7 +341,7 @@ async fn reader_yields_to_others_after_sharing_ended() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// By time alone, with 64 tasks on a busy machine, the next hold came before the last had gone.
+/// By time alone, with 64 tasks on a busy machine, the next hold came before the last one ended.
 #[tokio::test(start_paused = true)]
 async fn reader_waits_for_old_shares_then_leaves_a_window() {
     for tries in [false, true] {
@@ -391,7 +391,7 @@ async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Its turn went on after six seconds: it was taken for one who asks.
+/// Its slot passed on after six seconds, because it counted as a task that asks.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let (_store, here) = prices();

@@ -121,7 +121,7 @@ impl ConnectFailure {
         self.refused
     }
 
-    /// The same, prefixed by `place`, since there are several.
+    /// Adds the name of the server before it, because there are several.
     pub(super) fn at(self, place: impl fmt::Display) -> Self {
         Self { words: format!("{place}: {}", self.words), ..self }
     }

@@ -259,8 +259,8 @@ mod tests {
         frames.take()
     }
 
-    /// Returns all frames, if the bytes come in pieces of `size`; and the highest number of kept
-    /// bytes.
+    /// Returns all frames, if the bytes come in pieces of `size`. Also returns the highest number
+    /// of kept bytes.
     fn in_pieces(bytes: &[u8], size: usize) -> (Vec<Frame>, usize) {
         let (mut frames, mut taken, mut most) = (Frames::default(), vec![], 0);
         for piece in bytes.chunks(size) {

@@ -1,7 +1,7 @@
 //! Finds hazards in the replies of servers and sentinels. Pure.
 //!
-//! All of it is in replies that the client requests anyway: it sends no extra command and needs no
-//! extra permission.
+//! All facts are in replies that the client requests anyway. So it sends no extra command and needs
+//! no extra permission.
 
 use std::time::Duration;
 

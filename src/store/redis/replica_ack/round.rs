@@ -217,7 +217,7 @@ mod tests {
         let question = ["TOUCH", "TOUCH", "WAIT 2 200", "LOOK", "LOOK"];
         assert_eq!(words(&round.question(now)), question);
 
-        // one replica is enough for the first call, and the second one waits on
+        // one replica is enough for the first call, and the second call keeps waiting
         round.answered(numbers(&[1, 1, 1, 1, 1]), now + SECOND / 5);
         assert_eq!(ones.try_recv().unwrap().unwrap(), 1);
         assert!(twos.try_recv().is_err() && !round.is_over());

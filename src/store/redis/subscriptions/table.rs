@@ -191,7 +191,7 @@ impl Table {
         self.want(object);
     }
 
-    /// Retries what was denied long ago.
+    /// Retries subscriptions that were denied long ago.
     pub(super) fn forgive(&mut self, now: Instant) {
         self.refusals.forget(now).iter().for_each(|object| self.want(object));
     }

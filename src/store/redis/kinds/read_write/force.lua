@@ -10,8 +10,8 @@
 --   2        the same, but the server denied the notification
 --   0        was not held in this mode
 --
--- A read hold that the writer has as well stays, as long as its lease lasts. If readers are removed
--- while a writer holds, nobody may enter, so nobody is notified.
+-- A read hold of the writer stays as long as its lease lasts. If readers are removed while a writer
+-- holds, no waiter may acquire, so none is notified.
 --
 -- Time: HGET, HLEN, DEL and PUBLISH; if both are held HGETALL, HDEL, HSET and the longest lease.
 

@@ -25,17 +25,17 @@
 -- An owner that has withdrawn is rejected, because this request is an old one that was still in
 -- flight.
 --
--- An owner that has waited for long in vain becomes the patient one, unless an earlier one is. All
--- other owners of this library leave it its permits, until it has them or the turn is over.
+-- An owner that has waited for long becomes the longest waiter ("patient"), unless an earlier one
+-- is. All other owners of this library leave it its permits, until it has them or its turn is over.
 -- Redisson's clients do not know of it. If it requests more than the free permits and those of this
--- library's holders together, it must not keep the others out: it may wait for ever. It may also
--- wait for ever if some holders are dead, or hold for hours, which no script can know: therefore
--- the turn.
+-- library's holders together, it must not block the others, because it may wait for ever. It may
+-- also wait for ever if some holders are dead, or hold for hours. No script can know that. So its
+-- turn is limited.
 --
--- For an owner that has waited for long in vain: TIME, HLEN, HVALS of a thousand at most, HSET and
--- PEXPIRE besides; HDEL and PUBLISH when it is no longer the patient one.
+-- For an owner that has waited for long, also TIME, HLEN, HVALS of a thousand at most, HSET and
+-- PEXPIRE. HDEL and PUBLISH when it is no longer the longest waiter.
 --
--- TIME besides when there is a patient one, and DEL when it gets its permits.
+-- With a longest waiter, also TIME, and DEL when it gets its permits.
 --
 -- Time: HGET, ZSCORE, GET, HMGET, HSET and DECRBY.
 
@@ -67,7 +67,7 @@ if not (began and began <= now) then
     owner, began = false, now
 end
 
--- Whether this owner may become the patient one.
+-- Whether this owner may become the longest waiter.
 local waits_since = ARGV[3] ~= '' and now - ARGV[3]
 local may_be_patient = waits_since and now < began + turn
 

@@ -151,7 +151,7 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// Returns the keys besides the counter: owners of permits, withdrawn owners, the longest waiter.
+/// Returns the other keys: owners of permits, withdrawn owners, the longest waiter.
 fn beside(name: &Name) -> [String; 3] {
     [keys::holders(name), keys::withdrawn(name), keys::patient(name)]
 }
