@@ -59,7 +59,7 @@ fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Whether another thread could have `lock` now.
+/// Whether another thread could acquire `lock` now.
 fn is_free(lock: &Lock) -> bool {
     elsewhere(|| lock.try_acquire().unwrap().is_some())
 }
@@ -221,7 +221,7 @@ mod reentry {
         assert_eq!(first.count(), 5);
         assert_eq!(lock.held_by(first.owner()).unwrap(), 5);
 
-        // and the lock is free when all of them are gone, in whatever order
+        // and the lock is free when all of them are dropped, in any order
         assert_eq!(first.release().unwrap(), Release::StillHeld { count: 4 });
         assert_eq!(third.release().unwrap(), Release::StillHeld { count: 3 });
         drop(second);
@@ -242,8 +242,8 @@ mod reentry {
         assert_eq!(third.count(), 2);
     }
 
-    /// Does `work` while another thread has a share in what this one holds by `ours`, which it
-    /// gives back first.
+    /// Does `work` while another thread shares the hold of this thread. This thread releases its
+    /// share, `ours`, first.
     fn beside_a_reader(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
         let (reads, others) = mpsc::channel();
         let (over, end) = mpsc::channel::<()>();
@@ -274,7 +274,7 @@ mod reentry {
         leave(write.acquire().unwrap());
     }
 
-    /// Threads that read in turns entered again and again, and nobody ever wrote.
+    /// Threads that read in turns acquired again and again, and no writer ever acquired.
     #[test]
     fn second_read_of_a_thread_waits_behind_a_writer() {
         let world = World::new();
@@ -310,7 +310,7 @@ mod reentry {
 
     #[test]
     fn lost_hold_is_acquired_again_instead_of_reentered() {
-        // given a hold whose lease ended, and whose guard is still there
+        // given a hold whose lease has ended, and its guard
         let world = World::new();
         let lock = world.door();
         let lost = lock.clone().lease(millis(30)).acquire().unwrap();
@@ -322,7 +322,7 @@ mod reentry {
         assert_ne!(anew.owner(), lost.owner());
         assert_eq!(anew.count(), 1);
 
-        // which is still the thread's when the lost guard goes
+        // which the thread still holds when the lost guard is dropped
         drop(lost);
         let again = lock.try_acquire().unwrap().unwrap();
         assert_eq!(again.owner(), anew.owner());
@@ -330,14 +330,14 @@ mod reentry {
 
     #[test]
     fn reentry_notices_an_unnoticed_loss() {
-        // given a hold that the store forgot, and somebody else who has it now
+        // given a hold that the store forgot, and another holder
         let world = World::new();
         let lock = world.door();
         let lost = lock.acquire().unwrap();
         assert!(world.store.lose("door"));
         let guard = world.other_door().acquire_owned().unwrap();
 
-        // then the thread waits like everybody
+        // then the thread waits like all others
         assert!(lock.try_acquire().unwrap().is_none());
         assert!(!lost.is_held());
         leave_owned(guard);
@@ -393,7 +393,7 @@ mod guards {
     #[test]
     fn guard_dropped_with_its_client_frees_the_lock() {
         for owned in [false, true] {
-            // given a long lease, and nothing else of its client than the guard
+            // given a long lease, and a guard that outlives the other handles of its client
             let store = MemoryStore::new();
             let lock = Client::with_store(&store).unwrap().lock("door").unwrap();
             let lock = lock.lease(Duration::from_secs(3_600));
@@ -480,7 +480,7 @@ mod guards {
 
     #[test]
     fn guard_kept_until_its_thread_ends_frees_the_lock() {
-        // given a guard in a thread local, which is dropped when others may be gone
+        // given a guard in a thread local, which is dropped when other thread locals may be gone
         thread_local! {
             static KEPT: std::cell::RefCell<Option<LockGuard>> = const { std::cell::RefCell::new(None) };
         }
@@ -650,7 +650,7 @@ mod inside_async {
         is_refused(guard.lost_within(LONG));
         is_refused(client.shutdown(LONG));
 
-        // looking at what is known here needs nobody
+        // methods that only use local state need no server
         assert!(guard.is_held());
         assert_eq!((guard.count(), client.stats().held), (1, 1));
 
@@ -816,7 +816,7 @@ fn thread_acquires_permits_when_another_releases_them() {
     let guard = pool.acquire(2).unwrap();
     assert_eq!(guard.lost_within(Duration::from_millis(20)).unwrap(), None);
     drop(guard);
-    // nothing is lost with the client that made it
+    // no permit is lost with the client that made the guard
     drop(pool);
     client.shutdown(Duration::from_secs(5)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What may cross threads and what must not: most of it is checked by compiling.
+//! Types that may cross threads, and types that must not. The compiler checks most of it.
 
 use std::{marker::PhantomData, panic::UnwindSafe};
 
@@ -146,7 +146,7 @@ async fn lost_future_borrows_nothing() {
     assert_eq!(tokio::spawn(lost).await.unwrap(), LostReason::Released);
 }
 
-/// Whether a type is `Send`: the inherent constant counts where its bound holds.
+/// Whether a type is `Send`: the inherent constant exists only where its bound holds.
 struct Is<T>(PhantomData<T>);
 
 impl<T: Send> Is<T> {

@@ -1,4 +1,4 @@
-//! Every operation, dropped at each of its awaits: nothing stays behind.
+//! Every operation, dropped at each of its awaits, leaves no trace.
 //!
 //! A future is polled n times and then dropped, for n = 0, 1, 2, … until it gets
 //! to its end; in a second round it is dropped just after it was woken for the
@@ -35,20 +35,20 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that nobody waited for a timer.
+/// So short that no timer was involved.
 const AT_ONCE: Duration = millis(10);
 
-/// How soon the lock must be free when the store was in trouble before: questions
-/// are asked again after pauses.
+/// How soon the lock must be free after a store failure, because requests are repeated after
+/// pauses.
 const AFTER_TROUBLE: Duration = secs(2);
 
-/// When whatever stands in the way ends.
+/// When the obstacle ends.
 const TROUBLE: Duration = secs(5);
 
 /// Where a future is dropped.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// After so many polls.
+    /// The number of polls before the drop.
     polls: usize,
     /// Not at once, but when it is woken to be polled again.
     woken: bool,
@@ -74,8 +74,8 @@ impl Cut {
     }
 }
 
-/// Plays `scene` with a cut at each await, until it says that the operation got
-/// to its end before the cut. Returns how many cuts there were.
+/// Runs `scene` with a cut at each await, until it reports that the operation ended before the cut.
+/// Returns how many cuts there were.
 async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     const FAR_TOO_MANY: usize = 500;
     let mut cuts = 0;
@@ -98,7 +98,7 @@ struct World {
     sides: Sides,
 }
 
-/// What our client wants, and what the other one has, which keep each other out.
+/// The lock that our client wants, and the lock of the other client. They exclude each other.
 type Sides = [fn(&Client) -> Lock; 2];
 
 const LOCKS: Sides = [|client| client.lock("door").unwrap(); 2];
@@ -111,21 +111,21 @@ fn read_write(client: &Client) -> ReadWriteLock {
     client.read_write_lock("door").unwrap()
 }
 
-/// What stands in the way of acquiring, for a while.
+/// The obstacle of an acquisition, for a while.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Free,
-    /// Another client holds, and ours listens.
+    /// Another client holds, and ours is subscribed.
     Held,
     /// Another client holds, and ours polls.
     HeldPolling,
-    /// The store does not answer.
+    /// The store does not reply.
     Stalled,
-    /// The store does not answer, and somebody holds.
+    /// The store does not reply, and another client holds.
     StalledAndHeld,
     /// The store refuses.
     Failing,
-    /// Two others of our client wait before us.
+    /// Two other tasks of our client wait first.
     Queue,
 }
 
@@ -198,8 +198,7 @@ impl World {
         (lock, over)
     }
 
-    /// Claims that the lock is free within `bound`, and that nothing is left of
-    /// whatever our client did.
+    /// Asserts that the lock is free within `bound`, and that our client has left no trace.
     async fn is_quiet(&self, bound: Duration, case: &str) {
         let start = Instant::now();
         let guard = self.other_door().acquire_within(secs(300)).await.unwrap();
@@ -221,8 +220,8 @@ async fn short_visit(lock: Lock) {
     drop(guard);
 }
 
-/// Drops what `operation` makes of a lock at each of its awaits, whatever stands
-/// in its way. `waits` says whether it waits for a holder at all.
+/// Drops `operation` on a lock at each of its awaits, with every obstacle. `waits` is whether it
+/// waits for a holder at all.
 async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     leaves_nothing_of(LOCKS, waits, operation).await;
 }
@@ -231,7 +230,7 @@ async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) ->
 async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     for way in WAYS {
         let cuts = at_every_await(async |cut| {
-            // given something in the way, and somebody of our client behind us
+            // given an obstacle, and another task of our client behind
             let world = World::of(sides);
             let (lock, way_is_free) = world.block(way).await;
             let case = format!("{way:?}, {cut:?}");
@@ -247,7 +246,7 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
             let completed = done.is_some();
             drop(done);
 
-            // then the one behind is not delayed, and nothing is left
+            // then the task behind is not delayed, and no trace is left
             way_is_free.await.unwrap();
             let start = Instant::now();
             behind.await.unwrap();
@@ -362,13 +361,13 @@ async fn dropped_downgrade_leaves_no_hold() {
     }
 }
 
-/// One who was woken leaves before asking.
+/// A woken task leaves before it asks.
 mod woken_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn dropped_waiter_wakes_the_next_of_its_process() {
-        // given a holder elsewhere and two who wait here
+        // given a holder of another client and two waiters of this one
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
         let lock = world.door();
@@ -379,7 +378,7 @@ mod woken_and_cancelled {
         let second = tokio::spawn(async move { behind.acquire_within(secs(3_600)).await });
         sleep(millis(1)).await;
 
-        // when the first is woken and goes before it asked
+        // when the first one is woken and leaves before it asked
         let left = Instant::now();
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         assert_eq!(world.one.stats().wake_ups, 1);
@@ -410,7 +409,7 @@ mod woken_and_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn all_waiters_but_the_last_may_leave_a_long_queue() {
-        // given many who wait, all of whom leave but one
+        // given many waiters, of which all but one leave
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -436,7 +435,7 @@ mod woken_and_cancelled {
     }
 }
 
-/// One who was handed the lock by the one before it leaves before it knows.
+/// A task with a hand-off grant leaves before it notices.
 mod handed_over_and_cancelled {
     use super::*;
 
@@ -453,7 +452,7 @@ mod handed_over_and_cancelled {
 
     #[tokio::test(start_paused = true)]
     async fn next_local_waiter_gets_the_lock_from_a_silent_store() {
-        // given a holder and two who wait behind it
+        // given a holder and two waiters behind it
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
         let guard = lock.acquire().await.unwrap();
@@ -463,7 +462,7 @@ mod handed_over_and_cancelled {
         sleep(millis(1)).await;
         world.store.stall();
 
-        // when the first is handed the lock and goes
+        // when the first one gets the grant and leaves
         drop(handed(&world, guard, first).await);
 
         // then the second has it, which was granted two holds before
@@ -556,13 +555,13 @@ mod handed_over_and_cancelled {
     }
 }
 
-/// A grant on its way is given back.
+/// A grant that still arrives is released.
 mod granted_and_cancelled {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn abandoned_request_is_withdrawn() {
-        // given a question to a store that does not answer
+        // given a request to a silent store
         let world = World::new();
         world.store.stall();
         let lock = world.door();
@@ -573,7 +572,7 @@ mod granted_and_cancelled {
         drop(asking);
         world.store.resume();
 
-        // then nobody is kept out, now or later
+        // then no other waiter is blocked, now or later
         for _ in 0..10 {
             let guard = world.other_door().acquire_within(AT_ONCE).await.unwrap();
             assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -598,7 +597,7 @@ mod granted_and_cancelled {
 mod release {
     use super::*;
 
-    /// A hold, and one who waits for it elsewhere.
+    /// A hold, and a waiter of another client.
     async fn held(world: &World) -> (LockGuard, JoinHandle<()>) {
         let guard = world.door().acquire().await.unwrap();
         let behind = tokio::spawn(short_visit(world.other_door()));
@@ -610,7 +609,7 @@ mod release {
     async fn dropped_release_is_completed() {
         for trouble in [None, Some(Way::Stalled), Some(Way::Failing)] {
             let cuts = at_every_await(async |cut| {
-                // given a hold with somebody behind it, and perhaps a store in trouble
+                // given a hold with a waiter, and in some cases a silent store
                 let world = World::new();
                 let (guard, behind) = held(&world).await;
                 let lost = guard.lost();
@@ -626,7 +625,7 @@ mod release {
                     store.heal();
                 });
 
-                // when the release is dropped on its way
+                // when the release is dropped
                 let released = cut.of(guard.release()).await;
                 let case = format!("{trouble:?}, {cut:?}");
                 if let Some(released) = &released {
@@ -666,7 +665,7 @@ mod release {
                     store.resume();
                 });
 
-                // when the release of one of them is dropped on its way
+                // when the release of one of them is dropped
                 let released = cut.of(again.release()).await;
                 over.await.unwrap();
                 sleep(AFTER_TROUBLE).await;
@@ -705,7 +704,7 @@ async fn reenter_leaves_the_count_as_it_was() {
                 store.heal();
             });
 
-            // when a re-entry is dropped on its way, or gets through and is dropped
+            // when a reentry is dropped, before or after its end
             let entered = cut.of(guard.reenter()).await;
             let case = format!("{trouble:?}, {cut:?}");
             let completed = entered.is_some();
@@ -770,7 +769,7 @@ async fn looking_and_watching_have_no_effect_on_the_hold() {
 async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
-            // given a guard that does not come back, and one who waits elsewhere
+            // given a guard that is never released, and a waiter of another client
             let world = World::new();
             let guard = world.door().acquire().await.unwrap();
             let behind = tokio::spawn(short_visit(world.other_door()));
@@ -779,7 +778,7 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
                 world.store.stall();
             }
 
-            // when the shutdown is dropped on its way
+            // when the shutdown is dropped
             let shutdown = cut.of(world.one.shutdown(millis(40))).await;
             let case = format!("stalled: {stalled}, {cut:?}");
             world.store.resume();
@@ -790,7 +789,7 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
                 assert!(matches!(refused, Err(Error::ShutDown)), "{case}: {refused:?}");
             }
 
-            // and whoever shuts it down again takes back what is left
+            // and a second shutdown revokes the rest
             let again = world.one.shutdown(secs(20)).await;
             assert_eq!(again.pending, 0, "{case}");
             assert!(!guard.is_held(), "{case}");
@@ -808,7 +807,7 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn work_is_dropped_with_the_run_that_holds_it() {
-    /// Says when it is dropped.
+    /// Notes its drop.
     struct Told(Arc<AtomicBool>);
     impl Drop for Told {
         fn drop(&mut self) {

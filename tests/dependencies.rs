@@ -1,8 +1,8 @@
-//! What Leasehold is built from: under which licences, from where, and why.
+//! The dependencies of Leasehold: their licences, their sources and their reasons.
 //!
-//! The licences that may come in are those of `deny.toml`. They are read from
-//! `cargo tree`, so that nothing has to be installed for this; known
-//! vulnerabilities need a database and `cargo deny`, see `make advisories`.
+//! The allowed licences are those of `deny.toml`. They are read from `cargo tree`, so that no tool
+//! need be installed for this. Known vulnerabilities need a database and `cargo deny`: see `make
+//! advisories`.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -55,8 +55,8 @@ fn allowed(text: &str) -> Vec<String> {
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Whether a line `name v1.0|MIT OR Apache-2.0` names what is allowed: one choice
-/// of each part. An exception to a licence is another licence.
+/// Whether a line `name v1.0|MIT OR Apache-2.0` has an allowed licence: one choice of each part. A
+/// licence with an exception is a separate licence.
 fn may_come_in(line: &str, allowed: &[String]) -> bool {
     let (_, licence) = line.split_once('|').unwrap_or((line, ""));
     let is_allowed = |choice: &str| {

@@ -1,4 +1,4 @@
-//! Fenced writes to a real Redis, sent by a plain client that is none of ours.
+//! Fenced writes to a real Redis, sent by a plain client of another library.
 
 use crate::common::{client, hash, keys, stopped_and_next};
 use leasehold::fence::{
@@ -16,7 +16,7 @@ const FENCE: &str = "leasehold_fence:{orders:42:total}";
 const NEWEST: u64 = (1 << 53) - 1;
 const OLDER: u64 = NEWEST - 1;
 
-/// A client that knows nothing of locks.
+/// A client that does not know locks.
 struct Plain(Connection);
 
 impl Plain {
@@ -40,7 +40,7 @@ impl Plain {
         command.query(&mut self.0)
     }
 
-    /// What the server refuses, and with which words.
+    /// Returns the rejection of the server.
     fn refusal(&mut self, call: &Call) -> RedisError {
         self.command::<redis::Value>("EVAL", call.source(), call).unwrap_err()
     }
@@ -51,27 +51,27 @@ impl Plain {
         call.read(reply).expect("it is the newest").expect("it replies something")
     }
 
-    /// Sends a call that comes too late, and returns whose was newer.
+    /// Sends a call that comes too late, and returns the newer token.
     fn late(&mut self, call: &Call) -> u64 {
         let reply = self.send::<redis::Value>(call).expect("the server answers");
         call.read(reply).expect_err("it is late").newest()
     }
 }
 
-/// What lies under a key, if it is a text.
+/// Returns the text under a key.
 fn get(server: &Redis, key: &str) -> String {
     server.command(&["GET", key]).text().to_owned()
 }
 
 #[tokio::test]
 async fn fence_rejects_the_late_write_of_a_stopped_holder() {
-    // given one that holds the lock and stands still, and the next one that writes
+    // given a paused holder, and the next holder, which writes
     let server = Redis::start();
     let (stopped, next) = stopped_and_next(&server).await;
     let (mut a, mut b) = (Plain::of(&server), Plain::of(&server));
     assert_eq!(b.pass::<String>(&set(TOTAL, "15", next)), "OK");
 
-    // when the first goes on and writes late, then it is refused and nothing is written
+    // when the first one continues and writes late, then it is rejected and nothing is written
     let late = set(TOTAL, "11", stopped);
     let reply = a.send::<String>(&late).unwrap();
     let stale = late.read(reply).unwrap_err();
@@ -103,7 +103,7 @@ async fn hold_may_write_in_every_way_and_repeatedly() {
     assert_eq!(plain.pass::<i64>(&add), 7);
     guard.release().await.unwrap().into_result().unwrap();
 
-    // and the fence knows who it was
+    // and the fence has its token
     assert_eq!(get(&server, FENCE), token.to_string());
     assert_eq!(server.command(&["PTTL", FENCE]).number(), -1, "it has no end");
 }
@@ -186,7 +186,7 @@ fn documented_permissions_suffice_for_fenced_writes() {
     assert_eq!(plain.late(&set(TOTAL, "11", 6)), 7);
 }
 
-/// Before Redis 7 the code stands behind the place in the script.
+/// Before Redis 7 the error code comes after the position in the script.
 fn is_wrong_type(refusal: &RedisError) {
     assert!(refusal.to_string().contains("WRONGTYPE"), "{refusal}");
 }
@@ -225,11 +225,11 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     let call = script(text, ["{a}1", "{a}2"], ["x", "y", "z"], 7).unwrap();
     let seen: (u32, u32, String) = plain.pass(&call);
 
-    // then it sees what it was given, and the fence is beside the first key
+    // then it sees its own arguments, and the fence is next to the first key
     assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
     assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
 
-    // and nothing of ours: what it does not know is an error of its own line
+    // and none of our variables: an unknown one is an error of its own line
     for name in ["token", "fence", "newest", "write"] {
         let call = script(&format!("local one = 1\nreturn {name}"), ["a"], [""; 0], 7).unwrap();
         let refusal = plain.refusal(&call).to_string();
@@ -353,7 +353,7 @@ async fn lost_token_counter_is_raised_above_what_receivers_saw() {
     assert!(gate.pass("orders:42", next.token()).is_ok());
     next.release().await.unwrap().into_result().unwrap();
 
-    // and nothing lowers it, and the counter has no end
+    // and no call lowers it, and the counter has no TTL
     assert_eq!(raiser.raise_token(7).await.unwrap(), 1042);
     assert_eq!(server.command(&["PTTL", COUNTER]).number(), -1);
     for odd in ["many", "9007199254740992"] {

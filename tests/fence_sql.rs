@@ -23,17 +23,17 @@ impl Orders {
         Self { postgres, read, update, upsert }
     }
 
-    /// What the database says to a read of the order.
+    /// Returns the result of a read of the order.
     fn read(&self, token: u64) -> String {
         self.postgres.sql(&format!("PREPARE read AS {}; EXECUTE read(42, {token})", self.read))
     }
 
-    /// What it says to an `UPDATE` of it.
+    /// Returns the result of an `UPDATE` of it.
     fn update(&self, total: u32, token: u64) -> String {
         self.postgres.sql(&executed(&self.update, total, token))
     }
 
-    /// What it says to an `INSERT` of it.
+    /// Returns the result of an `INSERT` of it.
     fn upsert(&self, total: u32, token: u64) -> String {
         self.postgres.sql(&executed(&self.upsert, total, token))
     }
@@ -66,12 +66,12 @@ fn statements_of_the_guide() -> [String; 4] {
 
 #[tokio::test]
 async fn fence_rejects_the_late_update_of_a_stopped_holder() {
-    // given one that holds the lock and stands still, and the next one that writes
+    // given a paused holder, and the next holder, which writes
     let (stopped, next) = stopped_and_next(&Redis::start()).await;
     let orders = Orders::with_one();
     assert_eq!(orders.update(15, next), "UPDATE 1");
 
-    // when the first goes on and writes late, then no row is changed
+    // when the first one continues and writes late, then no row is changed
     assert_eq!(orders.update(11, stopped), "UPDATE 0");
     assert_eq!(orders.total_and_token(), format!("15|{next}"));
 
@@ -126,7 +126,7 @@ fn stale_update_is_rejected_after_a_newer_transaction() {
         newer.tell(&format!("BEGIN; {}", executed(&orders.update, 15, 2)));
         orders.until_one("state = 'idle in transaction'");
 
-        // when an older one writes meanwhile, then it waits, looks again, and is refused
+        // when an older one writes meanwhile, then it waits, checks again, and is rejected
         thread::scope(|scope| {
             let older = scope.spawn(|| write(&orders, 11, 1));
             orders.until_one("wait_event_type = 'Lock'");

@@ -5,7 +5,7 @@
 //! it says, calls end in time, nothing panics, the password stays where it is, and a
 //! server that has come to its senses is of use again.
 //!
-//! `make fuzz SEEDS=n` tells so many stories, `make fuzz SEED=x` one of them once more.
+//! `make fuzz SEEDS=n` runs this many seeds, and `make fuzz SEED=x` repeats one.
 
 mod common;
 
@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout};
 /// How many stories every run of the tests tells.
 const FEW: u64 = 24;
 
-/// How many are told at the same time: they mostly wait.
+/// How many run at the same time. They mostly wait.
 const TOGETHER: usize = 24;
 
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
@@ -41,8 +41,8 @@ const BUSY: Duration = Duration::from_secs(2);
 
 const PASSWORD: &str = "hunter2";
 
-/// The seeds to take: a few that are always the same, as many fresh ones as are asked
-/// for, or the one that is.
+/// The seeds of this run: a few fixed ones, and as many fresh ones as requested, or the requested
+/// one.
 fn seeds(few: u64) -> Range<u64> {
     let setting = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked_for = setting("LEASEHOLD_SEEDS");
@@ -56,7 +56,7 @@ fn seeds(few: u64) -> Range<u64> {
     seeds
 }
 
-/// How many panics there were in this process, in whatever task.
+/// The number of panics in this process, in any task.
 fn panics() -> usize {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     static HOOK: Once = Once::new();
@@ -70,7 +70,7 @@ fn panics() -> usize {
     PANICS.load(Ordering::SeqCst)
 }
 
-/// What a server may do to a reply.
+/// A change to a reply of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
     Closed,
@@ -101,7 +101,7 @@ impl Fault {
         Self::TwiceLate,
     ];
 
-    /// What becomes of `said`.
+    /// Returns the bytes that replace `said`.
     fn of(self, random: &mut Rng, Said { nth, bytes: said, .. }: Said<'_>) -> Lie {
         let at_once = |word: Vec<u8>| (Duration::ZERO, word);
         let pause = ms(random.u64(..2 * COMMAND_TIMEOUT.as_millis() as u64));
@@ -112,7 +112,7 @@ impl Fault {
             Self::Late => vec![(pause, said)],
             Self::Long => vec![at_once(too_long(random)), at_once(said)],
             Self::Split => said.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
-            // Who does not know the greeting may repeat it.
+            // A server that does not know the greeting may repeat it.
             Self::Foreign if nth == 0 && random.bool() => vec![at_once(echo())],
             Self::Foreign if random.u8(..8) == 0 => flood(&foreign(random)),
             Self::Foreign => vec![at_once(foreign(random))],
@@ -124,7 +124,7 @@ impl Fault {
     }
 }
 
-/// What a server may say, but not now.
+/// A valid reply that does not belong here.
 fn foreign(random: &mut Rng) -> Vec<u8> {
     let words = [
         ":0\r\n",
@@ -153,12 +153,12 @@ fn echo() -> Vec<u8> {
     format!("{words} 'default' '{PASSWORD}' \r\n").into()
 }
 
-/// Much of it, though not so much that nothing else is done on this machine.
+/// A large amount, but so that this machine can still do other work.
 fn flood(word: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     vec![(ms(2), word.repeat(4_096 / word.len())); 400]
 }
 
-/// What has no end, and is no reply.
+/// Bytes without an end, which are no reply.
 fn endless(random: &mut Rng) -> Vec<u8> {
     let push = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
     random.choice([push, "x", "+x", "+", "*1\r\n"]).unwrap_or_default().into()
@@ -188,7 +188,7 @@ struct Story {
     random: Rng,
     liar: Liar,
     lies: Arc<AtomicBool>,
-    /// Whether each reply is, if it comes, the one to its request.
+    /// Whether each reply, if it comes, belongs to its request.
     honest: bool,
 }
 
@@ -219,7 +219,7 @@ impl Story {
             .command_timeout(COMMAND_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT);
         let url = self.liar.url();
-        // Two connections, and a question.
+        // Two connections, and a request.
         let limit = 2 * CONNECT_TIMEOUT + COMMAND_TIMEOUT;
         let client = match self.within(limit, "connect", builder.connect(&url)).await {
             Ok(client) => client,
@@ -268,7 +268,7 @@ impl Story {
         }
     }
 
-    /// What is granted is held, and given back in time.
+    /// A grant is held, and released in time.
     async fn holds(&mut self, redis: &Redis, guard: Option<LockGuard>) {
         let Some(guard) = guard else { return };
         if self.honest && guard.is_held() {

@@ -17,7 +17,7 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that nobody polled or waited for a timer.
+/// So short that neither polling nor a timer was involved.
 const AT_ONCE: Duration = millis(10);
 
 /// The latch of two clients of one store.
@@ -26,7 +26,7 @@ fn two() -> [Latch; 2] {
     [(); 2].map(|()| Client::with_store(&store).latch("start").unwrap())
 }
 
-/// Somebody who waits, and has asked already.
+/// A waiter that has sent its first request.
 async fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
     let latch = latch.clone();
     let waiter = tokio::spawn(async move { latch.wait().await });
@@ -92,7 +92,7 @@ async fn latch_wait_times_out_with_the_closed_count() {
     assert_eq!(start.elapsed(), millis(500));
     assert!(matches!(latch.wait_within(Duration::ZERO).await, Err(Error::Duration(_))));
 
-    // and one whose patience is longer than it takes passes
+    // and a waiter with a longer timeout passes
     let waiter = tokio::spawn({
         let latch = latch.clone();
         async move { latch.wait_within(millis(550)).await }
@@ -138,7 +138,7 @@ async fn waiters_outlast_an_unreachable_store() {
     for waiter in waiters {
         timeout(secs(4), waiter).await.expect("when it asks again").unwrap().unwrap();
     }
-    // and nothing is owed, or held
+    // and no release is pending, and nothing is held
     let stats = client.stats();
     assert_eq!((stats.waiting, stats.granted, stats.held), (0, 0, 0));
     assert_eq!(client.shutdown(secs(1)).await.pending, 0);

@@ -1,4 +1,4 @@
-//! How long a caller waits for one answer: each bound is a setting of the client.
+//! How long a caller waits for one reply. Each limit is a setting of the client.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn world(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (MemoryStore, Lock
     (store, lock)
 }
 
-/// Claims that `asked` fails after `limit`, because nothing is known.
+/// Asserts that `asked` fails after `limit`, without a reply.
 async fn is_silent_for<T>(limit: Duration, asked: impl Future<Output = Result<T, Error>>) {
     let start = Instant::now();
     let error = asked.await.err().expect("nobody answers");
@@ -58,7 +58,7 @@ async fn reenter_fails_after_the_request_timeout() {
     assert_eq!((guard.count(), guard.reenter().await.unwrap().count()), (1, 2));
 }
 
-/// A minute later its receipt is gone, and it would be counted twice.
+/// A minute later its idempotency key is gone, and it would count twice.
 #[tokio::test(start_paused = true)]
 async fn change_is_retried_for_half_the_life_of_its_key() {
     let store = MemoryStore::new();
@@ -108,7 +108,7 @@ async fn result_of_work_does_not_wait_for_a_silent_store() {
         let waited = start.elapsed() - millis(100);
         assert!(waited >= limit && waited < limit + millis(2), "{waited:?}");
 
-        // and the lock is given back as soon as that can be
+        // and the lock is released as soon as possible
         store.resume();
         let elsewhere = Client::with_store(&store).lock("door").unwrap();
         assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
@@ -127,7 +127,7 @@ async fn loss_is_notified_at_once_while_the_store_is_silent() {
     assert!(matches!(ran.await, RunOutcome::Cancelled { reason: LostReason::MaxHold, .. }));
     assert!(start.elapsed() <= secs(10) + millis(2), "{:?}", start.elapsed());
 
-    // and what is left of it in the store goes when it answers
+    // and the rest of it in the store is released when the store replies
     store.resume();
     let elsewhere = Client::with_store(&store).lock("door").unwrap();
     assert!(elsewhere.acquire_within(secs(2)).await.is_ok());

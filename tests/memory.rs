@@ -1,4 +1,4 @@
-//! What a user's own tests can do with the store in memory.
+//! What the tests of a user can do with the store in memory.
 
 use std::{
     sync::{
@@ -16,11 +16,11 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// So soon that nobody waited for a timer.
+/// So short that no timer was involved.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// A service as a user might write it: it bills customers one after the other,
-/// and stops when it is not the only one any more.
+/// A service as a user might write it: it bills customers one after the other, and stops when it
+/// may not be alone any more.
 struct Billing {
     client: Client,
     billed: Arc<AtomicU32>,
@@ -77,7 +77,7 @@ async fn service_stops_within_a_third_of_its_ttl_after_a_loss() {
         Instant::now()
     });
 
-    // then it stops before long, and says why
+    // then it stops soon, and returns the reason
     let lost = ran.unwrap_err();
     assert!(matches!(lost, Error::Lost { reason: LostReason::NotOwned, .. }), "{lost}");
     assert!(lost_at.elapsed() <= secs(10) + AT_ONCE, "{:?}", lost_at.elapsed());
@@ -157,7 +157,7 @@ mod lose {
         assert!(store.lose("door"));
         assert!(!store.lose("door"));
 
-        // what has ended is not held
+        // an ended hold is not held
         let _guard = lock.lease(secs(10)).acquire().await.unwrap();
         sleep(secs(11)).await;
         assert!(!store.lose("door"));
@@ -215,7 +215,7 @@ mod stall {
         assert_eq!(start.elapsed().as_secs(), 3);
     }
 
-    /// The timeout named the holder of an earlier answer, who had given the lock back.
+    /// The timeout named the holder of an earlier reply, which had released the lock.
     #[tokio::test(start_paused = true)]
     async fn timeout_of_an_unanswered_request_names_no_holder() {
         let store = MemoryStore::new();
@@ -463,7 +463,7 @@ async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());
 
-    // who comes in time is waited for
+    // a holder that releases in time is waited for
     let (guard, ()) = tokio::join!(lock.acquire(), async {
         sleep(secs(2)).await;
         store.set_replicas(2);
@@ -517,7 +517,7 @@ async fn readers_of_one_hold_share_its_acknowledgements() {
     let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_handoff(9, secs(60));
     let one = read.acquire().await.unwrap();
-    // one who wants replicas has them asked for its share
+    // a task that requires replicas sends a request for its share
     let kept = read.clone().replicated(Replicas::at_least(1));
     assert!(matches!(kept.acquire().await, Err(Error::NotReplicated { .. })));
     assert!(one.is_held() && one.count() == 1);
@@ -568,7 +568,7 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     assert_eq!(gate.acquire().await.unwrap().release().await.unwrap(), Release::Released);
 }
 
-/// The default: a client waits.
+/// By default a client waits.
 #[tokio::test(start_paused = true)]
 async fn client_waits_for_an_unreachable_store_by_default() {
     let store = MemoryStore::new();
@@ -582,7 +582,7 @@ async fn client_waits_for_an_unreachable_store_by_default() {
     assert!(guard.unwrap().is_held());
 }
 
-/// The error said nothing of the cause, and only a log of Redis clients did.
+/// The error did not have the cause, which was only in the log of Redis clients.
 #[tokio::test(start_paused = true)]
 async fn timeout_names_permits_whose_number_was_never_set() {
     let client = Client::in_memory();

@@ -24,10 +24,10 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that nobody waited for a timer.
+/// So short that no timer was involved.
 const AT_ONCE: Duration = ms(10);
 
-/// Two clients of one store, and so many permits.
+/// Two clients of one store, and this many permits.
 struct World {
     store: MemoryStore,
     one: ExpirableSemaphore,
@@ -45,7 +45,7 @@ impl World {
         Self { store, one, other, clients }
     }
 
-    /// Who asked the first client's question of this number. The first one set the permits.
+    /// The owner of the first client's request with this number. The first request set the permits.
     fn question(&self, number: u32) -> String {
         format!("{}:{number}", self.clients[0].id())
     }
@@ -232,7 +232,7 @@ async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     assert_eq!(t.clients[0].stats().handed_over, 0);
 }
 
-/// Whoever has its ids may act by them: they are nobody else's when they were given back.
+/// A caller that has its ids may use them. So no other task gets these permits after the release.
 #[tokio::test(start_paused = true)]
 async fn released_permit_with_a_seen_id_is_not_handed_off() {
     let by_ids = |guard: &ExpirablePermits| drop(guard.ids());
@@ -298,7 +298,7 @@ async fn permit_granted_to_an_absent_waiter_is_free_soon() {
     for dropped in [true, false] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
-        // given one who waits, and goes on to other things
+        // given a waiter that does other work meanwhile
         let mut waits = Box::pin(t.one.acquire());
         let begun = Instant::now();
         while begun.elapsed() < ms(3) {
@@ -392,7 +392,7 @@ async fn shutdown_releases_permits_and_fails_waiters() {
 
 // Leaving.
 
-/// What stands in the way of a question for permits.
+/// The obstacle of a request for permits.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Free,
@@ -401,7 +401,7 @@ enum Way {
     Failing,
 }
 
-/// Polls `future` so many times, and once more after it was woken if `woken`; then drops it.
+/// Polls `future` this many times, and once more after it was woken if `woken`. Then drops it.
 async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;

@@ -212,7 +212,7 @@ async fn tasks_get_permits_in_order() {
     let limiter = limiter(4, secs(1)).await;
     limiter.acquire(4).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
-    // Nobody overtakes the first one, and no request is sent for that.
+    // No task overtakes the first one, and that needs no request.
     assert!(retry_after(limiter.try_acquire(1).await) > millis(990));
     assert!(retry_after(limiter.acquire_within(1, millis(500)).await) > millis(990));
     sleep(millis(1_050)).await;

@@ -1,4 +1,5 @@
-//! The read-write lock in virtual time: who shares a hold, who goes first, what a writer may.
+//! The read-write lock in virtual time: sharing, the order of readers and writers, the limits of a
+//! writer.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ async fn readers_of_one_process_are_one_reader_in_the_store() {
     let owner = guards[0].owner().clone();
     assert!(guards.iter().all(|guard| *guard.owner() == owner));
     assert_eq!(there.read().held_by(&owner).await.unwrap(), 1);
-    // each gives back its share, and the last one the hold
+    // each releases its share, and the last one the hold
     let last = guards.pop().unwrap();
     for guard in guards {
         assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -120,7 +121,7 @@ async fn waiting_writer_precedes_later_readers() {
         assert!(here.read().try_acquire().await.unwrap().is_none() || !same_client);
         let late = tokio::spawn({
             let here = here.clone();
-            // It does not share: it asks.
+            // It does not share, but sends a request.
             async move { here.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap() }
         });
         sleep(SOON).await;
@@ -169,7 +170,7 @@ async fn reader_yields_for_ten_seconds_at_most() {
     sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     let second = here.read().acquire().await.unwrap();
-    // counted from when that one came
+    // counted from the arrival of that writer
     assert!(start.elapsed() >= Duration::from_millis(9_900), "{:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_millis(10_100), "{:?}", start.elapsed());
     drop((first, second));
@@ -211,7 +212,7 @@ async fn reader_acquires_before_a_later_writer() {
     let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
     sleep(SOON).await;
     let last = Client::with_store(&store).read_write_lock("prices").unwrap();
-    // It does not hear of the release, and so it is not the first to ask.
+    // It is not notified of the release, and so it is not the first to ask.
     let rarely = Duration::from_secs(3);
     let last = last.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
     let writer = tokio::spawn(async move { last.acquire().await.unwrap() });

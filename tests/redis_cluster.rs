@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// What a busy machine may take for what takes a second on its own.
+/// The limit on a busy machine for what takes a second on an idle one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
@@ -60,11 +60,11 @@ fn until_left_alone(node: &Redis) {
     eventually("nobody is connected any more", PATIENCE, || connections(node) == 0);
 }
 
-/// Waits until whoever waits for `name` listens at `node` and sleeps.
+/// Waits until the waiter for `name` is subscribed at `node` and sleeps.
 async fn until_asleep(node: &Redis, name: &str) {
     until_heard(node, name);
-    // It asks once more when it hears, and once when it has queued for long enough to look;
-    // then it sleeps for three seconds.
+    // It asks once more when it is subscribed, and once when it has queued for long enough. Then it
+    // sleeps for three seconds.
     sleep(ms(700)).await;
 }
 
@@ -205,7 +205,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
 
-    // also to a user who may not ask who is where: it was told NOPERM alone
+    // also to a user without permission for the topology, who only got NOPERM
     alone.user("narrow", &["~*", "&*", "+@all", "-cluster"]);
     let narrow = Client::builder().credentials("narrow", "secret");
     let wrong = narrow.connect(&url).await.unwrap_err();
@@ -213,7 +213,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(wrong.to_string().contains("not a node of a cluster; use redis://"), "{wrong}");
 }
 
-/// Who had one node in the URL that was dead, and one that was not, was not told.
+/// A client with one dead node in its URL, and a live one, did not report the dead one.
 #[tokio::test]
 async fn useless_node_of_the_url_is_logged() {
     let cluster = three_masters();
@@ -234,12 +234,12 @@ fn with_user(cluster: &Cluster) {
 
 const ALL: &[&str] = &["~*", "&*", "+@all"];
 
-/// Has `node` forget the user, and whoever is logged in as that.
+/// Deletes the user at `node`, and closes its connections.
 fn without_user(node: &Redis) {
     node.command(&["ACL", "DELUSER", "door"]);
 }
 
-/// Whether it is told that `node` does not let us in.
+/// Checks that the error names `node`, which rejects the login.
 #[track_caller]
 fn not_let_in(error: &Error, node: &Redis) {
     let address = format!("127.0.0.1:{}", node.port());
@@ -288,7 +288,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     }
 }
 
-/// Acquires it as soon as the node has let us in.
+/// Acquires it as soon as the node accepts the login.
 async fn once_let_in(lock: &Lock) -> LockGuard {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -335,7 +335,7 @@ async fn joining_node_that_rejects_the_client_is_named() {
     let other = client.lock(cluster.key_on(&from, "gate")).unwrap();
     give_back(lock.acquire().await.unwrap()).await;
 
-    // while the slot is on its way, and when it is there
+    // while the slot migrates, and when it has moved
     let joined = cluster.add_node();
     let moving = cluster.moving(Cluster::slot_of(NAME), &joined);
     moving.open();
@@ -348,7 +348,7 @@ async fn joining_node_that_rejects_the_client_is_named() {
     give_back(once_let_in(&lock).await).await;
 }
 
-/// What the guide gives a user for locks below `app:` in a cluster.
+/// The permissions of the guide for a user with locks below `app:` in a cluster.
 fn rights_of_the_guide() -> Vec<&'static str> {
     let commands = rights_in(GUIDE, "leasehold");
     let of_clusters = commands.iter().find(|rights| rights.contains(&"+asking")).unwrap();
@@ -381,13 +381,13 @@ async fn missing_permission_for_the_topology_is_named() {
     assert!(matches!(&refused, Error::Connect { permanent: true, .. }), "{refused:?}");
     assert!(refused.to_string().contains("NOPERM"), "{refused}");
 
-    // that to ask how old a map is may be missing
+    // the permission for the epoch of a map may be missing
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|nodes"]);
     let client = as_user(&cluster, "narrow").await;
     give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// It was sent from one node to the other and back, and told that they do not agree.
+/// It was redirected from one node to the other and back, with the error that they disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn denied_asking_is_returned_until_the_slot_has_moved() {
     let cluster = three_masters();
@@ -427,7 +427,7 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     give_back(entered(waits).await).await;
 }
 
-/// As before Redis 7. Who may not ask takes them for plain ones.
+/// As before Redis 7. Without the permission, a client takes the channels for plain ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
@@ -511,7 +511,7 @@ async fn errors_and_debug_show_no_password() {
 /// Containers tell addresses that lead nowhere from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_reached_by_translated_addresses() {
-    // given nodes that tell of doors which are shut for us, and others that are not
+    // given nodes that announce addresses which are blocked for us, and others that are not
     let cluster = Cluster::options().replicas(0).links().start();
     let doors = cluster.links().client("outside");
     for node in cluster.links().names().iter().filter(|name| *name != "outside") {
@@ -535,7 +535,8 @@ async fn nodes_are_reached_by_translated_addresses() {
     }
 }
 
-/// It was asked about each node once: one that moved, and told the same, was away for ever.
+/// It translated the address of each node once. A node that moved, and announced the same, stayed
+/// unreachable for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_node_is_resolved_again() {
     let cluster = three_masters();
@@ -559,7 +560,7 @@ async fn moved_node_is_resolved_again() {
     assert!(after.connections() > 0);
 }
 
-/// It was called under a lock that the question takes, too, and both waited for ever.
+/// It was called under a lock that its own request takes, and both waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -580,7 +581,7 @@ async fn translation_that_calls_its_client_blocks_no_call() {
 
 // Failovers.
 
-/// A waiter, a holder and a promoted replica: nothing that was copied is lost.
+/// A waiter, a holder and a promoted replica: no replicated data is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_failover_loses_no_hold_and_no_waiter() {
     let cluster = Cluster::start();
@@ -592,7 +593,7 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
     until_heard(&old, NAME);
 
     cluster.fail_over(&replica, Failover::Agreed);
-    // whoever waits listens at the new master, and nobody goes on with the old one
+    // the waiter is subscribed at the new primary, and no client continues with the old one
     until_heard(&replica, NAME);
     until_left_alone(&old);
     assert!(held.is_held() && !waits.is_finished());
@@ -604,7 +605,7 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lossless_failovers_keep_exclusion_and_progress() {
     let cluster = Arc::new(Cluster::options().impatient().start());
-    // A master stands still until the others agree, which may be when they are asked again.
+    // A primary is paused until the others agree, which may need another request.
     let url = cluster.url();
     let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
     let clients = [client().await.unwrap(), client().await.unwrap()];
@@ -623,7 +624,7 @@ async fn lossless_failovers_keep_exclusion_and_progress() {
     assert!(load.ends().await < PATIENCE);
 }
 
-/// From when the new master says that it is one, to the first grant.
+/// From the moment when the new primary reports its role, to the first grant.
 async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
     let begun = Instant::now();
     let watched = spawn_blocking(move || {
@@ -658,7 +659,7 @@ async fn locks_are_granted_soon_after_a_primary_is_killed() {
     old.stop();
     let took = first_grant_after(client.lock(NAME).unwrap(), replica).await;
     assert!(took < FIRST_GRANT, "{took:?}");
-    // the others have noticed nothing
+    // the others were not affected
     give_back(kept).await;
 }
 
@@ -702,7 +703,7 @@ async fn resumed_old_primary_is_ignored() {
     give_back(held).await;
 }
 
-// Looks at the cluster.
+// Requests for the topology.
 
 /// Ways to all nodes of `cluster` on which each reply takes `rtt`, and a client that goes by them.
 async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
@@ -736,7 +737,7 @@ fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
     nodes.iter().map(of).sum()
 }
 
-/// Its nodes were asked for 250 ms, and visited for a second: none answered in time.
+/// Its nodes were asked for 250 ms, and visited for a second, and none replied in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_follows_a_failover_when_replies_take_400_ms() {
     let cluster = Cluster::options().impatient().start();
@@ -751,7 +752,7 @@ async fn client_follows_a_failover_when_replies_take_400_ms() {
     assert!(took < secs(6), "{took:?}");
 }
 
-/// Nodes that answered after more than 250 ms were visited as well, again and again.
+/// Nodes that replied after more than 250 ms were also visited, again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_opens_no_connections_when_nodes_reply_late() {
     let cluster = three_masters();
@@ -771,7 +772,7 @@ async fn client_opens_no_connections_when_nodes_reply_late() {
     assert!(asked <= 30, "{asked}");
 }
 
-/// Each client asked all survivors five times a second, for as long as somebody waited.
+/// Each client asked all survivors five times a second, for as long as a task waited.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_asks_rarely_for_the_topology_in_an_outage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -841,7 +842,7 @@ impl Load {
         eventually("it goes on", PATIENCE, || self.entered() >= before + 20);
     }
 
-    /// The longest that anybody had to wait.
+    /// The longest wait.
     async fn ends(self) -> Duration {
         self.stop.store(true, Ordering::SeqCst);
         let all = within(PATIENCE, "all end", join_all(self.tasks)).await;
@@ -900,7 +901,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     let to = other_than(&cluster, NAME);
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // nothing of it is there yet: the new owner answers, if it is asked as it must be
+    // the new owner has none of the keys yet, and replies to ASKING
     let load = Load::on(&[one.clone(), other.clone()], NAME);
     load.goes_on();
     moving.carry_all();
@@ -939,7 +940,7 @@ async fn holds_of_a_migrating_slot_are_kept() {
     }
 }
 
-/// Its script says that it is free where nobody listens.
+/// Its script publishes the release where no client is subscribed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_key_wakes_waiters_of_the_old_node() {
     let cluster = three_masters();
@@ -960,7 +961,7 @@ async fn moved_key_wakes_waiters_of_the_old_node() {
     moving.close();
 }
 
-/// Also what has no lock alone to ask about: it waits until the keys are together.
+/// The same for requests with several keys: they wait until the keys are together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn request_waits_until_its_keys_are_on_one_node() {
     let cluster = three_masters();
@@ -1010,7 +1011,7 @@ async fn expired_permits_are_free_after_a_slot_move() {
     assert_eq!(permits.available().await.unwrap(), 1);
 }
 
-/// It was deleted, and what is gone there may not be written again: nothing was left of it.
+/// It was deleted, and a deleted key there cannot be written again, so nothing was left of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn guarded_replace_follows_a_migrating_slot() {
     let cluster = three_masters();
@@ -1064,7 +1065,7 @@ async fn circular_redirects_end_with_an_error() {
     let slot = Cluster::slot_of(NAME).to_string();
     let [from_id, to_id] =
         [&from, &to].map(|it| it.command(&["CLUSTER", "MYID"]).text().to_owned());
-    // each says that it is at the other
+    // each redirects to the other
     from.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
     to.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &from_id]);
     let before = from.calls();
@@ -1101,7 +1102,7 @@ async fn unassigned_slot_is_named_and_other_slots_keep_working() {
     assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 
-/// The node was blamed that is away, and not the setting.
+/// The error blamed the unreachable node, and not the setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterdown_names_the_full_coverage_setting() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1126,7 +1127,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
 }
 
-/// It was told that the lock is held, by what was known before.
+/// The error reported that the lock is held, from an earlier reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1149,7 +1150,7 @@ async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     };
     within(PATIENCE, "the cluster is down", asks_on).await;
 
-    // then what it is told is what is in the way
+    // then the error names the current obstacle
     for _ in 0..3 {
         let error = asks().await;
         assert!(matches!(&error, Error::NotReady { code, .. } if code == "CLUSTERDOWN"), "{error}");
@@ -1263,7 +1264,7 @@ async fn migrating_slot_to_a_hung_node_costs_no_other_holds() {
     to.resume();
 }
 
-/// The port of whoever has `name`, of a cluster in which nothing moves.
+/// The port of the owner of `name`, in a cluster without migrations.
 fn owner_in(cluster: &Cluster, name: &str) -> u16 {
     let slot = Cluster::slot_of(name);
     let at = usize::from(slot) * 3 / 16_384;
@@ -1279,7 +1280,7 @@ fn client_continues_on_its_next_runtime() {
     let name = cluster.key_on(&owner(&cluster, NAME), "other");
     first.block_on(async { give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await });
     drop(first);
-    // meanwhile nobody looks who is where
+    // meanwhile no client refreshes the topology
     let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
     cluster.fail_over(&replica, Failover::Agreed);
     let next = runtime();
@@ -1289,7 +1290,7 @@ fn client_continues_on_its_next_runtime() {
     });
 }
 
-/// It was told what a node had said before to those who ran elsewhere.
+/// The earlier reply of a node was reported to waiters of other nodes.
 #[test]
 fn denied_subscription_is_retried_on_the_next_runtime() {
     let cluster = three_masters();

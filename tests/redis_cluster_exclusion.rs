@@ -1,5 +1,5 @@
-//! Exclusion while masters of a cluster are killed: clients contend for names in all slots, and a
-//! referee outside of Redis sees who believes to hold what.
+//! Exclusion while primaries of a cluster are killed. Clients contend for names in all slots, and a
+//! referee outside of Redis records their holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,24 +19,25 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Within this everybody goes on, on a busy machine: what was given back may be held until its lease
-/// ends, by a master that has not heard of it.
+/// All clients continue within this time, on a busy machine. A primary that has not received a
+/// release keeps the lock until its lease ends.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A replica knows a lease as it was when it last heard of it: it has to outlast the failover.
+/// A replica knows a lease as it was when it last received it. So the lease must outlast the
+/// failover.
 const TTL: Duration = Duration::from_secs(24);
 
 const CLIENTS: usize = 3;
 const NAMES: usize = 9;
 
-/// One who is inside, and since when another one is, too.
+/// A holder, and since when another one overlaps with it.
 struct Inside {
     guard: Arc<LockGuard>,
     granted: Instant,
     overlapped: Option<Instant>,
 }
 
-/// Two at once, of whom both believed to hold.
+/// Two holders at the same time.
 #[derive(Debug)]
 struct Overlap {
     name: String,
@@ -44,7 +45,7 @@ struct Overlap {
     lasted: Duration,
 }
 
-/// Knows who is inside, and who has been.
+/// Records current and earlier holders.
 #[derive(Default)]
 struct Referee {
     inside: Mutex<HashMap<String, Vec<Inside>>>,
@@ -78,11 +79,11 @@ impl Referee {
         }
     }
 
-    /// Hears why a hold of this name was lost.
+    /// Notes why a hold of this name was lost.
     fn hears(&self, name: &str, reason: &LostReason) {
         match reason {
             LostReason::NotOwned => self.forgotten.lock().unwrap().push(name.to_owned()),
-            // Nobody was there who could renew it.
+            // No primary was there to renew it.
             reason => assert_eq!(*reason, LostReason::Expired),
         }
     }
@@ -177,8 +178,8 @@ fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<Str
     names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
 }
 
-/// Kills `master` when its replica has not heard of its last grants. When it was left alone, and
-/// when it was dead.
+/// Kills `master` when its replica has not received its last grants. Returns when it was isolated,
+/// and when it was dead.
 async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (Instant, Instant) {
     let replica = cluster.replicas_of(master).remove(0);
     let [from, to] = [master, &replica].map(|node| cluster.name_of(node));
@@ -212,7 +213,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let its = on(&cluster, &master, &all);
         assert!(its.len() >= 3, "{its:?}");
 
-        // when a master dies of whose last grants nobody has heard
+        // when a primary dies whose last grants no replica has received
         let (alone, dead) = die_alone(&cluster, &master, &url).await;
 
         // then all go on that need no second server, and the others when there is one

@@ -1,5 +1,5 @@
-//! Very many holds, and very many tasks that wait, of one client of a cluster: what they take, that
-//! none is lost, and that nothing is left. `make limits NUMBER=n` has so many of each.
+//! Very many holds and waiting tasks of one client of a cluster: their cost, and that none is lost
+//! or left behind. `make limits NUMBER=n` uses this many of each.
 
 mod common;
 
@@ -22,16 +22,16 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// So many of each, unless somebody says so.
+/// The default number of each.
 const FEW: usize = 4_000;
 
-/// So many are acquired at the same time.
+/// How many are acquired at the same time.
 const AT_ONCE: usize = 256;
 
-/// A busy machine with a hundred thousand of each may take so long for one step.
+/// The limit of one step with a hundred thousand of each on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Where nothing has changed for so long nothing does: a busy machine is slow, and goes on.
+/// If nothing changes for this long, nothing will: a busy machine is slow, but makes progress.
 const STANDS_STILL: Duration = Duration::from_secs(60);
 
 /// How late a renewal may come, which is due when a third of the lease is over.
@@ -41,7 +41,7 @@ const LATEST: Duration = Duration::from_secs(10);
 /// Much more than is needed. Allocators keep some.
 const MOST_BYTES: u64 = 16 * 1_024;
 
-/// The number that somebody says.
+/// The number in this variable.
 fn said(variable: &str) -> Option<usize> {
     let said = env::var(variable).ok().filter(|said| !said.is_empty())?;
     Some(said.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
@@ -54,7 +54,7 @@ fn memory() -> u64 {
         * 4_096
 }
 
-/// What each of so many has taken since there were `before`, and how long it took.
+/// Prints the cost of each since `before`, and the time.
 #[track_caller]
 fn tell(what: &str, before: u64, number: usize, took: Duration) {
     let each = memory().saturating_sub(before) / number as u64;
@@ -91,7 +91,7 @@ async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send 
     }
 }
 
-/// On how many channels somebody listens.
+/// The number of channels with a subscriber.
 fn channels(nodes: &[Arc<Redis>]) -> usize {
     let heard = |line: &str| {
         let (kind, count) = line.split_once("_channels:")?;
@@ -103,7 +103,7 @@ fn channels(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum()
 }
 
-/// How much more there is of ours on the servers than two connections of each of so many clients.
+/// How many more connections of ours the servers have than two for each of this many clients.
 fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
     nodes.iter().map(|node| connections(node).saturating_sub(2 * clients)).sum()
 }
@@ -153,7 +153,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     let other = built(&cluster, patient).await;
     let others = acquire_all(locks(&other, "wanted", names)).await;
 
-    // when one client has so many, and as many tasks of it wait for so many names
+    // when one client has this many holds, and as many tasks wait for as many names
     let client = built(&cluster, Client::builder().ttl(TTL)).await;
     let (before, begun) = (memory(), Instant::now());
     let held = acquire_all(locks(&client, "held", number)).await;
@@ -175,11 +175,11 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     println!("the latest renewal was {:?} late", stats.renewal_lag_max);
     assert!(stats.renewal_lag_max < LATEST && stats.waiting == all, "{stats:?}");
     assert!(held.iter().all(LockGuard::is_held), "{stats:?}");
-    // Who looks where each slot is may be there for a moment.
+    // The connections of a topology refresh may exist for a moment.
     let all_nodes = nodes.clone();
     until("connections but two of each client", 0, move || left(&all_nodes, 2)).await;
 
-    // and each who waits enters when it can
+    // and each waiter acquires when it can
     let begun = Instant::now();
     let given = tokio::spawn(give_back(others));
     until("who has entered", number, move || entered.load(Ordering::Relaxed)).await;
@@ -190,7 +190,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     println!("{number} have entered: {:?}", begun.elapsed());
     assert!(held.iter().all(LockGuard::is_held));
 
-    // and nothing is left when the clients are gone
+    // and no connection is left when the clients are dropped
     drop(held);
     for client in [client, other] {
         assert_eq!(client.shutdown(PATIENCE).await.pending, 0);

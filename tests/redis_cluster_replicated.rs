@@ -1,5 +1,5 @@
-//! Grants that replicas have acknowledged, in a cluster: each node has its own, and a grant may
-//! move, or be forgotten, while they are waited for.
+//! Acknowledged grants in a cluster. Each node has its own replicas, and a grant may move, or be
+//! forgotten, during the wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// What a busy machine may take for what takes a second on its own.
+/// The limit on a busy machine for what takes a second on an idle one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
@@ -27,7 +27,7 @@ const ONE: Replicas = Replicas::at_least(1).within(PATIENCE);
 /// One replica, which is not there in time.
 const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
 
-/// The only replica of whoever has `name`.
+/// The only replica of the owner of `name`.
 fn replica_of(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.replicas_of(&owner(cluster, name)).remove(0)
 }
@@ -209,7 +209,7 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
     is_free(&cluster, NAME).await;
 }
 
-/// Nobody has it there, and replicas of the one before do not count.
+/// The new node does not have it, and replicas of the old node do not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn grant_lost_by_failover_during_wait_is_not_returned() {
     let cluster = Cluster::options().links().start();
@@ -218,7 +218,7 @@ async fn grant_lost_by_failover_during_wait_is_not_returned() {
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
     let [from, to] = [&master, &replica].map(|node| cluster.name_of(node));
     give_back(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
-    // That it was given back, too, it must have heard by then.
+    // By then it must also have received the release.
     replica.catch_up_with(&master);
     cluster.links().cut(&from, &to);
     let waits = granted_at(&master, lock(&client, NAME, ONE)).await;
@@ -269,7 +269,7 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     give_back(guard).await;
 }
 
-/// It was granted by the one, and is with the other, of which the replica has nothing.
+/// The old node granted it, and the new node has it, but its replica does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     let cluster = Arc::new(Cluster::start());
@@ -299,7 +299,7 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     let held = client.lock(&stays).unwrap().acquire().await.unwrap();
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // that one is there still, and another is made where the slot will be
+    // the old connection still exists, and another one is made to the future owner
     let again = lock(&client, NAME, ONE).acquire().await.unwrap();
     assert!(has(&of_to, NAME) && !has(&of_from, NAME));
     assert!(has(&of_from, &stays));

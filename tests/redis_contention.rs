@@ -1,8 +1,8 @@
-//! Nobody sleeps through a free lock on a real Redis: outages, refusals, leases without
-//! renewal, names that look alike, futures that nobody polls.
+//! No waiter sleeps while a lock is free on a real Redis: outages, rejections, leases without
+//! renewal, similar names, futures that are not polled.
 //!
-//! Who writes what into the keys and channels is in `redis_strangers.rs`; how soon each
-//! kind of waiter enters in `redis_fairness.rs`.
+//! `redis_strangers.rs` is about invalid data in keys and channels, and `redis_fairness.rs` about
+//! the waits of each kind of waiter.
 
 use std::time::Duration;
 
@@ -16,15 +16,14 @@ use leasehold::{Client, Lock, Release};
 use testkit::{Connection, Helper, Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// How long those hold who take turns.
+/// The hold time of clients that acquire in turn.
 const HOLD: Duration = ms(20);
 
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// Waits until `client`, the only one who waits for `name`, hears all there is to hear
-/// and has its place.
+/// Waits until `client`, the only waiter for `name`, is fully subscribed and has its queue entry.
 fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
     for channel in [channel(name), queuers(name), turns_of(client, name)] {
         eventually(&format!("it hears {channel}"), SOON, || subscribers(redis, &channel) == 1);
@@ -32,7 +31,7 @@ fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
     until_places(redis, name, 1);
 }
 
-/// Waits until nobody listens to anything.
+/// Waits until no client is subscribed.
 fn until_silence(redis: &Redis) {
     let channels = || redis.command(&["PUBSUB", "CHANNELS"]);
     eventually("nobody listens", secs(10), || channels().list().is_empty());
@@ -42,8 +41,8 @@ fn until_silence(redis: &Redis) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_of_a_long_outage_queues_after_it() {
-    // given two tasks that want a lock while the server is away for longer than an
-    // answer may take
+    // given two tasks that want a lock while the server is unreachable for longer than the command
+    // timeout
     let redis = Redis::start();
     let builder = Client::builder().command_timeout(secs(1)).connect_timeout(secs(1));
     let client = builder.connect(&redis.url()).await.unwrap();
@@ -57,7 +56,7 @@ async fn waiter_of_a_long_outage_queues_after_it() {
         within(SOON, "both enter", waiting).await.unwrap();
     }
 
-    // and it queues for that name and for any other, as if nothing had been
+    // and it queues for that name and for any other, as before
     for name in ["door", "window"] {
         hold_by_hand(&redis, name, "java:1", secs(60));
         let waiting = waiter(client.lock(name).unwrap());
@@ -72,7 +71,7 @@ async fn waiter_of_a_long_outage_queues_after_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscription_is_retried_after_a_busy_server() {
-    // given a server that runs an endless script while somebody begins to wait
+    // given a server that runs an endless script while a waiter begins to wait
     let redis = Redis::start();
     redis.command(&["CONFIG", "SET", "lua-time-limit", "50"]);
     let client = client(&redis).await;
@@ -92,7 +91,7 @@ async fn subscription_is_retried_after_a_busy_server() {
     for waiting in crowd {
         within(SOON, "both enter", waiting).await.unwrap();
     }
-    // and what it wants later it hears as well
+    // and it is also notified of later names
     hold_by_hand(&redis, "window", "java:1", secs(120));
     let waiting = waiter(client.lock("window").unwrap());
     until_it_queues(&redis, &client, "window");
@@ -143,7 +142,7 @@ async fn lost_permission_affects_one_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn granted_permission_is_used_later() {
-    // given a client that may not queue, and is told so
+    // given a client without permission to queue, which is reported
     let redis = Redis::start();
     let client =
         with_rights(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
@@ -183,7 +182,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
         release_by_hand(&redis, "door");
         give_back(entered(waiting).await).await;
 
-        // then none of it is left when they have gone
+        // then no subscription is left when they have gone
         until_silence(&redis);
         let chain = Chain::of(&redis, "door", HOLD).await;
         let mut java = Listener::to(&redis, &channel("door"));
@@ -214,7 +213,7 @@ async fn polling_waiter_acquires_behind_any_leases() {
     }
 }
 
-// Names that look alike.
+// Similar names.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
@@ -256,7 +255,7 @@ async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_ignores_waiters_of_similar_names() {
-    // given clients that take turns, and one that waits for the other name
+    // given clients that acquire in turn, and one that waits for the other name
     let redis = Redis::start();
     let chain = Chain::of(&redis, "x", ms(2)).await;
     let other = client(&redis).await;
@@ -266,7 +265,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
     let before = chain.granted();
     eventually("they go on", secs(20), || chain.granted() > before + 200);
 
-    // then nobody tells it anything but what Redisson's channel is for
+    // then it receives only messages on Redisson's channel
     let lines = monitor.stop();
     let told = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
     assert_eq!(told.count(), 0);
@@ -275,7 +274,7 @@ async fn reservation_ignores_waiters_of_similar_names() {
     waiting.abort();
 }
 
-// Places.
+// Queue entries.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queue_entry_ends_with_its_owner_in_any_case() {
@@ -289,7 +288,7 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
     };
     let gone = |how: &str| eventually(how, SOON, || !keys(&redis).contains(&queue("door")));
 
-    // it is granted the lock by a question that nobody told it to ask
+    // it is granted the lock by a request without a notification
     for lock in [door(&client), door(&client).lease(secs(20))] {
         let waiting = queued(lock);
         redis.command(&["DEL", "door"]);
@@ -298,7 +297,7 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
         gone("granted");
         give_back(guard).await;
     }
-    // it leaves, or loses its patience
+    // it is dropped, or times out
     let waiting = queued(door(&client));
     waiting.abort();
     gone("aborted");
@@ -315,14 +314,14 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
     gone("shut down");
 }
 
-// Nobody comes.
+// Waiters that do not ask.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_future_blocks_processes_less_than_a_second() {
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
     for waits in [ms(5), ms(300), ms(1_200)] {
-        // given a holder, and one of the same client who was polled and is not any more
+        // given a holder, and a waiter of the same client that is not polled any more
         let lock = door(&one).ttl(secs(12));
         let guard = lock.acquire().await.unwrap();
         let mut idle = Box::pin(lock.acquire());
@@ -333,7 +332,7 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
         // when the holder leaves, then another process enters all the same
         let released = Instant::now();
         give_back(guard).await;
-        // Its second look of its own comes later.
+        // Its own second request comes later.
         let guard = within(secs(2), "another process enters", waiting).await.unwrap().unwrap();
         println!("after {:?}", released.elapsed());
         give_back(guard).await;
@@ -347,7 +346,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     for _ in 0..3 {
-        // given one that has its place, and is not polled any more
+        // given a waiter with a queue entry that is not polled any more
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let lock = door(&clients[0]);
         let mut idle = Box::pin(lock.acquire());
@@ -359,7 +358,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
         let behind = waiter(door(&clients[1]));
         until_places(&redis, "door", 2);
 
-        // when the lock is handed on by one who had to wait for it
+        // when the lock is handed over by a holder that had to wait for it
         redis.command(&["DEL", "door"]);
         redis.command(&["PUBLISH", &turns_of(&clients[1], "door"), "0"]);
         let guard = entered(behind).await;
@@ -377,7 +376,7 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
     }
 }
 
-/// A process that waits for `door`, when it has its place.
+/// A process that waits for `door`, once it has its queue entry.
 fn waiting_process(redis: &Redis, place: usize) -> Helper {
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
     process.wait_for_line(|line| line == "waiting", secs(10));
@@ -385,8 +384,7 @@ fn waiting_process(redis: &Redis, place: usize) -> Helper {
     process
 }
 
-/// How long one waits behind so many processes that are stopped, and have waited for so
-/// long.
+/// How long a waiter waits behind this many paused processes, which have waited for this long.
 async fn behind_paused(paused: usize, waited: Duration) -> Duration {
     let redis = Redis::start();
     let [first, behind] = [client(&redis).await, client(&redis).await];
@@ -414,7 +412,7 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 async fn stopped_process_at_the_queue_head_costs_one_second() {
     for waited in [ms(0), ms(800), secs(4)] {
         let took = behind_paused(1, waited).await;
-        // What it finds by itself it finds later.
+        // Its own timer would take longer.
         assert!(took < secs(2), "{waited:?}: {took:?}");
     }
 }
@@ -422,8 +420,8 @@ async fn stopped_process_at_the_queue_head_costs_one_second() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_stopped_processes_cost_one_check_of_the_others() {
     for waited in [ms(0), ms(800), secs(4)] {
-        // The first has 0.75 s. Nobody tells the third that the second does not come
-        // either: it looks by itself after 3.75 s at the latest.
+        // The first one has 0.75 s. No message tells the third one that the second one does not ask
+        // either. It asks by itself after 3.75 s at the latest.
         let took = behind_paused(2, waited).await;
         assert!(took < ms(2_300), "{waited:?}: {took:?}");
     }
@@ -440,7 +438,7 @@ async fn renewing_many_holds_costs_a_read_only_server_little() {
         async move { lock.acquire().await.unwrap() }
     });
     let guards = join_all(acquires).await;
-    // when it is somebody's replica for some seconds
+    // when it is a replica for some seconds
     redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = redis.calls();
     sleep(secs(6)).await;

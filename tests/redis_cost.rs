@@ -1,5 +1,5 @@
-//! What operations cost Redis, by its own count: every command that reaches it is
-//! one that this file expects.
+//! The cost of operations at Redis, by its own count. Every command that reaches it is one that
+//! this file expects.
 
 use crate::common::{
     POLLING, SOON, channel, client, comes_true, entered, give_back, hold_by_hand, keys, ms, secs,
@@ -28,8 +28,8 @@ impl Setup {
         Self { redis, client, lock }
     }
 
-    /// The commands that came over the wire while `act` ran; not those that a
-    /// script called. The arguments are left out.
+    /// The commands that clients sent while `act` ran, without those of scripts and without
+    /// arguments.
     async fn sent_during<T>(&self, act: impl Future<Output = T>) -> (Vec<String>, T) {
         let monitor = self.redis.monitor();
         let done = act.await;
@@ -43,8 +43,8 @@ impl Setup {
     }
 }
 
-/// How many times the server has read from a connection. Whoever closes one makes
-/// it read too, some time later: so all counts of a test come by the same.
+/// How many times the server has read from a connection. A closed connection is also a read, some
+/// time later. So all counts of a test use the same one.
 fn reads(connection: &mut Connection) -> u64 {
     let info = connection.command(&["INFO", "stats"]);
     let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
@@ -57,7 +57,7 @@ fn command(line: &str) -> String {
     words.split(' ').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// A short hold that nobody is known to wait for.
+/// A short hold without a known waiter.
 const PAIR: [&str; 3] = ["EVALSHA", "HDEL", "PUBLISH"];
 
 fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
@@ -73,7 +73,7 @@ async fn uncontended_acquire_is_one_evalsha() {
     let (sent, guard) = t.sent_during(t.held()).await;
     assert_eq!(sent, ["EVALSHA"]);
 
-    // and in the script it takes three: is it there, put it there, for so long
+    // and the script calls three commands: check, write, expire
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "pttl", "hset", "pexpire"]), [1, 1, 1, 1], "{calls}");
     give_back(guard).await;
@@ -92,13 +92,13 @@ async fn release_is_two_plain_commands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_commands_of_a_release_are_one_write() {
-    // given a server that has read whatever was sent before
+    // given a server that has read all earlier bytes
     let t = Setup::new().await;
     let mut connection = Connection::open(t.redis.port());
     let guard = t.held().await;
     let before = reads(&mut connection);
 
-    // when a lock is released, then it reads that at once, and then the question
+    // when a lock is released, then it reads that at once, and then the next request
     give_back(guard).await;
     assert_eq!(reads(&mut connection) - before, 2);
 }
@@ -264,8 +264,8 @@ async fn fixed_lease_sends_no_renewal() {
 const CROWD: usize = 1_000;
 
 impl Setup {
-    /// A crowd of tasks that wait for a lock that somebody else holds. Each gives
-    /// it back as soon as it has it.
+    /// Many tasks that wait for a lock that another client holds. Each releases it as soon as it
+    /// has it.
     async fn crowd(&self) -> Vec<JoinHandle<()>> {
         hold_by_hand(&self.redis, "door", "java:1", secs(600));
         let crowd = (0..CROWD).map(|_| {
@@ -312,7 +312,7 @@ async fn thousand_leaving_waiters_leave_no_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_local_waiters_cost_few_commands() {
-    // given a crowd
+    // given many waiting tasks
     let t = Setup::new().await;
     let crowd = t.crowd().await;
     let before = t.redis.calls();
@@ -330,7 +330,7 @@ async fn thousand_local_waiters_cost_few_commands() {
     assert_eq!(of(&calls, &["subscribe"]), [0], "{calls}");
     assert!(t.client.stats().handed_over >= CROWD as u64 * 4 / 5, "{:?}", t.client.stats());
 
-    // and nothing is left
+    // and no hold is left
     let stats = t.client.stats();
     assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, CROWD as u64));
     eventually("nobody listens", SOON, || {
@@ -383,7 +383,7 @@ async fn polling_waiter_asks_at_its_interval_and_never_subscribes() {
     waiting.abort();
 }
 
-// Taking turns.
+// Acquiring in turn.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn alternating_clients_cost_three_evalsha_each() {
@@ -401,7 +401,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
         let long = take_turns(&clients, rounds).await;
         let (calls, granted) = (redis.calls().since(&before), granted() - granted_before);
 
-        // then each time one asks for a place, one releases, and one asks when it is told
+        // then each time one client queues, one releases, and the notified one asks
         assert_eq!(granted, (clients.len() * rounds) as u64);
         let asked = calls.of("evalsha");
         let each = |calls: u64| calls as f64 / granted as f64;
@@ -412,7 +412,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
             each(asked),
             each(calls.total())
         );
-        // And those who wait for long, as on a busy machine, look once or twice besides.
+        // A client that waits for long, as on a busy machine, asks once or twice more.
         assert!(asked * 20 <= granted * 61 + 40 * long, "{asked} for {granted}, {long}: {calls}");
         let again = of(&calls, &["subscribe", "unsubscribe"]);
         assert!(again.iter().all(|again| *again <= long), "{long}: {calls}");
@@ -423,14 +423,14 @@ async fn alternating_clients_cost_three_evalsha_each() {
     // A hand-over has 19 commands: 6 of the waiter in vain, 10 of the release and 3 of the
     // waiter that is notified. Yield windows cost some more.
     assert!(commands[0] <= 20.0, "{commands:?}");
-    // and that does not grow with their number, but by what those ask who wait for long
+    // and that does not grow with their number, but with the checks of clients that wait for long
     let least = costs.iter().map(|[whole, _]| *whole).fold(9.0, f64::min);
     let most = costs.iter().map(|[_, without]| *without).fold(0.0, f64::max);
     assert!(most <= least * 1.15, "{costs:?}");
 }
 
-/// Each client enters so many times, and stays for so long that the others wait. Returns how
-/// many waited for so long that they looked by themselves.
+/// Each client acquires this many times, and holds for long enough that the others wait. Returns
+/// how many waited so long that they asked by themselves.
 async fn take_turns(clients: &[Client], rounds: usize) -> u64 {
     let tasks = clients.iter().map(|client| {
         let lock = client.lock("door").unwrap();
@@ -453,7 +453,7 @@ async fn take_turns(clients: &[Client], rounds: usize) -> u64 {
     long
 }
 
-// A grant in transit rests for 10 ms: on one thread nobody can take it back before it is seen.
+// A hand-off grant waits for 10 ms. On one thread no task can release it before it is taken.
 #[tokio::test]
 async fn hand_off_sends_no_command() {
     // given a holder, and a hundred tasks of its client that wait
@@ -469,7 +469,7 @@ async fn hand_off_sends_no_command() {
     comes_true("all wait", || t.client.stats().waiting == 100).await;
     comes_true("one listens", || subscribers(&t.redis, &channel("door")) == 1).await;
 
-    // when the lock goes through all their hands
+    // when all of them have the lock, one after the other
     let (sent, _) = t
         .sent_during(async {
             give_back(guard).await;

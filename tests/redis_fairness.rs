@@ -1,7 +1,7 @@
-//! Each kind of waiter enters within a bound while five clients of ours take turns for
-//! ever, and a client that several runtimes share goes on when one of them ends.
+//! Each kind of waiter acquires within a bound while five of our clients acquire in turn for ever.
+//! A client that several runtimes share continues when one of them ends.
 //!
-//! What was seen is printed: run with `--nocapture`.
+//! Measured times are printed: run with `--nocapture`.
 
 use std::{thread, time::Duration};
 
@@ -24,7 +24,7 @@ fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// Has one who waits enter so many times, each within `bound`, and tells what was seen.
+/// Lets a waiter acquire this many times, each within `bound`, and prints the times.
 async fn enters(
     chain: &Chain,
     who: &str,
@@ -49,7 +49,7 @@ async fn enters(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_queue_entry_is_served_after_one_round() {
-    // What it finds by itself, and not because it is told, it finds later.
+    // Its own timer would take longer than a notification.
     let bound = ms(2_500);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -101,7 +101,7 @@ async fn client_with_redissons_permissions_acquires_in_its_window() {
     enters(&chain, "who listens and does not queue", 10, bound, enter).await;
 }
 
-/// What Redisson runs to take a lock.
+/// The script by which Redisson acquires a lock.
 const TAKE: &str = "if redis.call('exists', KEYS[1]) == 0 then \
     redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); \
     return nil end return redis.call('pttl', KEYS[1])";
@@ -127,7 +127,7 @@ impl Stranger {
     }
 }
 
-/// Enters as a Redisson does: it listens, and asks when it hears that the lock is free.
+/// Acquires as Redisson does: it subscribes, and asks when it is notified of a release.
 fn as_redisson(redis: &Redis) {
     let mut stranger = Stranger::of(redis);
     let mut ear = Connection::open(redis.port());
@@ -152,7 +152,7 @@ async fn subscribed_redisson_client_acquires_in_its_window() {
     enters(&chain, "a Redisson", 10, bound, enter).await;
 }
 
-/// Has a client of its own take the lock again and again, each time for so long.
+/// Lets a separate client acquire the lock again and again, each time for this long.
 fn comes_back_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
     let lock = door(busy);
     let task = tokio::spawn(async move {
@@ -175,7 +175,7 @@ async fn redisson_client_acquires_behind_an_eager_client() {
     let busy = client(&redis).await;
     let task = comes_back_at_once(&busy, ms(0));
 
-    // then one that has to hear of a release first is in soon
+    // then a waiter that needs a notification acquires soon
     for _ in 0..10 {
         let (before, began) = (busy.stats().granted, Instant::now());
         let other = std::sync::Arc::clone(&redis);
@@ -251,7 +251,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     let waiting = second.spawn(async move { lock.acquire().await });
     eventually("both wait", SOON, || client.stats().waiting == 2);
 
-    // when the runtime of the one who asks ends
+    // when the runtime of the asking task ends
     first.shutdown_background();
     eventually("it is gone", SOON, || lost.is_finished());
 
@@ -265,7 +265,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
 
 #[test]
 fn waiters_continue_when_the_runtime_of_a_holder_ends() {
-    // given a hold on one runtime, and those who wait on another and in another process
+    // given a hold on one runtime, and waiters on another one and in another process
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let (shared, other) = home.block_on(async { (client(&redis).await, client(&redis).await) });
@@ -277,7 +277,7 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
     let behind = home.spawn(async move { door(&other).acquire().await });
     until_places(&redis, "door", 1);
 
-    // when that runtime ends, then the lock is the next one's, who keeps it
+    // when that runtime ends, then the next waiter acquires the lock and keeps it
     first.shutdown_background();
     eventually("it is gone", SOON, || held.is_finished());
     let began = Instant::now();
@@ -303,8 +303,8 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
 
 #[test]
 fn waiter_acquires_after_the_background_runtime_ended() {
-    // given a hold that nobody gives back, one who waits behind it on the same runtime, and
-    // the background on another one
+    // given a hold that is never released, a waiter on the same runtime, and the background task on
+    // another one
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
@@ -345,7 +345,7 @@ fn awaited_hold_is_renewed_after_its_runtime_ended() {
     let redis = Redis::start();
     let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 
-    // when nobody does more than to wait for the loss, then there is none
+    // when a task only waits for the loss, then there is none
     on.block_on(async {
         assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
         give_back(guard).await;

@@ -1,5 +1,5 @@
-//! What goes wrong between us and Redis, and what a holder, a waiter and the others
-//! notice of it: the table of promises, fault by fault.
+//! Faults between a client and Redis, and their effects on a holder, a waiter and others: the table
+//! of promises, fault by fault.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn restart_with_data_loses_no_hold() {
     until_subscribed(&redis, &channel("door"));
     sleep(ms(500)).await;
 
-    // then the hold goes on, the waiter waits, and a release wakes it
+    // then the hold continues, the waiter waits, and a release wakes it
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
     give_back(guard).await;
@@ -64,7 +64,7 @@ async fn restart_without_data_reports_the_loss_to_the_holder() {
     // when the server forgets
     redis.restart();
 
-    // then the waiter enters and the holder is told, with the reason
+    // then the waiter acquires and the holder is notified, with the reason
     let entered = entered(waiting).await;
     let reason = within(SOON, "the loss is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
@@ -114,7 +114,7 @@ async fn reconnects_are_counted() {
     eventually("both connections are made again", SOON, || client.stats().reconnects == 2);
 }
 
-// The server does not answer.
+// A silent server.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_hang_shorter_than_the_lease_loses_no_hold() {
@@ -142,7 +142,7 @@ async fn hold_is_lost_when_the_server_hangs_beyond_the_lease() {
     let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     redis.pause();
 
-    // The server is not resumed: nobody can have told us.
+    // The server is not resumed, so it cannot have reported the loss.
     let reason = within(secs(6), "the local deadline", guard.lost()).await;
     let told = start.elapsed();
     assert_eq!(reason, LostReason::Expired);
@@ -257,7 +257,7 @@ async fn long_command_timeout_delays_no_try_acquire_or_check() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connection_is_replaced() {
-    // given a connection whose replies get lost, though it stays open
+    // given a connection that loses replies, but stays open
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let client = hasty(&proxy.url()).await;
@@ -291,12 +291,12 @@ async fn unanswered_release_returns_after_five_seconds_and_retries() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_that_times_out_on_a_silent_server_leaves_no_lock() {
-    // given an acquire that the server has not executed yet
+    // given an acquire request that the server has not executed yet
     let (client, _proxy, redis) = silent(Silence::Hanging).await;
     let lock = client.lock("door").unwrap();
     lock.acquire_within(ms(500)).await.unwrap_err();
 
-    // when it executes it, the grant is given back, long before its lease ends
+    // when it executes the request, the grant is released, long before its lease ends
     redis.resume();
     sleep(ms(100)).await;
     eventually("it is free", secs(8), || keys(&redis).is_empty());
@@ -310,16 +310,16 @@ async fn dropped_acquire_with_a_late_grant_leaves_no_lock() {
     let proxy = Proxy::before(redis.port());
     let client = Client::connect(&proxy.url()).await.unwrap();
     for delay in [0, 1, 5, 20, 100] {
-        // given a grant whose reply takes its time
+        // given a grant whose reply is late
         proxy.delay(ms(200));
         let acquiring = waiter(client.lock("door").unwrap());
         sleep(ms(delay)).await;
 
-        // when nobody waits for it any more
+        // when no task waits for it any more
         acquiring.abort();
         acquiring.await.unwrap_err();
 
-        // then it is given back, long before its lease ends
+        // then it is released, long before its lease ends
         proxy.delay(Duration::ZERO);
         sleep(ms(300)).await;
         eventually("it is free", SOON, || keys(&redis).is_empty());
@@ -399,7 +399,7 @@ async fn closed_idle_connections_lose_no_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_during_a_message_outage_delays_waiters_seconds() {
-    // given a waiter whose connections are cut off just when the lock is released
+    // given a waiter whose connections are cut just when the lock is released
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (one, other) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
@@ -418,7 +418,7 @@ async fn release_during_a_message_outage_delays_waiters_seconds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_message_delays_the_waiter_by_seconds_at_most() {
-    // given a waiter, and a release that says nothing
+    // given a waiter, and a release without a message
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -495,7 +495,7 @@ async fn key_of_another_type_is_named_and_unchanged() {
     }
 }
 
-/// The rejection of `TYPE` was shown as the type.
+/// The rejection of `TYPE` was reported as the type.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_type_is_returned_when_type_is_forbidden() {
     let redis = Redis::start();
@@ -530,11 +530,11 @@ async fn sudden_password_is_reported_until_it_is_removed() {
     admin.command(&["CONFIG", "SET", "requirepass", "secret"]);
     admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
 
-    // then it says so
+    // then the error names it
     let error = within(SOON, "a no", lock.acquire_within(secs(3))).await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error:?}");
 
-    // and when none is wanted any more, it goes on
+    // and when no password is required any more, it continues
     admin.command(&["CONFIG", "SET", "requirepass", ""]);
     let guard = within(SOON, "it is granted", lock.acquire()).await;
     give_back(guard.unwrap()).await;
@@ -579,7 +579,7 @@ async fn revoked_permission_affects_only_its_lock() {
     let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
 
-    // when the right to one of them is gone
+    // when the permission for one of them is removed
     redis.command(&["ACL", "SETUSER", "limited", "resetkeys", "~ours"]);
 
     // then that one ends with its lease, and the other is renewed
@@ -628,7 +628,7 @@ async fn waiter_outlasts_a_failed_snapshot() {
     redis.command(&["BGSAVE"]);
     eventually("writes are refused", SOON, || redis.command(&["DEL", "a"]).is_error());
 
-    // then patience ends with the server's words, and endless patience does not
+    // then the timeout returns the server's message, and a waiter without a timeout keeps waiting
     let lock = client.lock("door").unwrap();
     refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "MISCONF");
     let waiting = waiter(lock);
@@ -674,7 +674,7 @@ async fn user_without_subscribe_waits_by_polling() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn user_without_the_channel_can_lock_and_release() {
-    // given a holder who may not tell anybody, and a waiter
+    // given a holder without permission to publish, and a waiter
     let redis = Redis::start();
     let (mute, other) =
         (with_rights(&redis, "limited", &["~*", "+@all"]).await, client(&redis).await);
@@ -685,7 +685,7 @@ async fn user_without_the_channel_can_lock_and_release() {
     // when it releases
     let released = within(secs(10), "an answer", guard.release()).await;
 
-    // then the lock is free, it is told so, and the waiter enters by its timer
+    // then the lock is free, the release reports it, and the waiter acquires by its timer
     assert!(matches!(released, Ok(Release::Released)), "{released:?}");
     give_back(entered(waiting).await).await;
 }
@@ -720,14 +720,14 @@ async fn full_server_refuses_new_locks_and_keeps_old_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_is_retried_while_the_server_is_read_only() {
-    // given a holder and a server that has become a replica of nobody
+    // given a holder and a server that became a replica of a missing server
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
     redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let lock = client.lock("door").unwrap();
 
-    // then patience ends with the server's words, and endless patience does not
+    // then the timeout returns the server's message, and a waiter without a timeout keeps waiting
     refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "READONLY");
     let waiting = waiter(lock);
     eventually("a renewal is refused", SOON, || client.stats().renewals_failed > 0);
@@ -797,13 +797,13 @@ async fn resumed_process_knows_that_its_lease_ended() {
     let (holder, _) = holder(&redis, secs(2));
     holder.pause();
 
-    // when another one enters meanwhile
+    // when another client acquires meanwhile
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
     let guard = guard.unwrap();
     let ours = hash(&redis, "door");
     holder.resume();
 
-    // then the first one says that it has lost the lock, and why, and does no harm
+    // then the first one reports that it has lost the lock, and why, and affects no other
     let line = holder.next_line(SOON);
     assert_eq!(line, "lost Expired");
     assert!(holder.wait().success());
@@ -838,11 +838,11 @@ async fn killed_waiting_process_leaves_nothing_behind() {
     waiting.kill();
     eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
 
-    // then the lock is the holder's, and nobody's after it
+    // then the holder has the lock, and no other client has it after that
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
     give_back(guard).await;
     sleep(ms(200)).await;
-    // Its place in the queue goes by itself.
+    // Its queue entry expires.
     let queue = "leasehold_lock__queue:{door}";
     assert!(keys(&redis).iter().all(|key| key == queue), "{:?}", keys(&redis));
     assert!(redis.command(&["PTTL", queue]).number() <= 15_000);
@@ -868,7 +868,7 @@ fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
     drop(guard);
 }
 
-// The lock is taken away, or given back without a word.
+// The lock is released by force, or deleted without a message.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_notices_a_forced_release_within_a_renewal() {
@@ -982,7 +982,7 @@ async fn shutdown_releases_holds_and_fails_waiters() {
     // when it is shut down
     let shutdown = within(SOON, "it ends", one.shutdown(secs(2))).await;
 
-    // then its lock is free, its holder knows, and its waiter is gone
+    // then its lock is free, its holder knows it, and its waiter has failed
     assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
     assert_eq!(keys(&redis), ["window"]);
     assert_eq!(guard.lost().await, LostReason::ShutDown);

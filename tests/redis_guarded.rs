@@ -1,4 +1,4 @@
-//! What is written under a lock, on real servers: only while it is held, and at most once.
+//! Guarded writes on real servers: only while the lock is held, and at most once.
 
 use crate::common::{
     SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs, waiter,
@@ -8,13 +8,13 @@ use leasehold::{Client, Error, Lock, LockGuard, LostReason, Script, Value, Write
 use testkit::{Proxy, Redis, Reply, eventually};
 use tokio::time::{sleep, timeout};
 
-/// A client that waits for ten seconds for each answer, and gives up no connection before.
+/// A client that waits for ten seconds for each reply, and keeps its connections for as long.
 async fn patient(url: &str) -> Client {
     let builder = Client::builder().command_timeout(secs(10)).request_timeout(secs(10));
     builder.connect(url).await.unwrap()
 }
 
-/// A lock that stays in its process for as long as somebody here wants it.
+/// A lock that stays in its process for as long as another task there wants it.
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap().local_handoff(1_000, secs(60))
 }
@@ -27,7 +27,7 @@ fn set(value: &str) -> [Write; 1] {
     [Write::set("data", value)]
 }
 
-/// What lies under `data`.
+/// Returns the value of `data`.
 fn data(redis: &Redis) -> Option<String> {
     match redis.command(&["GET", "data"]) {
         Reply::Text(text) => Some(text),
@@ -154,7 +154,7 @@ async fn work_under_run_and_threads_write_as_well() {
     assert_eq!(data(&redis).unwrap(), "by a thread");
 }
 
-// Who does not hold writes nothing.
+// Only the holder writes.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_hold_writes_nothing_and_notices_it_at_once() {
@@ -199,10 +199,10 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
     }
 }
 
-/// The look at the clock was in time, and the way was long.
+/// The check of the clock was in time, and the request took long.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_under_another_holder_changes_nothing() {
-    // given a holder whose write is on its way for longer than its lease
+    // given a holder whose write is in flight for longer than its lease
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (late, other) = (patient(&proxy.url()).await, client(&redis).await);
@@ -229,7 +229,7 @@ async fn late_write_under_another_holder_changes_nothing() {
     give_back(next).await;
 }
 
-// Nobody knows whether it was written.
+// It is unknown whether it was written.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
@@ -249,7 +249,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     assert_eq!(redis.calls().since(&before).of("incr"), 1);
     assert_eq!(redis.command(&["GET", "count"]).text(), "2");
 
-    // the hold goes on, and is no one's in this process after it
+    // the hold continues, and has no other holder in this process after it
     guard.write(set("goes on")).await.unwrap();
     let waiting = waiter(door(&client));
     eventually("it waits", SOON, || client.stats().waiting == 1);
@@ -262,7 +262,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_write_lands_before_the_next_grant_or_never() {
-    // given a server that hangs, a write that is cancelled, and one that waits beside
+    // given a server that hangs, a cancelled write, and a waiter
     let redis = Redis::start();
     let client = patient(&redis.url()).await;
     let guard = held(&client).await;
@@ -275,7 +275,7 @@ async fn cancelled_write_lands_before_the_next_grant_or_never() {
     sleep(ms(100)).await;
     assert!(!waiting.is_finished(), "it has the lock while the write is on its way");
 
-    // when the server goes on
+    // when the server continues
     redis.resume();
     let next = entered(waiting).await;
     assert_ne!(next.owner(), &owner);
@@ -287,7 +287,7 @@ async fn cancelled_write_lands_before_the_next_grant_or_never() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_after_the_hold_changes_nothing() {
-    // given a write on its way when its client has given up
+    // given a write in flight whose client has given up
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().command_timeout(ms(300));
@@ -380,11 +380,11 @@ async fn partly_failed_script_reports_it_and_keeps_its_writes() {
         assert!(message.contains(words) && name.as_str() == "door", "{end}: {message}");
         assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: it was done once");
     }
-    // what is no Lua was not begun
+    // invalid Lua is not started
     let odd = guard.eval(Script::new("redis.call('SET', 'data', 'odd')\nend end")).await;
     assert!(matches!(odd, Err(Error::Refused { .. })), "{odd:?}");
     assert_eq!(data(&redis).unwrap(), "12");
-    // and the largest answers come, on the connection that was there all the time
+    // and the largest replies come, on the same connection
     let most = guard.eval(Script::new("return string.rep('x', 249000)")).await.unwrap();
     assert_eq!(most.as_bytes().unwrap().len(), 249_000);
     give_back(guard).await;
@@ -425,7 +425,7 @@ async fn missing_permission_refuses_before_any_write() {
         assert_eq!(keys(&redis), ["door"], "{more:?} {writes:?}");
         give_back(guard).await;
     }
-    // only a command that is not allowed behind one that is does half of it, and says so
+    // only a denied command after an allowed one is executed in part, and the error says so
     let client = with_rights(&redis, "narrow", &rights(&["+set", "-del"])).await;
     let guard = held(&client).await;
     let written = guard.write([Write::set("mine", "1"), Write::delete("mine")]).await;

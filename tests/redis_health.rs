@@ -1,5 +1,5 @@
-//! What can hurt locks on a server: it is found when a client connects and by each probe, told
-//! with its remedy, and told once, until it is over.
+//! Hazards of a server: a client finds them when it connects and at each health check. It logs each
+//! with its remedy, once until it is resolved.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
 use tokio::time::{Instant, sleep};
 
-/// What takes servers some seconds on a busy machine.
+/// The limit on a busy machine for what takes servers some seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn has(health: &Health, is_it: impl Fn(&Hazard) -> bool) -> bool {
@@ -23,7 +23,7 @@ fn warned(log: &Log, words: &str) -> usize {
     lines.filter(|it| it.contains(words)).count()
 }
 
-/// How often it was told that `words` are over.
+/// How often the log reports that `words` is resolved.
 fn over(log: &Log, words: &str) -> usize {
     let text = log.text();
     text.lines()
@@ -92,7 +92,7 @@ async fn unprotected_primary_is_found_and_logged_once() {
     healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
 }
 
-/// A server without memory refuses every lock; the probe said that it is ready.
+/// A server without memory rejects every lock, but the health check said that it is ready.
 #[tokio::test]
 async fn client_of_a_full_server_is_not_ready() {
     let server = Redis::start();
@@ -153,8 +153,8 @@ async fn passing_hazard_is_logged_as_resolved_without_a_probe() {
     }
 }
 
-/// When the last replica dies the primary takes writes alone no more than before: that it has
-/// none was not said.
+/// When the last replica dies, the primary accepts as few writes alone as before. That it has no
+/// replica was not logged.
 #[tokio::test]
 async fn primary_without_replicas_is_found_and_logged_each_time() {
     let redis = Sentinels::options().replicas(1).start();
@@ -177,7 +177,7 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
     }
 }
 
-/// It was told as over just when it mattered.
+/// It was logged as resolved just when it mattered.
 #[tokio::test]
 async fn unprotected_primary_stays_raised_without_replicas() {
     let primary = Redis::start();
@@ -314,8 +314,8 @@ async fn two_sentinels_are_a_hazard_that_is_logged_once() {
 
 #[tokio::test]
 async fn lost_sentinel_majority_is_found_and_logged_once() {
-    // A sentinel that is more impatient takes one that is gone for being there once more, when it
-    // has dialled it again after a second.
+    // With a short timeout, a sentinel takes a dead one for alive when it has dialled it again
+    // after a second.
     let redis = Sentinels::options().down_after(secs(2)).start();
     let url = redis.url();
     let client = Client::connect(&url).await.unwrap();
@@ -329,7 +329,7 @@ async fn lost_sentinel_majority_is_found_and_logged_once() {
     is_found_and_told_once(&url, &redis.servers()[0], is_it).await;
 }
 
-/// Of one that had answered for minutes it was said that it may use TLS.
+/// The log of a sentinel that had replied for minutes said that it may use TLS.
 #[tokio::test]
 async fn missing_sentinels_are_found_and_logged_once() {
     let redis = Sentinels::start();
@@ -345,12 +345,12 @@ async fn missing_sentinels_are_found_and_logged_once() {
     assert!(!text.contains("use TLS"), "{text}");
 }
 
-/// How often `words` were warned of, of whatever.
+/// How often the log warns of `words`.
 fn warned_of(log: &Log, words: &str) -> usize {
     log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
 }
 
-/// It was said of them that they do not answer, and that they are to be started.
+/// The log said that they do not reply, and should be started.
 #[tokio::test]
 async fn sentinels_without_a_primary_are_logged() {
     let locked = Redis::options().password("eyes");
@@ -373,7 +373,7 @@ async fn sentinels_without_a_primary_are_logged() {
     }
 }
 
-/// A client went on with its primary, and nobody told that no failover would be followed.
+/// A client kept its primary, and did not log that it would follow no failover.
 #[tokio::test]
 async fn forgotten_primary_of_sentinels_is_logged() {
     let redis = Sentinels::options().replicas(1).start();
@@ -398,7 +398,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
     assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
 
-/// It was told only where the last one of them stands in the URL.
+/// It was only logged if the last one of them is in the URL.
 #[tokio::test]
 async fn last_failed_sentinel_is_logged_as_no_sentinel() {
     let redis = Sentinels::options().replicas(1).start();
@@ -437,8 +437,8 @@ async fn cluster_nodes_are_checked_and_each_kind_is_logged_once() {
     assert_eq!(warned(&log, "volatile-ttl"), 1, "{}", log.text());
 }
 
-/// What was found where it was reached before was taken for known for ever: nothing of that kind was
-/// told of any node.
+/// A finding of an earlier connection counted as known for ever, so no later one of its kind was
+/// logged.
 #[tokio::test]
 async fn moved_node_is_not_found_at_its_old_address() {
     let cluster = Cluster::options().replicas(0).start();
@@ -463,7 +463,7 @@ async fn moved_node_is_not_found_at_its_old_address() {
     assert_eq!(over(&log, words), 1, "{}", log.text());
 }
 
-/// Its end was not told.
+/// Its end was not logged.
 #[tokio::test]
 async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -482,7 +482,7 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     assert_eq!([warned(&log, words), over(&log, words)], [1, 1], "{}", log.text());
 }
 
-/// A node to which a slot was on its way, and that never had any.
+/// A node that was importing a slot, and never had one.
 #[tokio::test]
 async fn node_without_slots_has_no_hazard_after_its_removal() {
     let cluster = Cluster::options().replicas(0).start();
@@ -509,8 +509,8 @@ async fn node_without_slots_has_no_hazard_after_its_removal() {
     assert_eq!(warned(&log, words), 2, "{}", log.text());
 }
 
-/// A node that was still being connected to made a cluster not ready that had just been
-/// connected to, and so did one of three that was away.
+/// A node that was still connecting made a new client of a cluster not ready. So did one of three
+/// nodes that was unreachable.
 #[tokio::test]
 async fn cluster_is_ready_while_one_node_is_unreachable() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -536,7 +536,7 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
     healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
 }
 
-/// It was found, and told of as a connection that was lost: nobody said which names it is about.
+/// It was found, and logged as a lost connection, without the affected names.
 #[tokio::test]
 async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -587,8 +587,8 @@ async fn channel_mode_change_is_found_and_logged_once() {
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }
 
-/// Whichever node was the last to answer was believed: it was told and over in turns, up to some
-/// times a second.
+/// The client believed the last node that replied. So the hazard was logged and resolved in turn,
+/// several times a second.
 #[tokio::test]
 async fn cluster_of_two_versions_is_logged_once() {
     came_with(7, "taking away the right to a second word of a command");
@@ -599,7 +599,7 @@ async fn cluster_of_two_versions_is_logged_once() {
     let client = builder.connect(&cluster.url()).await.unwrap();
     let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three") };
     old.command(&["ACL", "SETUSER", "door", "-pubsub|shardnumsub"]);
-    // when they are asked often, as somebody waits for one of them
+    // when they are asked often, because a task waits for one of them
     let lock = client.lock(cluster.key_on(lost, "door")).unwrap();
     lost.stop();
     lock.acquire_within(secs(5)).await.unwrap_err();
@@ -617,7 +617,7 @@ fn blocking_client_finds_the_same_hazards() {
     assert!(health.findings[0].to_string().contains("set maxmemory-policy noeviction"));
 }
 
-/// How long a health check may take, whatever does not answer.
+/// The limit of a health check in any outage.
 const PROMPT: Duration = Duration::from_millis(300);
 
 /// A health check, which returns within [`PROMPT`].

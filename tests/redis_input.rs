@@ -387,12 +387,12 @@ async fn server_with_too_many_clients_is_reported_as_hung_up() {
     let mut admin = Connection::open(redis.port());
     admin.command(&["CONFIG", "SET", "maxclients", "1"]);
     let error = refusal(hasty(), &redis.url()).await;
-    // Its words are lost if we were writing when it hung up.
+    // Its reply is lost if we were writing when it closed the connection.
     let words = error.to_string();
     assert!(words.contains("max number of clients") || words.contains("closed"), "{words}");
 }
 
-/// A listener that treats each connection as `act` says. Returns its address.
+/// A listener that handles each connection with `act`. Returns its address.
 async fn impostor<F>(act: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,

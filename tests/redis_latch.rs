@@ -40,7 +40,7 @@ async fn latch_counter_and_channel_match_redisson() {
     assert_eq!(latch.count_down().await.unwrap(), 0);
     assert_eq!(listener.heard(), [""; 0]);
 
-    // who deletes it opens it, and says so
+    // a client that deletes it opens it, and the call reports that
     latch.set(2).await.unwrap();
     assert!(latch.delete().await.unwrap());
     assert_eq!(listener.heard(), ["1", "0"]);
@@ -106,7 +106,7 @@ async fn thousand_waiting_tasks_cost_one_waiter() {
         .into_iter()
         .for_each(|it| it.unwrap().unwrap());
     let calls = redis.calls().since(&before);
-    // Each look is one GET; two more are those of the script.
+    // Each check is one GET, and the script has two more.
     assert!(calls.of("get") <= 2 + 4, "{calls}");
     assert_eq!((calls.of("subscribe"), calls.of("evalsha")), (1, 1), "{calls}");
 }
@@ -279,7 +279,7 @@ async fn full_server_counts_nothing_and_opens_a_deleted_latch() {
     latch.wait().await.unwrap();
 }
 
-/// It answered 0, which means open.
+/// It returned 0, which means open.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_down_returns_no_zero_when_java_set_the_largest_count() {
     let redis = Redis::start();

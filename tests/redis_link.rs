@@ -1,5 +1,4 @@
-//! Connections to a server that says what it should not, or nothing, and what a user
-//! is told about it.
+//! Connections to a server that sends wrong replies, or none, and the errors that a user gets.
 
 mod common;
 
@@ -28,8 +27,8 @@ fn words(bytes: impl Into<Vec<u8>>) -> Lie {
     Lie::Words(vec![(Duration::ZERO, bytes.into())])
 }
 
-/// A server, and a liar before it that tells the truth until it is switched on; then
-/// it says `lie` to what is no push, on the connections that it had by then.
+/// A server, and a proxy before it that is honest until it is switched on. Then it sends `lie` in
+/// place of each reply, on the connections of that time.
 struct Setup {
     redis: Redis,
     liar: Liar,
@@ -65,7 +64,7 @@ impl Setup {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_reply_completes_no_other_request() {
-    // given a server that says its first reply once more when nobody asks
+    // given a server that repeats its first reply without a request
     let once = AtomicBool::new(false);
     let t = Setup::new(move |said| match once.swap(true, Ordering::SeqCst) {
         true => Lie::Truth,
@@ -80,7 +79,7 @@ async fn repeated_reply_completes_no_other_request() {
     eventually("the connection is made again", SOON, || client.stats().reconnects == 1);
     let held = client.lock("held").unwrap().try_acquire().await.unwrap();
 
-    // then the grant grants nothing else
+    // then the grant is used only once
     assert!(held.is_none());
     give_back(guard).await;
 }
@@ -133,7 +132,7 @@ async fn sentinel_is_distinguished_from_a_lock_server() {
     );
 }
 
-// A connection that answers nothing is cut.
+// A silent connection is closed.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connection_is_replaced_in_time() {
@@ -174,7 +173,7 @@ async fn slow_server_and_cancelled_callers_keep_the_connection() {
     let client = t.client_of(builder().command_timeout(LIMIT)).await;
     t.lies();
 
-    // when callers leave before they are answered, and others do not
+    // when some callers leave before their replies, and others do not
     for name in ["a", "b", "c"] {
         let left = client.lock(name).unwrap().acquire_within(ms(10)).await;
         assert!(matches!(left, Err(Error::Unavailable { .. })), "{left:?}");
@@ -191,7 +190,7 @@ async fn short_block_of_the_server_closes_no_connection() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
-    // The clock of a script stands still from Redis 7.2 on: it could not tell when to end.
+    // The clock of a script stops from Redis 7.2 on, so the script could not know when to end.
     other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
@@ -247,7 +246,7 @@ async fn oversized_message_is_skipped() {
     assert_eq!(client.stats().reconnects, 0);
 }
 
-/// Whose test uses much memory, or measures what this process has of it.
+/// For tests that use much memory, or that measure the memory of this process.
 static MEASURED: Mutex<()> = Mutex::const_new(());
 
 /// How many bytes of memory this process has.
@@ -260,7 +259,7 @@ fn memory() -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_of_a_server_without_hello_hides_the_password() {
-    // as Redis does whose HELLO has another name
+    // like a Redis whose HELLO is renamed
     let redis = Redis::start();
     let liar = Liar::before(redis.port(), |_| {
         words(
@@ -297,7 +296,7 @@ async fn no_error_copies_a_whole_reply() {
 
 #[test]
 fn client_of_one_runtime_works_on_the_next() {
-    // given a client whose runtime is gone
+    // given a client whose runtime has ended
     let redis = Redis::start();
     let first = Runtime::new().unwrap();
     let (client, guard) = first.block_on(async {
@@ -332,9 +331,9 @@ fn call_outside_of_a_runtime_is_an_error() {
     nothing(guard.release().now_or_never().unwrap().err());
 }
 
-// What a user is told.
+// The errors that a user gets.
 
-/// What is logged from now on about the server on `port`, by all threads.
+/// The logs of all threads from now on about the server on `port`.
 fn log_of(port: u16) -> impl Fn() -> String {
     static LOG: LazyLock<Log> = LazyLock::new(|| {
         let log = Log::default();
@@ -376,7 +375,7 @@ async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timeout_error_names_the_connect_failure() {
-    // given a server that is away, or has another password by now
+    // given a server that is unreachable, or has another password by now
     let away = Redis::start();
     let changed = Redis::options().password("old").start();
     let clients = [
@@ -389,7 +388,7 @@ async fn timeout_error_names_the_connect_failure() {
     admin.command(&["CONFIG", "SET", "requirepass", "new"]);
     admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
 
-    // then patience shorter than the command timeout is told so
+    // then a timeout shorter than the command timeout reports it
     for (client, part) in clients {
         let lock = client.lock("door").unwrap();
         let error = lock.acquire_within(ms(500)).await.unwrap_err();
@@ -420,7 +419,7 @@ async fn foreign_server_is_named_in_one_plain_line() {
     }
 }
 
-/// Replies are counted by the liar alone: the client must not ask more than it needs.
+/// The proxy counts the replies, so the client must not send more requests than it needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn login_sends_a_greeting_and_a_name() {
     let redis = Redis::start();

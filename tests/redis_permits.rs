@@ -73,7 +73,7 @@ fn cut_short(redis: &Redis) {
 
 const NEVER: u64 = 922_337_203_685_477;
 
-// What lies there.
+// The keys.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permit_is_16_bytes_scored_by_the_server_clock() {
@@ -130,7 +130,7 @@ async fn java_permit_without_a_lease_never_expires() {
     assert_eq!(permits.available().await.unwrap(), 2);
 }
 
-// What it costs.
+// The cost.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_and_release_of_permits_are_one_evalsha_each() {
@@ -143,7 +143,7 @@ async fn acquire_and_release_of_permits_are_one_evalsha_each() {
         let calls = redis.calls().since(&before);
         assert_eq!((calls.of("evalsha"), calls.of("eval")), (2, 0), "{calls}");
     }
-    // and what others hold costs nothing
+    // and permits of others cost nothing
     let others = permits.acquire_many(990).await.unwrap();
     let before = redis.calls();
     give_back(permits.acquire().await.unwrap()).await;
@@ -200,12 +200,12 @@ async fn waiter_is_woken_by_a_redisson_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_permit_is_not_renewed_or_counted_twice() {
-    // given a hold that believes in its permit, and a lease that somebody cut short
+    // given a holder of a permit whose lease another client has shortened
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
     cut_short(&redis);
 
-    // then the next renewal says that it is over, and counts nothing
+    // then the next renewal reports that it is over, and counts nothing
     let reason = within(SOON, "it is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert_eq!((free(&redis), held(&redis)), (0, 1));
@@ -223,8 +223,8 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let other = crate::common::client(&redis).await.expirable_semaphore("printers").unwrap();
     assert!(other.try_acquire().await.unwrap().is_none());
 
-    // Java's takes it away: until the next renewal, which comes within a third of the ttl, it
-    // is believed to be ours
+    // Java's method takes it away. Until the next renewal, within a third of the ttl, the holder
+    // believes in it.
     let renewals = client.stats().renewals;
     eventually("it is renewed", SOON, || client.stats().renewals > renewals);
     cut_short(&redis);
@@ -257,7 +257,7 @@ async fn refused_change_changes_nothing() {
     give_back(guard).await;
 }
 
-/// It made as many as were held besides, and nothing where a lease had ended.
+/// It added as many as were held in addition, and none where a lease had ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_counts_held_permits_without_a_counter() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {
@@ -320,7 +320,7 @@ async fn documented_commands_find_and_free_a_permit() {
 
 // Faults.
 
-/// As after a loss of all data: it looks as if others had them all.
+/// As after a loss of all data: it looks as if other clients had them all.
 #[tokio::test]
 async fn unset_total_is_logged_and_not_often() {
     let (redis, _client, permits) = setup(1).await;
@@ -448,7 +448,7 @@ async fn missing_permission_is_named_and_loses_no_permit() {
     let taken = ["-zadd", "-zrem", "-incrby", "-zremrangebyscore", "-time"];
     let mut expired = Vec::new();
     for right in taken {
-        // given one permit that has expired, which nobody has counted as free
+        // given one expired permit, which no client has counted as free
         expired.push(all.clone().lease(ms(1)).acquire().await.unwrap());
         sleep(ms(20)).await;
         let limited = with_rights(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
@@ -514,7 +514,7 @@ async fn holder_notices_a_restart_that_loses_the_data() {
     let guard = permits.acquire().await.unwrap();
     redis.restart();
     assert_eq!(within(secs(15), "it is told", guard.lost()).await, LostReason::NotOwned);
-    // and there are none until somebody says so
+    // and there are none until a client sets their number
     let waiting = waiter(&permits);
     sleep(ms(100)).await;
     assert!(!waiting.is_finished());
@@ -553,7 +553,7 @@ async fn permits_of_a_dead_client_return_after_one_ttl() {
     proxy.refuse(true);
     proxy.cut();
 
-    // then who waits elsewhere has them when the lease is over, told by nobody
+    // then a waiter of another client has them when the lease ends, without a notification
     let begun = Instant::now();
     give_back(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
@@ -581,7 +581,7 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     give_back(guard).await;
 }
 
-/// Who sets them before each acquisition left a receipt each time, for a minute.
+/// Clients that set them before each acquisition left a key each time, for a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_of_existing_permits_leaves_no_key() {
     let (redis, _client, permits) = setup(3).await;

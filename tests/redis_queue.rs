@@ -1,5 +1,4 @@
-//! Who waits for a lock in several processes queues for it, and what becomes of
-//! the queue when something goes wrong.
+//! Clients that wait for a lock queue for it. These tests cover the queue and its faults.
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,45 +19,45 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Where those who wait for `door` have their places.
+/// The queue of clients that wait for `door`.
 const QUEUE: &str = "leasehold_lock__queue:{door}";
 
-/// When the lock was last left free for those who do not queue.
+/// When the lock was last free for clients without a queue entry.
 const YIELDED: &str = "leasehold_lock__yield:{door}";
 
-/// Where those listen who queue, beside the channel of all.
+/// The channel of queued clients, in addition to the channel of all.
 const QUEUERS: &str = "leasehold_lock__channel:{door}";
 
-/// How long it may take that the lock goes on at once; a busy machine needs some.
+/// The limit for a lock that passes on at once, on a busy machine.
 const AT_ONCE: Duration = ms(900);
 
-/// For so long the lock is reserved for one whose turn it is, who may not be there.
+/// How long the lock is reserved for the notified client, which may have died.
 const RESERVATION: Duration = ms(750);
 
-/// What a message to one waiting client begins with, as `MONITOR` shows it.
+/// The beginning of a message to one waiting client, as `MONITOR` reports it.
 const TURN: &str = r#""PUBLISH" "leasehold_lock__waiter:{door}:"#;
 
-/// What a message to all who wait begins with, as `MONITOR` shows it.
+/// The beginning of a message to all waiters, as `MONITOR` reports it.
 const ANNOUNCED: &str = r#""PUBLISH" "redisson_lock__channel:{door}""#;
 
-/// Who waits to enter, and says so.
+/// A waiting task.
 type Waiter = JoinHandle<Result<LockGuard>>;
 
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// How many places the queue has.
+/// The number of queue entries.
 fn queued(redis: &Redis) -> i64 {
     redis.command(&["ZCARD", QUEUE]).number()
 }
 
-/// Waits until the queue has so many places.
+/// Waits until the queue has this many entries.
 fn until_queued(redis: &Redis, places: i64) {
     eventually("they have their places", SOON, || queued(redis) == places);
 }
 
-/// So many clients that wait for `lock`, in this order.
+/// Clients that wait for `lock`, in this order.
 async fn line(redis: &Redis, clients: &[Client], lock: impl Fn(&Client) -> Lock) -> Vec<Waiter> {
     let mut line = Vec::new();
     let before = queued(redis);
@@ -73,8 +72,8 @@ async fn clients(redis: &Redis, number: usize) -> Vec<Client> {
     join_all((0..number).map(|_| client(redis))).await
 }
 
-/// A hold that somebody had to wait for: only such a one is reserved for the next, one
-/// that was free is given back openly.
+/// A hold whose holder had to wait. Only such a hold is reserved for the next client. A free lock
+/// that was acquired at once is released for all.
 async fn awaited(redis: &Redis, lock: Lock) -> LockGuard {
     hold_by_hand(redis, "door", "java:1", secs(60));
     let waiting = waiter(lock);
@@ -85,7 +84,7 @@ async fn awaited(redis: &Redis, lock: Lock) -> LockGuard {
     guard
 }
 
-/// A process that waits for `door`, when it has its place.
+/// A process that waits for `door`, once it has its queue entry.
 fn waiting_process(redis: &Redis) -> Helper {
     let before = queued(redis);
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
@@ -99,7 +98,7 @@ fn owner(redis: &Redis) -> String {
     hash(redis, "door").first().map(|(owner, _)| owner.clone()).unwrap_or_default()
 }
 
-/// What `waiter` gets, so soon that it did not wait for anything.
+/// Returns the guard of `waiter`, which must come so soon that no timer was involved.
 async fn entered_at_once(waiter: Waiter) -> LockGuard {
     let released = Instant::now();
     let guard = entered(waiter).await;
@@ -107,7 +106,7 @@ async fn entered_at_once(waiter: Waiter) -> LockGuard {
     guard
 }
 
-/// Each client enters so many times, as soon as it can, and holds for so long.
+/// Each client acquires this many times, as soon as it can, and holds for this long.
 async fn take_turns(clients: &[Client], rounds: usize, hold: Duration) {
     let tasks = clients.iter().map(|client| {
         let lock = door(client);
@@ -125,7 +124,7 @@ async fn take_turns(clients: &[Client], rounds: usize, hold: Duration) {
     }
 }
 
-/// Nothing stays behind but what goes by itself, and nobody listens but for itself.
+/// Only keys that expire are left, and clients are only subscribed to their own messages.
 fn nothing_is_left(redis: &Redis) {
     eventually("nobody listens", secs(10), || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
@@ -141,7 +140,7 @@ fn nothing_is_left(redis: &Redis) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_acquire_in_queue_order() {
-    // given a holder, and eight who came one after the other
+    // given a holder, and eight waiters that came one after the other
     let redis = Redis::start();
     let clients = clients(&redis, 9).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -170,7 +169,7 @@ async fn clients_acquire_in_queue_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn later_waiter_does_not_overtake() {
-    // given one who queues and one who comes again and again
+    // given a queued client, and one that returns again and again
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     for _ in 0..20 {
@@ -187,7 +186,7 @@ async fn later_waiter_does_not_overtake() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fast_reacquirer_does_not_block_a_distant_client() {
-    // given one who gives the lock back and takes it again, and never has to wait
+    // given a client that releases the lock and acquires it again, and never has to wait
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (near, far) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
@@ -196,7 +195,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
     let busy = tokio::spawn(async move { take_turns(&[busy], usize::MAX, ms(2)).await });
     eventually("it does", SOON, || near.stats().granted > 10);
 
-    // then one who queues has its turn, though its questions take longer
+    // then a queued client acquires, although its requests take longer
     let lock = door(&far);
     let entered = timeout(secs(10), lock.acquire()).await;
     busy.abort();
@@ -215,7 +214,7 @@ async fn finished_clients_leave_no_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unused_queue_expires() {
-    // given a waiter that is killed, and nobody who would pass it over
+    // given a killed waiter, and no client that would skip it
     let redis = Redis::start();
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let process = waiting_process(&redis);
@@ -248,8 +247,8 @@ async fn leaving_waiter_leaves_no_queue_entry() {
     let clients = clients(&redis, 5).await;
     let guard = awaited(&redis, door(&clients[0])).await;
 
-    // given four who queue, three of whom leave: one is aborted, one has no more
-    // patience, and one is shut down
+    // given four queued clients, of which three leave: one is aborted, one times out, and one is
+    // shut down
     let aborted = line(&redis, &clients[1..2], door).await.remove(0);
     let lock = door(&clients[2]);
     let impatient = tokio::spawn(async move { lock.acquire_within(SOON).await });
@@ -261,7 +260,7 @@ async fn leaving_waiter_leaves_no_queue_entry() {
     clients[3].shutdown(secs(1)).await;
     assert!(shut_down.await.unwrap().is_err());
 
-    // then one place is left, and its owner enters
+    // then one queue entry is left, and its owner acquires
     until_queued(&redis, 1);
     give_back(guard).await;
     give_back(entered_at_once(behind).await).await;
@@ -270,7 +269,7 @@ async fn leaving_waiter_leaves_no_queue_entry() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
-    // given one who has a place, and whose next question is not answered
+    // given a queued waiter whose next request gets no reply
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -284,7 +283,7 @@ async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
     sleep(ms(50)).await;
     redis.resume();
 
-    // then the place goes that this one takes
+    // then the entry of this request is removed
     sleep(secs(1)).await;
     eventually("its place goes", SOON, || queued(&redis) == 0);
 }
@@ -328,7 +327,7 @@ async fn dropped_client_is_skipped_in_the_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopped_waiter_blocks_others_for_one_second_at_most() {
-    // given a process that queues before us, and is stopped
+    // given a queued process that is paused
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -345,11 +344,11 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     assert!(theirs != ours);
     assert!(pttl(&redis, "door") <= 750);
 
-    // then we have it when that is over
+    // then we acquire when the reservation ends
     let guard = within(ms(2_500), "it is our turn", behind).await.unwrap().unwrap();
     assert!(released.elapsed() >= RESERVATION, "{:?}", released.elapsed());
 
-    // and the other, when it goes on, does not believe in what was reserved for it
+    // and the other process, when it continues, does not trust the reservation
     process.resume();
     sleep(secs(2)).await;
     assert!(guard.is_held());
@@ -374,7 +373,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
         process.pause();
         give_back(guard).await;
 
-        // when it goes on about when that ends, and somebody else may have it
+        // when it continues about when the reservation ends, and another client may have the lock
         sleep(pause).await;
         let other = door(&client).try_acquire().await.unwrap();
         process.resume();
@@ -385,7 +384,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
             give_back(guard).await;
         }
 
-        // then it says that it holds the lock when it does
+        // then it reports the lock only if it holds it
         let line = process.next_line(SOON);
         assert_eq!(line, format!("held {}", owner(&redis)), "{pause:?}");
         process.send_line("release");
@@ -429,7 +428,7 @@ async fn unnotified_head_of_the_queue_acquires_soon() {
         let guard = awaited(&redis, door(&clients[0])).await;
         let waiting = line(&redis, &clients[1..], door).await;
 
-        // when the lock is given back just after the connections are lost
+        // when the lock is released just after the connections are lost
         assert!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).number() > 0);
         give_back(guard).await;
         let released = Instant::now();
@@ -451,13 +450,13 @@ async fn fast_reacquirer_yields_at_its_next_release() {
     let _to_queue = Listener::to(&redis, QUEUERS);
     give_back(door(&one).acquire().await.unwrap()).await;
 
-    // when it has the lock back, and one waits who queues
+    // when it has the lock again, and a client is queued
     let guard = door(&one).acquire().await.unwrap();
     let waiting = line(&redis, &[other], door).await.remove(0);
     let monitor = redis.monitor();
     give_back(guard).await;
 
-    // then that one alone is told that it is its turn
+    // then only that client is notified
     let guard = entered_at_once(waiting).await;
     let told = monitor.stop();
     assert!(told.iter().any(|line| line.contains(TURN)), "{told:#?}");
@@ -473,11 +472,11 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
     let guard = awaited(&redis, door(&clients[0])).await;
     let waiting = line(&redis, &clients[1..], door).await.remove(0);
 
-    // when another program puts its own field beside the holder's
+    // when another program adds its own field to that of the holder
     redis.command(&["HSET", "door", "java:7", "1"]);
     give_back(guard).await;
 
-    // then that is the holder, and nobody else
+    // then it is the only holder
     sleep(ms(300)).await;
     assert_eq!(hash(&redis, "door"), [("java:7".to_owned(), "1".to_owned())]);
     assert!(!waiting.is_finished());
@@ -485,11 +484,11 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
     give_back(entered(waiting).await).await;
 }
 
-// Others wait who do not queue.
+// Waiters without a queue entry.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unqueued_waiter_gets_regular_yield_windows() {
-    // given clients that take turns, and a Redisson client that waits
+    // given clients that acquire in turn, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     take_turns(&clients, 5, ms(2)).await;
@@ -505,7 +504,7 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
     let least = usize::try_from(took.as_millis() / 160).unwrap().min(300 / 4);
     assert!(heard.len() >= least, "{} < {least}", heard.len());
 
-    // while in between the lock goes on in turn
+    // while in between the queued clients acquire in turn
     let turns = |lines: &[String]| lines.iter().filter(|line| line.contains(TURN)).count();
     assert!(turns(&monitor.stop()) >= 150);
 
@@ -517,7 +516,7 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
     take_turns(&clients, 100, ms(2)).await;
     let (took, lines) = (began.elapsed(), monitor.stop());
     assert!(turns(&lines) >= 200, "{}", turns(&lines));
-    // with somebody in the queue, who may be late on a busy machine
+    // with a queued client, which may be late on a busy machine
     let told_all: Vec<_> = lines.iter().filter(|line| line.contains(ANNOUNCED)).collect();
     assert!(told_all.len() <= 100, "{} of 300 were told to all", told_all.len());
     let free = told_all.iter().filter(|line| line.ends_with(r#""00""#)).count();
@@ -548,7 +547,7 @@ async fn outsider_acquires_in_the_yield_window() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
-    // given two who always pass the lock to each other
+    // given two clients that always pass the lock to each other
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let busy = clients[..2].to_vec();
@@ -565,7 +564,7 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
 }
 
-/// The lock was reserved for it, since somebody was subscribed to the channel of no client.
+/// The lock was reserved for it, because another client was subscribed to its channel.
 #[tokio::test]
 async fn entry_of_another_form_gets_no_reservation() {
     let redis = Redis::start();
@@ -582,7 +581,7 @@ async fn entry_of_another_form_gets_no_reservation() {
 
 #[tokio::test]
 async fn user_without_queue_permissions_waits_like_redisson() {
-    // given clients of a user who may do what Redisson does, and no more
+    // given clients of a user with only the permissions of Redisson
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let (one, other) = (limited(&redis).await, limited(&redis).await);
@@ -598,7 +597,7 @@ async fn user_without_queue_permissions_waits_like_redisson() {
         }
         sleep(ms(300)).await;
 
-        // then a release wakes who waits
+        // then a release wakes the waiters
         give_back(guard).await;
         let released = Instant::now();
         let guard = entered(waiting).await;
@@ -608,7 +607,7 @@ async fn user_without_queue_permissions_waits_like_redisson() {
     }
     assert!(keys(&redis).is_empty());
 
-    // and the log says what is refused, each thing once for each client at most
+    // and the log names each denied permission, once for each client at most
     let logged = log.text();
     let said = |what| logged.matches(what).count();
     let (queue, channels) = (said("wait queue denied"), said("channels of Leasehold denied"));
@@ -636,7 +635,7 @@ async fn queued_and_unqueued_clients_alternate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_without_numsub_keeps_the_queue_entries_of_others() {
-    // given a lock that a stranger has, one who queues, and one who may not count
+    // given a lock of a foreign client, a queued waiter, and one without permission to count
     let redis = Redis::start();
     let rights = ["~*", "&*", "+@all", "-pubsub"];
     let (uncounting, free) =
@@ -648,13 +647,13 @@ async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     until_queued(&redis, 2);
     sleep(ms(400)).await; // both have looked, and look again seconds later
 
-    // when the lock is free, unheard, and that one leaves, then the other is told
+    // when the lock is free without a message, and that one leaves, then the other is notified
     redis.command(&["DEL", "door"]);
     leaves.abort();
     give_back(entered_at_once(waiting).await).await;
 }
 
-/// A client of a user who knows nothing of queues.
+/// A client of a user without permissions for queues.
 async fn limited(redis: &Redis) -> Client {
     with_rights(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await
 }
@@ -743,7 +742,7 @@ async fn waiter_waits_without_queue_when_the_server_is_full() {
     let guard = awaited(&redis, door(&clients[0])).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    // then one who comes now waits: nothing is refused to it but a place
+    // then a new waiter only lacks a queue entry
     let waiting = waiter(door(&clients[1]));
     sleep(secs(1)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
@@ -784,7 +783,7 @@ async fn fixed_lease_starts_at_the_grant() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reserved_waiter_gets_a_whole_lease() {
-    // given one who has waited for less and for more than a reservation lasts
+    // given a waiter that has waited for less, or for more, than a reservation lasts
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     for waits in [ms(100), ms(4_500), ms(6_000)] {
@@ -812,7 +811,7 @@ fn short_ttl_is_queued_and_renewed() {
     passes_on.into_iter().for_each(|it| it.join().unwrap());
 }
 
-/// A lock of `ttl` is passed on to one who has waited for it for so long, and is kept.
+/// A lock of `ttl` is passed on to a client that has waited for it this long, and is kept.
 async fn passed_on_after(waits: Duration, ttl: Duration) {
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -846,7 +845,7 @@ async fn ttl_below_a_reservation_passes_the_queue() {
     drop(guard);
 }
 
-/// It was told as a right that is missing, and the one warning of that was used up.
+/// It was logged as a missing permission, and used up the one warning of that.
 #[tokio::test]
 async fn noreplicas_does_not_count_as_a_denied_queue() {
     let (log, _logged) = Log::begin();

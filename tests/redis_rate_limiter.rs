@@ -96,7 +96,7 @@ async fn request_costs_one_script_and_a_waiter_one_more() {
     }
     assert_eq!((calls.of("zadd"), calls.of("pttl"), calls.of("pexpire")), (1, 1, 0), "{calls}");
     assert_eq!((calls.of("zremrangebyscore"), calls.of("zrangebyscore")), (0, 1), "{calls}");
-    // Five that wait for one interval: each is asked for once, the first of them twice.
+    // Five tasks wait for one interval. Each sends one request, and the first of them two.
     let before = redis.calls();
     let waiters: Vec<_> = (0..5)
         .map(|_| {

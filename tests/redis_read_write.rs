@@ -1,5 +1,5 @@
-//! The read-write lock on a real Redis: what its keys are, what goes wrong and who notices, who
-//! goes first, and what it costs.
+//! The read-write lock on a real Redis: its keys, its faults, the order of readers and writers, and
+//! its cost.
 
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::{
 /// Where each release is announced, of readers and of writers.
 const CHANNEL: &str = "redisson_rwlock:{door}";
 
-/// Those of ours who wait to write.
+/// The waiting writers of Leasehold.
 const WRITERS: &str = "leasehold_rwlock__writers:{door}";
 
 /// A server, and two clients of it.
@@ -56,7 +56,7 @@ async fn write(lock: &ReadWriteLock) -> LockGuard {
     within(SOON, "it writes", lock.write().acquire()).await.unwrap()
 }
 
-/// What lives as long as the lease of this reader.
+/// The key that lasts as long as the lease of this reader.
 fn lease_of(reader: &LockGuard) -> String {
     format!("{{door}}:{}:rwlock_timeout:1", reader.owner())
 }
@@ -66,19 +66,20 @@ fn writers_that_wait(redis: &Redis, key: &str) -> i64 {
     redis.command(&["ZCOUNT", key, "0", "+inf"]).number()
 }
 
-/// Waits until so many are known to wait to write.
+/// Waits until this many writers are known to wait.
 #[track_caller]
 fn until_writers_wait(redis: &Redis, number: i64) {
     eventually("they are known to wait", SOON, || writers_that_wait(redis, WRITERS) == number);
 }
 
-/// Waits until so many clients listen.
+/// Waits until this many clients are subscribed.
 #[track_caller]
 fn until_heard_by(redis: &Redis, number: i64) {
     eventually("they listen", SOON, || subscribers(redis, CHANNEL) == number);
 }
 
-/// Waits until nobody has asked for a while: who waits has asked once more since it listens.
+/// Waits until no client has sent a request for a while. By then each waiter has asked once more
+/// after its subscription.
 #[track_caller]
 fn until_nobody_asks(redis: &Redis) {
     let asked = || redis.calls().of("evalsha");
@@ -89,7 +90,7 @@ fn until_nobody_asks(redis: &Redis) {
     });
 }
 
-// What there is.
+// The keys.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
@@ -112,7 +113,7 @@ async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
         assert!((most - 5_000..=most).contains(&left), "{left} of {most}");
         assert_eq!(t.redis.command(&["GET", &lease_of(guard)]).text(), "1");
     }
-    // The lock lives as long as the longest of them, and as those who are left.
+    // The lock lasts as long as the longest of the leases that are left.
     assert!((25_000..=30_000).contains(&pttl(&t.redis, "door")));
     give_back(one).await;
     assert!((4_000..=9_000).contains(&pttl(&t.redis, "door")));
@@ -163,7 +164,7 @@ async fn last_reader_publishes_0_and_each_writer_1() {
     }
 }
 
-// Who goes first.
+// The order of readers and writers.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
@@ -210,7 +211,8 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
     give_back(entered(writer).await).await;
 }
 
-/// The field of a writer has no end of its own: a reader beside it kept it for as long as it read.
+/// The field of a writer has no TTL of its own. A read hold of the writer kept it for as long as it
+/// lasted.
 #[tokio::test]
 async fn writer_that_also_reads_ends_at_its_limit() {
     let t = Setup::new().await;
@@ -235,7 +237,7 @@ async fn reader_stream_of_several_clients_starves_no_writer() {
     for _ in 0..3 {
         let began = Instant::now();
         give_back(write(&t.ours()).await).await;
-        // Those who read go on for 100 ms at most.
+        // The readers continue for 100 ms at most.
         assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
         sleep(ms(200)).await;
     }
@@ -393,17 +395,17 @@ impl Readers {
     }
 }
 
-// Who dies, and what is taken away.
+// Dead clients and forced releases.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_reader_keeps_its_longest_lease_after_reentries() {
-    // given one whose first lease is long, and those of its later entries are over
+    // given a client whose first lease is long, and whose later leases are over
     let t = Setup::new().await;
     t.redis.command(&["HSET", "door", "mode", "read", "java:1", "6"]);
     t.redis.command(&["SET", "{door}:java:1:rwlock_timeout:1", "1", "PX", "3600000"]);
     t.redis.command(&["PEXPIRE", "door", "3600000"]);
 
-    // when a reader of ours comes and goes, then Java still reads, for as long
+    // when a reader of ours acquires and releases, then Java still reads, for as long
     give_back(read(&t.ours()).await).await;
     assert!(t.ours().write().try_acquire().await.unwrap().is_none());
     assert!(pttl(&t.redis, "door") > 3_500_000, "{}", pttl(&t.redis, "door"));
@@ -411,7 +413,7 @@ async fn java_reader_keeps_its_longest_lease_after_reentries() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_dead_readers_do_not_block_a_writer() {
-    // given readers that died, more than one who leaves looks up
+    // given more dead readers than one release checks
     let t = Setup::new().await;
     let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
                 for i = 1, 60 do redis.call('HSET', KEYS[1], 'dead:' .. i, 1) end \
@@ -428,7 +430,7 @@ async fn many_dead_readers_do_not_block_a_writer() {
         }
     });
 
-    // then they are forgotten by and by, and a writer enters
+    // then later releases remove them, and a writer acquires
     give_back(t.theirs().write().acquire_within(secs(30)).await.unwrap()).await;
     assert!(began.elapsed() < secs(10), "{:?}", began.elapsed());
     readers.abort();
@@ -463,7 +465,7 @@ async fn writer_lease_ends_when_only_its_read_hold_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_reader_ends_with_its_own_lease() {
-    // given one who reads for three seconds at a time, and another one for thirty
+    // given a client that reads for three seconds at a time, and another one for thirty
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
@@ -476,7 +478,7 @@ async fn dead_reader_ends_with_its_own_lease() {
     let lease = lease_of(&dead);
     eventually("its lease is over", SOON, || pttl(&t.redis, &lease) == -2);
 
-    // then the other one reads on, and once it is gone nobody is kept out by the dead
+    // then the other one keeps reading, and after it the dead reader blocks no client
     assert!(reading.is_held());
     assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
     let writer = waiter(t.theirs().write());
@@ -521,7 +523,7 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 }
 
-/// All of the lock was deleted: the reader believed on while another one wrote.
+/// The whole lock was deleted: the reader believed in its hold while another client wrote.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_side_stays_held_when_write_side_is_lost() {
     let t = Setup::new().await;
@@ -541,7 +543,7 @@ async fn read_side_stays_held_when_write_side_is_lost() {
     give_back(write(&t.theirs()).await).await;
 }
 
-/// It was shown as the holder, and could not be taken away.
+/// It was returned as the holder, and could not be released by force.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let t = Setup::new().await;
@@ -693,7 +695,7 @@ async fn refused_release_changes_nothing() {
     }
 }
 
-/// Each waits once, to read or to write, and leaves nothing of the lock behind.
+/// Each client waits once, to read or to write, and leaves no key of the lock.
 async fn each_enters_when_the_other_has_left(
     redis: &Redis,
     ours: &ReadWriteLock,
@@ -741,7 +743,7 @@ async fn guide_user_has_exact_permissions() {
     let before = redis.calls();
     read_and_write_in_all_ways(&redis, "leasehold", "app:door").await;
 
-    // nothing was refused to it, and each command that was added was run
+    // no command was denied, and each added command was executed
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
     let calls = redis.calls().since(&before);
@@ -840,7 +842,7 @@ async fn full_server_refuses_both_sides_and_releases_old_ones() {
     assert!(!t.other.read_write_lock("new").unwrap().write().is_locked().await.unwrap());
     sleep(secs(4)).await;
     assert!(reading.is_held() && writing.is_held());
-    // One that joins it here is nothing new.
+    // A reader that joins it here is nothing new.
     drop(window);
     give_back(reading).await;
     give_back(writing).await;
@@ -894,7 +896,7 @@ async fn lost_reply_leaves_one_hold() {
         assert_eq!(hash(&t.redis, "door").len(), 2, "mode and one holder");
         assert_eq!(side.held_by(guard.owner()).await.unwrap(), 1);
 
-        // and a release whose reply is lost has happened
+        // and a release whose reply is lost was executed
         proxy.lose_next_reply();
         let release = within(secs(10), "an answer", guard.release()).await.unwrap();
         assert!(release.into_result().is_ok(), "reads: {reads}");
@@ -953,7 +955,7 @@ async fn dropped_future_leaves_no_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     let t = Setup::new().await;
-    // given one of ours that reads, beside others
+    // given one of our readers among others
     let others = join_all((0..12).map(|_| async {
         let client = client(&t.redis).await;
         read(&door(&client)).await
@@ -964,7 +966,7 @@ async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     // when the task that reads waits to write as well
     let error = t.ours().write().acquire_within(secs(1)).await.unwrap_err();
 
-    // then it is told
+    // then the error says so
     let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
     assert!(by_this_client, "{error:?}");
     assert!(error.to_string().contains("by this client itself"), "{error}");
@@ -984,7 +986,7 @@ async fn long_self_wait_is_logged() {
         let [held, wanted] =
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
-        // It is told each ten seconds at most, when a hold of five seconds is renewed.
+        // It is logged at most each ten seconds, when a hold of five seconds is renewed.
         let before = log.text().matches(TOLD).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
         assert_eq!(log.text().matches(TOLD).count(), before, "{}", log.text());
@@ -994,7 +996,7 @@ async fn long_self_wait_is_logged() {
     }
 }
 
-/// Whether nobody reads or writes.
+/// Whether no client reads or writes.
 fn free(redis: &Redis) -> bool {
     redis.command(&["EXISTS", "door"]).number() == 0
 }
@@ -1055,9 +1057,9 @@ mod threads {
     }
 }
 
-// What it costs.
+// The cost.
 
-/// What came over the wire while `act` ran, not what scripts called.
+/// The commands that clients sent while `act` ran, without those of scripts.
 async fn sent_during<T>(redis: &Redis, act: impl Future<Output = T>) -> (Vec<String>, T) {
     let monitor = redis.monitor();
     let done = act.await;
@@ -1210,7 +1212,7 @@ async fn script_cost_is_independent_of_the_number_of_readers() {
     assert_eq!(few, many);
 }
 
-/// How many commands each step runs inside, beside so many readers.
+/// How many commands each step executes, with this many other readers.
 async fn commands_beside(readers: usize) -> Vec<(&'static str, usize)> {
     let t = Setup::new().await;
     give_back(read(&t.ours()).await).await;

@@ -1,4 +1,4 @@
-//! What a client does when a server comes back, and who tells its holders meanwhile.
+//! What a client does when a server recovers, and how its holders are notified meanwhile.
 
 use std::{sync::mpsc, thread};
 
@@ -10,14 +10,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// A question lay in the buffer of a server that hung, and was executed when it went on:
-/// the lock was then held by nobody for a whole ttl.
+/// A request was in the buffer of a server that hung, and was executed when it continued. Then the
+/// lock was held without a holder for a whole ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_cancelled_during_a_hang_leaves_no_lock() {
     for (ttl, hangs, dropped) in
         [(2_000, 5_000, false), (6_000, 2_000, true), (30_000, 7_000, true)]
     {
-        // given a server that hangs, and questions that are given up
+        // given a server that hangs, and requests that time out
         let redis = Redis::start();
         let builder = Client::builder().ttl(ms(ttl)).command_timeout(ms(700));
         let client = builder.connect(&redis.url()).await.unwrap();
@@ -29,13 +29,13 @@ async fn request_cancelled_during_a_hang_leaves_no_lock() {
         }
         sleep(ms(hangs)).await;
 
-        // when it goes on, whatever it executes then
+        // when it continues, and executes them
         redis.resume();
         let other = crate::common::client(&redis).await.lock("door").unwrap();
         let begun = Instant::now();
         give_back(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
 
-        // then nobody is kept out for a lease
+        // then no client is blocked for a lease
         let limit = ms(1_900).min(ms(ttl) / 2 + ms(900));
         assert!(begun.elapsed() < limit, "ttl {ttl}, hung for {hangs}: {:?}", begun.elapsed());
     }
@@ -56,7 +56,7 @@ async fn all_holds_are_checked_when_the_server_recovers() {
     redis.start_again();
     let back = Instant::now();
 
-    // then all of them are told soon after it is back, and not at their renewal
+    // then all of them are notified soon after the recovery, and not at their renewal
     for guard in &guards {
         let reason = within(SOON, "it is told", guard.lost()).await;
         assert_eq!(reason, LostReason::NotOwned);
@@ -76,8 +76,8 @@ async fn surviving_holds_continue_after_all_connections_are_lost() {
     give_back(guard).await;
 }
 
-/// The watchdog is on the runtime of whoever acquired first. Blocked there, it told a guard
-/// on another runtime six seconds late.
+/// The watchdog is on the runtime of the first acquisition. If that was blocked, it notified a
+/// guard on another runtime six seconds late.
 #[test]
 fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let redis = Redis::start();
@@ -126,7 +126,7 @@ async fn outage_with_many_callers_logs_a_few_lines() {
     assert!((1..=20).contains(&warnings), "{warnings} lines: {text}");
 }
 
-/// Whoever kept a connection up next told of its loss as if that were new: `lost_for=0ns`.
+/// The next supervisor of the connection logged its loss as a new one: `lost_for=0ns`.
 #[test]
 fn supervisor_on_a_new_runtime_logs_no_second_loss() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Several addresses of one thing, a primary and its replicas, and somebody who promotes
+//! Several addresses of one deployment, a primary and its replicas, and an operator who promotes
 //! another one by hand.
 
 use std::sync::{
@@ -81,7 +81,7 @@ async fn manually_promoted_replica_is_used() {
     assert!(words.contains(&format!("127.0.0.1:{}: this server is a replica", replica.port())));
     assert!(!lasting, "{words}");
 
-    // when the replica is promoted, then the hold goes on and its release wakes the waiter
+    // when the replica is promoted, then the hold continues and its release wakes the waiter
     replica.promote();
     until_subscribed(&replica, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
@@ -97,11 +97,11 @@ async fn clients_leave_a_manually_demoted_primary() {
     let (guard, waiting) = held_and_waited_for([&one, &other], &primary).await;
     replica.catch_up_with(&primary);
 
-    // when the two change places, and keep all connections
+    // when the two swap roles, and keep all connections
     replica.promote();
     primary.follow(&replica);
 
-    // then nobody goes on listening to the old one
+    // then no client is subscribed at the old one any more
     eventually("all have left", SOON, || connections(&primary) == 0);
     assert_eq!(subscribers(&primary, &channel("door")), 0);
     until_subscribed(&replica, &channel("door"));
@@ -141,7 +141,7 @@ async fn two_primaries_are_refused_with_their_addresses() {
     give_back(client(both).await.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
-/// An address whose new connections lead to the port that it is set to.
+/// An address whose new connections lead to the current port.
 async fn moving_address(port: &Arc<AtomicU16>) -> u16 {
     let (listener, port) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::clone(port));
     let address = listener.local_addr().unwrap().port();
@@ -169,7 +169,7 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     replica.promote();
     primary.follow(&replica);
 
-    // when somebody asks, and the address moves some time later
+    // when a task asks, and the address moves some time later
     let waiting = waiter(client.lock("window").unwrap());
     sleep(secs(2)).await;
     assert!(!waiting.is_finished());
@@ -181,7 +181,7 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     eventually("all have left", SOON, || connections(&primary) == 0);
 }
 
-/// Kills the connection of ours to `redis` that has last sent one of these commands.
+/// Kills the connection of ours to `redis` whose last command is one of these.
 fn kill_after(redis: &Redis, commands: &[&str]) {
     let ours = ours(redis);
     let is_it = |line: &&String| commands.iter().any(|it| line.contains(&format!(" cmd={it} ")));
@@ -208,7 +208,7 @@ async fn all_connections_follow_the_commands() {
     port.store(new.port(), Ordering::SeqCst);
     kill_after(&old, &["publish", "hdel", "evalsha"]);
 
-    // then nobody stays at the old one, and replicas of the new one are asked
+    // then no client stays at the old one, and replicas of the new one are asked
     eventually("all have left", SOON, || connections(&old) == 0);
     eventually("all are there", SOON, || connections(&new) == 3);
     give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
@@ -216,7 +216,7 @@ async fn all_connections_follow_the_commands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mismatched_connection_reconnects_until_it_matches() {
-    // given a client whose connection for messages is made anew, to another server
+    // given a client whose connection for messages is replaced, to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));
     let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
@@ -261,7 +261,7 @@ async fn second_primary_among_addresses_is_found() {
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!((client.stats().reconnects, connections(&replica)), (0, 0));
 
-    // when the first is demoted, then the other one is used and there is nothing to find
+    // when the first one is demoted, then the other one is used and there is no hazard
     primary.follow(&replica);
     eventually("all have left", SOON, || connections(&primary) == 0);
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
@@ -279,7 +279,7 @@ async fn second_primary_among_addresses_is_found() {
     .await;
 }
 
-/// When it was cut off, and others went on with it, it was told as over.
+/// When it was isolated, and others continued with it, the hazard was logged as resolved.
 #[tokio::test]
 async fn silent_other_primary_stays_a_hazard() {
     let [primary, replica] = pair();
@@ -295,7 +295,7 @@ async fn silent_other_primary_stays_a_hazard() {
         }
     })
     .await;
-    // It is looked at each ten seconds.
+    // It is checked each ten seconds.
     replica.pause();
     sleep(secs(14)).await;
     let findings = client.health().await.findings;
@@ -305,12 +305,12 @@ async fn silent_other_primary_stays_a_hazard() {
     assert!(!log.text().lines().any(is_over), "{}", log.text());
 }
 
-/// A server that rests at each key answers too seldom on a busy machine.
+/// A server that pauses at each key replies too rarely on a busy machine.
 const REST_AT_EACH_FOURTH: &str = "-4";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn loading_server_is_no_primary() {
-    // given a server that takes seconds to load its data, and answers each thousand keys
+    // given a server that takes seconds to load its data, and replies after each thousand keys
     const KEYS: usize = 120_000;
     let slow = Redis::options().persistent().arg("--key-load-delay", REST_AT_EACH_FOURTH).start();
     let mut connection = Connection::open(slow.port());
@@ -322,7 +322,7 @@ async fn loading_server_is_no_primary() {
     slow.stop();
     let waiting = waiter(client.lock("door").unwrap());
 
-    // when it starts again, then it is no primary before it has loaded, and whoever waits enters
+    // when it starts again, then it is no primary before it has loaded, and the waiter acquires
     let starting = spawn_blocking(move || {
         slow.start_again();
         slow

@@ -1,5 +1,5 @@
-//! Grants that replicas have acknowledged, on a real master with real replicas: who is told what,
-//! who waits for whom, what it costs, and what a failover forgets.
+//! Acknowledged grants, on a real primary with real replicas: errors, waits, cost, and what a
+//! failover forgets.
 
 use std::{
     os::unix::fs::symlink,
@@ -35,7 +35,7 @@ fn has(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// How many questions there were, whatever they cost: a replica that is slow is waited for again.
+/// The number of rounds, because a slow replica takes several of them.
 fn questions(monitor: &Monitor) -> usize {
     monitor.lines().iter().filter(|line| line.contains("touch: writes a")).count()
 }
@@ -180,7 +180,7 @@ async fn concurrent_replicated_locks_share_requests() {
     drop(guards);
 }
 
-// A grant in transit rests for 10 ms: on one thread nobody can take it back before it is seen.
+// A hand-off grant waits for 10 ms. On one thread no task can release it before it is taken.
 #[tokio::test]
 async fn handed_over_grant_is_counted_once() {
     let master = Redis::start();
@@ -193,14 +193,14 @@ async fn handed_over_grant_is_counted_once() {
     give_back(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
 
-    // what nobody has asked about is asked about by the one who wants to know
+    // a task that requires replicas sends a request for a grant that was not acknowledged
     let first = lock.acquire().await.unwrap();
     let next = left_to_the_next(first, lock.replicated(ONE)).await;
     give_back(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (2, 2));
 }
 
-/// What `lock` is when it was waited for behind `first`, which is given back now.
+/// Returns the guard of `lock` for a task that waits behind `first`, which is released now.
 async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
     let mut next = Box::pin(lock.acquire());
     assert!(poll!(&mut next).is_pending());
@@ -245,7 +245,7 @@ async fn acknowledged_lock_survives_a_failover_to_its_replica() {
     master.resume();
 }
 
-/// This is what the guarantees tell of a lock that nobody asked about.
+/// This is what the guarantees say about a lock without `replicated`.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreplicated_lock_may_be_lost_by_a_failover() {
     let master = Redis::start();
@@ -261,7 +261,7 @@ async fn unreplicated_lock_may_be_lost_by_a_failover() {
     is_refused(other.acquire().await, 1, 0);
 }
 
-/// What `kind` of locks `client` is granted one after the other, until somebody has had enough.
+/// Acquires `kind` of locks with `client` again and again, until the flag is set.
 fn takes(client: &Client, kind: &'static str, replicas: Option<Replicas>) -> Taking {
     let (client, taken) = (client.clone(), Arc::<Mutex<Vec<_>>>::default());
     let noted = Arc::clone(&taken);
@@ -297,7 +297,7 @@ impl Taking {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicated_grants_survive_failover_to_a_late_replica() {
-    // given a replica that hears of everything a moment later
+    // given a replica that lags a little
     let (master, replica) = (Redis::start(), Redis::start());
     master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
     let proxy = Proxy::before(master.port());
@@ -401,7 +401,7 @@ async fn replication_connection_is_restored_during_a_wait() {
     give_back(guard).await;
 }
 
-/// It was told as a lock that could not be reached, as if it had never been granted.
+/// The error was that of an unreachable store, although the lock had been granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn uncountable_replicas_are_named_in_the_error() {
     let master = Redis::start();
@@ -421,7 +421,7 @@ async fn uncountable_replicas_are_named_in_the_error() {
     assert!(refused.is_transient());
 }
 
-/// The last permit went while replicas were told of it, and with it the end of all.
+/// The last permit was removed while replicas received it, and with it the ends of all leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_that_a_replica_has_end_when_their_pool_does() {
     let master = Redis::start();
@@ -478,7 +478,8 @@ fn threads_have_it_too() {
     assert!(!has(&master, "door"));
 }
 
-/// What the protocol names for one lock without a queue, and what replicas need beside it.
+/// The permissions of the protocol for one lock without a queue, and the additional one for
+/// replicas.
 const RIGHTS: &str = "~door &redisson_lock__channel:{door} +hello +ping +client|setname +info +eval \
                       +evalsha +script|load +hexists +hget +hscan +hset +hdel +hlen +del \
                       +pexpire +pttl +publish +subscribe +unsubscribe";
@@ -529,11 +530,11 @@ async fn replicated_grant_costs_three_requests_on_its_connection() {
     let before = master.calls();
     let guard = plain.replicated(ONE).acquire().await.unwrap();
     let with = master.calls().since(&before);
-    // what writes is a script of two commands
+    // each write is a script of two commands
     for (command, more) in [("evalsha", 0), ("eval", 1), ("hget", 1), ("hset", 1)] {
         assert_eq!(with.of(command), without.of(command) + more, "{command}: {with}");
     }
-    // a replica that is slow is waited for again, and then it is looked again
+    // a slow replica takes another round, with another lookup
     let (waits, looks) = (with.of("wait"), with.of("hexists") - without.of("hexists"));
     assert!(waits > 0 && waits == looks, "{with}");
     assert_eq!(with.total(), without.total() + 3 + waits + looks, "{with}");

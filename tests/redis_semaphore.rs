@@ -71,7 +71,7 @@ async fn semaphore_counter_is_redissons_and_holders_are_separate() {
     assert_eq!((free(&redis), listener.heard()), ("5".into(), vec!["5".to_owned()]));
     assert_eq!(lasting(&redis), ["pool"]);
 
-    // no number below zero is said
+    // a negative number is not published
     assert_eq!(pool.add(-7).await.unwrap(), -2);
     assert_eq!(pool.add(2).await.unwrap(), 0);
     assert_eq!((free(&redis), listener.heard()), ("0".into(), vec!["0".to_owned()]));
@@ -187,7 +187,7 @@ async fn permits_granted_to_a_cancelled_waiter_return() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn withdrawn_request_takes_no_permits_when_executed_late() {
-    // given a server that hangs, and one who asks for permits and gives up
+    // given a server that hangs, and a waiter that gives up
     let redis = Redis::start();
     let pool = hasty_pool(&redis.url()).await;
     pool.set_if_absent(1).await.unwrap();
@@ -256,7 +256,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
     let release = one.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
-    // set anew by us, they are nobody's
+    // after we set the number again, they have no holder
     assert!(pool.set_if_absent(2).await.unwrap());
     let release = other.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }));
@@ -317,7 +317,7 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("many".into(), vec![]));
 }
 
-/// As after a loss of all data: it looks as if others had them all.
+/// As after a loss of all data: it looks as if other clients had them all.
 #[tokio::test]
 async fn unset_total_is_logged_and_not_often() {
     let redis = Redis::start();
@@ -404,7 +404,7 @@ async fn any_lost_permission_loses_no_permit() {
         all(&format!("acquired without {command}: {granted:?}"));
         redis.command(&["ACL", "SETUSER", "pooler", &format!("+{command}")]);
         drop(granted);
-        // What was not given back for want of the right is for an operator to add.
+        // An operator must add the permits that were not released because of the denied permission.
         eventually("it is asked no more", SOON, || hash(&redis, HOLDERS).len() <= 2);
         redis.command(&["DEL", HOLDERS]);
         redis.command(&["SET", "pool", "3"]);
@@ -434,7 +434,7 @@ async fn refused_change_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_failed_change_completes_on_retry() {
-    // given a receipt that says that the question came, and not what it was answered
+    // given an idempotency key that shows that the request came, without its reply
     let redis = Redis::start();
     let pool = client(&redis).await;
     let (id, pool) = (pool.id().to_owned(), pool.semaphore("pool").unwrap());
@@ -460,7 +460,7 @@ async fn full_server_grants_none_and_accepts_releases() {
     assert!(pool.delete().await.unwrap());
 }
 
-// Who waits longest.
+// The longest waiter.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
@@ -490,7 +490,7 @@ async fn dead_longest_waiter_blocks_others_for_five_seconds_at_most() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn longest_waiter_yields_after_thirty_seconds() {
-    // given permits of one who is dead, and one who waits for all but one
+    // given permits of a dead client, and a waiter for all but one
     let redis = Redis::start();
     let (few, many) = (pool(&redis).await, pool(&redis).await);
     few.set_if_absent(10).await.unwrap();
@@ -505,7 +505,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
     redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
 
-    // then all of the others enter, although it asks whenever something is given back
+    // then all others acquire, although it asks at each release
     for _ in 0..5 {
         back(few.try_acquire(8).await.unwrap().unwrap()).await;
         sleep(ms(1_200)).await;
@@ -611,7 +611,7 @@ async fn clients_never_hold_more_permits_than_exist() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
 }
 
-/// Who sets it before each acquisition left a receipt each time, for a minute.
+/// Clients that set it before each acquisition left a key each time, for a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_of_an_existing_semaphore_leaves_no_key() {
     let redis = Redis::start();

@@ -1,4 +1,5 @@
-//! A master that sentinels replace: who follows it, how soon, and who is told what is lost.
+//! A primary that sentinels replace: which clients follow it, how soon, and how losses are
+//! reported.
 
 use std::sync::{
     Arc,
@@ -49,9 +50,9 @@ fn until_replicated(redis: &Sentinels) {
     others.for_each(|(_, replica)| replica.catch_up_with(master));
 }
 
-// What works at one server works behind sentinels.
+// The operations of a single server work behind sentinels.
 
-/// Acquires, lets somebody wait for a message, and gives back.
+/// Acquires, lets another client wait for a message, and releases.
 async fn works(master: &Redis, one: &Client, other: &Client) {
     let guard = acquired(one, "door").await;
     let waiting = waiter(other.lock("door").unwrap());
@@ -109,7 +110,7 @@ async fn holders_and_waiters_follow_a_failover() {
     assert_eq!(subscribers(old, &channel("door")), 0);
     until_subscribed(new, &channel("door"));
 
-    // the hold goes on at the new one, and its release wakes the waiter
+    // the hold continues at the new one, and its release wakes the waiter
     sleep(secs(4)).await;
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
@@ -146,7 +147,7 @@ async fn request_during_a_failover_gets_a_reply() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_old_primary_is_not_used() {
-    // given a holder whose master stops where it is, and a waiter
+    // given a holder whose primary is paused, and a waiter
     let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let (guard, waiting) = held_and_waited_for([&one, &other], redis.master()).await;
@@ -156,11 +157,11 @@ async fn resumed_old_primary_is_not_used() {
     let new = redis.wait_for_master_other_than(0);
     until_subscribed(new, &channel("door"));
 
-    // when it goes on, a master still as far as it knows
+    // when it continues, it still believes to be the primary
     old.resume();
     assert!(is_master(old));
 
-    // then nobody comes back to it, whatever is asked
+    // then no client returns to it
     until_left(old);
     for name in ["one", "two", "three"] {
         give_back(acquired(&one, name).await).await;
@@ -181,10 +182,10 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis.servers()[0], &channel("door"));
 
-    // when the master dies, and one of them takes its place
+    // when the primary dies, and one of them replaces it
     redis.servers()[0].stop();
 
-    // then the loss is told, with the reason, and the waiter enters
+    // then the loss is reported with its reason, and the waiter acquires
     let entered = within(FAILOVER, "the waiter enters", waiting).await.unwrap().unwrap();
     let reason = within(SOON, "the loss is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
@@ -207,7 +208,7 @@ async fn fully_acknowledged_lock_survives_the_primary() {
         guards.push(lock.acquire().await.unwrap());
     }
 
-    // when the master dies right behind the last answer
+    // when the primary dies right after its last reply
     redis.master().stop();
     let new = redis.wait_for_master_other_than(0);
 
@@ -239,12 +240,12 @@ async fn empty_restarted_primary_loses_replicated_locks() {
     give_back(entered).await;
 }
 
-/// Holds and gives back again and again, until `enough`. Fails if it waits for a lease.
+/// Acquires and releases again and again, until `enough`. Fails if it waits for a lease.
 async fn comes_and_goes(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
         let guard = lock.acquire_within(secs(15)).await.unwrap();
         sleep(ms(200)).await;
-        // A hold that the new master does not know is gone.
+        // A hold that the new primary does not know is lost.
         drop(guard.release().await);
         sleep(ms(100)).await;
     }
@@ -254,7 +255,7 @@ async fn comes_and_goes(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
 /// that second was locked for a ttl, by owners of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_released_at_old_primary_is_free_at_the_new_one() {
-    // given a hundred names that are held and given back in turns
+    // given a hundred names that are acquired and released in turn
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
     let lock = |number| client.lock(format!("door-{number}")).unwrap();
@@ -269,13 +270,13 @@ async fn lock_released_at_old_primary_is_free_at_the_new_one() {
     sleep(secs(1)).await;
     enough.store(true, Ordering::Relaxed);
 
-    // then nobody waits until a lease has ended
+    // then no task waits until a lease has ended
     for it in all {
         within(SOON, "nobody is kept out", it).await.unwrap();
     }
 }
 
-/// Gives back a lock that all replicas know of; of its release none has heard when the master dies.
+/// Releases a lock that all replicas know. None has received its release when the primary dies.
 async fn loses_a_release(redis: &Sentinels, lock: leasehold::Lock) {
     let guard = lock.acquire().await.unwrap();
     until_replicated(redis);
@@ -309,7 +310,7 @@ async fn lost_release_of_a_dead_client_blocks_until_lease_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failover_may_undo_latch_counts_and_permit_releases() {
-    // given a latch that is opened, and a permit that is given back, of which no replica has heard
+    // given an opened latch, and a released permit, which no replica has received
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
     let (latch, pool) = (client.latch("start").unwrap(), client.semaphore("pool").unwrap());
@@ -333,7 +334,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
     assert!(latch.wait_within(secs(2)).await.unwrap_err().is_busy());
     assert_eq!((latch.count().await.unwrap(), pool.available().await.unwrap()), (1, 0));
 
-    // until somebody says it again
+    // until a client repeats it
     latch.count_down().await.unwrap();
     latch.wait_within(SOON).await.unwrap();
     pool.add(1).await.unwrap();
@@ -360,8 +361,8 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
         false => _ = watched.fail_over(),
     });
     let old = redis.servers()[number].port().to_string();
-    // The Sentinel that led the failover before may say only now that it is over: it knows the new
-    // master long before.
+    // The Sentinel that led the earlier failover may report its end only now. It has known the new
+    // primary for long.
     let heard = spawn_blocking(move || {
         loop {
             let heard = events.wait_for("+switch-master", FAILOVER);
@@ -431,7 +432,7 @@ async fn dead_or_hanging_sentinel_delays_no_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_sentinels_are_asked_as_well() {
-    // given a client that was told of one sentinel only, which is gone
+    // given a client that knows only one sentinel, which has died
     let redis = Sentinels::options().impatient().start();
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
     let client = Client::connect(&one).await.unwrap();
@@ -511,14 +512,14 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outdated_sentinel_redirects_no_client_to_old_primary() {
-    // given a client, and a sentinel that hears nothing of the others
+    // given a client, and a sentinel that is isolated from the others
     let redis = Sentinels::options().links().start();
     let before = client(&redis).await;
 
     // when the two others replace the master, which takes writes as before
     fail_over_unseen_by_the_last_sentinel(&redis);
 
-    // then nobody goes to the old one, though one sentinel says so each second
+    // then no client uses the old one, although one sentinel names it each second
     for name in ["one", "two", "three"] {
         give_back(acquired(&before, name).await).await;
         give_back(acquired(&client(&redis).await, name).await).await;
@@ -528,8 +529,8 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
     assert_eq!(before.stats().reconnects, 2);
 }
 
-/// The URL names each sentinel by a host name, and the others tell of it by its address: it had two
-/// votes, and led the client back to the old master.
+/// The URL has host names of sentinels, and the others announce addresses. So one sentinel had two
+/// votes, and led the client back to the old primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn stale_sentinel_with_two_addresses_is_ignored() {
     let redis = Sentinels::options().links().start();
@@ -546,7 +547,7 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
     assert!(by_names.lock("door").unwrap().try_acquire().await.unwrap().is_none());
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
 
-    // Longer than an answer of a sentinel has a vote.
+    // Longer than a reply of a sentinel counts.
     sleep(secs(12)).await;
     let other = by_names.lock("door").unwrap().try_acquire().await;
     assert!(!matches!(other, Ok(Some(_))), "two believe: {other:?}");
@@ -566,7 +567,7 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
     fail_over_unseen_by_the_last_sentinel(&redis);
     let guards = [acquired(&one, "one").await, acquired(&other, "other").await];
 
-    // when they reach that one alone, for longer than answers of the two others have a vote
+    // when they reach only that one, for longer than the replies of the two others count
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
     sleep(secs(11)).await;
 
@@ -587,7 +588,7 @@ async fn unknown_primary_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_named_as_primary_is_unavailable_until_promoted() {
-    // given a master that was demoted by hand, which the sentinels do not know yet
+    // given a primary that was demoted by hand, which the sentinels do not know yet
     let redis = Sentinels::options().replicas(1).down_after(secs(60)).start();
     let [master, replica] = redis.servers() else { panic!() };
     let client = client(&redis).await;
@@ -595,7 +596,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     master.command(&["REPLICAOF", "127.0.0.1", &port]);
 
-    // then nobody takes it for one, and the words say why
+    // then no client takes it for one, and the error says why
     let (words, lasting) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("this server is a replica") && !lasting, "{words}");
     let lock = client.lock("door").unwrap();
@@ -638,7 +639,7 @@ async fn sentinels_get_only_their_own_password() {
     assert!(!ours(master).is_empty());
 }
 
-/// A server does not say what it is to whom it does not let in: only `WRONGPASS` was told.
+/// A server does not reveal its kind to a rejected client, so only `WRONGPASS` was reported.
 #[tokio::test]
 async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     let plain = Redis::options().password("theirs").start();
@@ -652,7 +653,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
         );
     }
 
-    // given sentinels that have let us in
+    // given sentinels that have accepted our login
     let redis = Sentinels::options().replicas(1).start();
     let (log, _logged) = Log::begin();
     let builder = Client::builder().sentinel_credentials("eye", "secret");
@@ -669,7 +670,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     assert_eq!(log.text().matches("cannot follow a failover").count(), 1, "{}", log.text());
 }
 
-/// For ten seconds nothing was told but the loss of the connection, and then not what to do.
+/// For ten seconds only the loss of the connection was logged, and no remedy.
 #[tokio::test]
 async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     let redis = Sentinels::options().replicas(1).start();
@@ -719,13 +720,13 @@ async fn guide_users_have_exact_permissions_for_a_failover() {
     give_back(guard).await;
     give_back(acquired(&client, "app:door").await).await;
 
-    // then nothing was refused at the sentinels
+    // then the sentinels denied no command
     for sentinel in redis.sentinels() {
         let refused = sentinel.command(&["ACL", "LOG"]);
         assert!(refused.list().is_empty(), "{refused:?}");
     }
 
-    // and without any of its rights something is; but everybody may greet
+    // and without any of its permissions they deny some; but all users may send HELLO
     let sentinel = &redis.sentinels()[0];
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
     for missing in eye.iter().filter(|it| it.starts_with(['+', '&']) && **it != "+hello") {
@@ -783,7 +784,7 @@ async fn server_without_a_matching_certificate_is_refused() {
     let (words, _) = refusal(trusting(), &of_sentinel).await;
     assert!(words.contains("not valid for name"), "{words}");
 
-    // the master, by whatever name; and one of another authority in its place
+    // the primary, by any of its names; and one of another authority instead
     let master = format!("127.0.0.1:{}", redis.announced_port(redis.master_number()));
     let strange = crate::common::by_another_name(redis.master().tls_port()).await;
     for (leads_to, part) in [
@@ -900,7 +901,7 @@ async fn plain_sentinels_may_lead_to_servers_with_tls() {
     all_at(redis.master(), redis.master().tls_port());
     redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.port()));
 
-    // whoever names an authority for them wants no plain ones
+    // a client that sets authorities for them wants no plain connections
     let (certificate, key) =
         (redis.servers()[0].client_cert_pem(), redis.servers()[0].client_key_pem());
     for builder in [
@@ -986,7 +987,7 @@ async fn announced_addresses_are_translated_but_not_the_urls() {
     let table: Vec<_> = table
         .map(|(told, reached)| (format!("127.0.0.1:{told}"), format!("localhost:{reached}")))
         .collect();
-    // and nobody at all where sentinels tell of those in the URL
+    // and no client at all if sentinels announce the addresses of the URL
     let (listed, nowhere) = (redis.addresses(), "127.0.0.1:1".to_owned());
     let builder = Client::builder().translate_addresses(move |it| {
         let known = table.iter().find(|(told, _)| told == it).map(|(_, reached)| reached.clone());
@@ -1008,7 +1009,7 @@ async fn announced_addresses_are_translated_but_not_the_urls() {
     assert!(words.contains("translate_addresses returned `?` for"), "{words}");
 }
 
-/// Of a server that was killed it was said that it may not be reached by its address.
+/// The error of a killed server said that its address may be wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn translation_hint_appears_only_for_unreached_addresses() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
@@ -1049,8 +1050,8 @@ async fn primary_cut_off_from_sentinels_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_off_client_is_refused_with_min_replicas() {
-    // given a master that takes writes only with a replica that hears it, and a client with
-    // links of its own
+    // given a primary that accepts writes only with a connected replica, and a client with separate
+    // links
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "2");
     let redis = Sentinels::options().links().server_options(demanding).impatient().start();

@@ -1,5 +1,4 @@
-//! Clients that start before their server, servers that will not do, and what a probe
-//! is told.
+//! Clients that start before their server, servers that reject them, and health checks.
 
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long a question may take here.
+/// The limit of a request in these tests.
 const LIMIT: Duration = secs(2);
 
 fn builder() -> ClientBuilder {
     Client::builder().request_timeout(LIMIT).connect_timeout(SOON)
 }
 
-/// A server that is not there yet.
+/// A server that does not run yet.
 fn not_yet() -> Redis {
     let redis = Redis::start();
     redis.stop();
@@ -36,7 +35,7 @@ fn lazy(redis: &Redis) -> Client {
 
 #[tokio::test]
 async fn lazy_client_waits_for_a_later_server() {
-    // given a waiter whose server is not there
+    // given a waiter whose server does not run
     let redis = not_yet();
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
@@ -53,7 +52,7 @@ async fn lazy_client_waits_for_a_later_server() {
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert_eq!(client.stats().reconnects, 0);
 
-    // and the log says so once for each
+    // and it is logged once for each
     let log = log.text();
     for said in ["connection not established yet", "connection established"] {
         for carries in ["commands", "messages"] {
@@ -66,7 +65,7 @@ async fn lazy_client_waits_for_a_later_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lazy_client_withdraws_requests_of_a_lost_connection() {
-    // given a question that was sent as soon as there was a connection
+    // given a request that was sent as soon as the client was connected
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     proxy.refuse(true);
@@ -80,14 +79,14 @@ async fn lazy_client_withdraws_requests_of_a_lost_connection() {
     assert!(timeout(ms(300), &mut asks).await.is_err());
     eventually("it is granted", SOON, || !redis.command(&["KEYS", "door"]).list().is_empty());
 
-    // when that is lost, and nobody wants the lock any more
+    // when the connection is lost, and no task wants the lock any more
     proxy.refuse(true);
     healed(&client, SOON, "it is gone", |health| !health.commands_up).await;
     drop(asks);
     proxy.swallow_replies(false);
     proxy.refuse(false);
 
-    // then it is given back
+    // then it is released
     eventually("it is free", SOON, || redis.command(&["KEYS", "door"]).list().is_empty());
 }
 
@@ -103,7 +102,7 @@ async fn lazy_client_with_a_server_logs_nothing() {
 
 #[tokio::test]
 async fn lazy_client_returns_the_connect_failure_in_time() {
-    // given a port that nobody listens at, and that no other process can take
+    // given a port without a listener, which no other process can use
     let nobodys = TcpSocket::new_v4().unwrap();
     nobodys.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = nobodys.local_addr().unwrap().to_string();
@@ -212,7 +211,7 @@ fn blocking_lazy_client_exists_before_its_server() {
     });
 }
 
-// What a newcomer meets.
+// Servers that a new client finds.
 
 #[tokio::test]
 async fn guide_shows_the_printed_errors() {
@@ -241,14 +240,14 @@ async fn guide_shows_the_printed_errors() {
 
 // Servers that will not do.
 
-/// What is logged from the first moment on about a server that gets ready later.
+/// The logs from the start about a server that becomes ready later.
 async fn logged_about(redis: &Redis, url: &str) -> String {
     let (log, _logged) = Log::begin();
     let connected = Client::connect(url).await.unwrap();
     drop(connected);
     let eager = log.text();
 
-    // a lazy client says the same when it is there, and once
+    // a lazy client logs the same when it connects, once
     let (log, _logged) = Log::begin();
     let client = Client::connect_lazy(url).unwrap();
     healed(&client, SOON, "it is there", |health| health.commands_up && health.messages_up).await;
@@ -302,7 +301,7 @@ async fn cluster_node_is_warned_about_once() {
     assert_eq!(client(&redis).await.health().await.role, Some(Role::ClusterNode));
 }
 
-// What a probe is told.
+// Health checks.
 
 #[tokio::test]
 async fn health_check_describes_a_healthy_server() {
@@ -315,7 +314,7 @@ async fn health_check_describes_a_healthy_server() {
     assert_eq!(told, (Some(Role::Primary), Some("noeviction"), 0));
     let version = health.server_version.unwrap();
     let info = redis.command(&["INFO", "server"]);
-    // A Valkey says of itself that it is a Redis of another version, too.
+    // A Valkey also reports a version of Redis.
     assert!(info.text().contains(&format!("_version:{version}\r\n")), "{version}");
 }
 
@@ -416,7 +415,7 @@ fn blocking_client_that_fails_fast_does_not_wait() {
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
 }
 
-/// The first calls of a client that fails fast, until one is answered.
+/// The first calls of a client that fails fast, until one gets a reply.
 async fn answered_soon(client: &Client) {
     let door = client.lock("door").unwrap();
     let start = Instant::now();
@@ -426,7 +425,8 @@ async fn answered_soon(client: &Client) {
     }
 }
 
-/// Each call was refused for ever: the check for a connection came before its first attempt.
+/// Each call was rejected for ever, because the check for a connection came before the first
+/// attempt.
 #[test]
 fn fail_fast_client_made_outside_a_runtime_connects() {
     let cluster = Cluster::options().replicas(0).start();
@@ -441,7 +441,7 @@ async fn fail_fast_lazy_client_waits_for_its_first_connection() {
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
-/// A client whose runtime ended, on its next one, while its server was stopped or ran on.
+/// A client whose runtime ended, on its next one, while its server was stopped or ran.
 fn connects_on_a_second_runtime(url: &str, between: impl FnOnce(&Runtime)) {
     let first = Runtime::new().unwrap();
     let connecting = Client::builder().fail_fast(true).connect(url);
@@ -464,7 +464,7 @@ fn fail_fast_client_connects_on_its_second_runtime() {
     });
 }
 
-/// The error said three times that there was no answer.
+/// The error said three times that there was no reply.
 #[tokio::test]
 async fn error_names_the_connect_failure_once() {
     let away = not_yet();

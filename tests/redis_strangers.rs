@@ -1,5 +1,5 @@
-//! What strangers leave in the keys and say on the channels of a lock: it costs little,
-//! and changes nothing but when somebody asks.
+//! Invalid data in the keys and on the channels of a lock. It costs little, and only changes when
+//! clients ask.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// A hold that somebody had to wait for, and so is handed on.
+/// A hold whose holder had to wait, and which is handed over.
 async fn awaited(redis: &Redis, client: &Client) -> LockGuard {
     hold_by_hand(redis, "door", "java:1", secs(60));
     let waiting = waiter(door(client));
@@ -26,8 +26,8 @@ async fn awaited(redis: &Redis, client: &Client) -> LockGuard {
 
 // The queue.
 
-/// Puts places into the queue of `door` that are none. Each is a line of Lua that says
-/// score and member.
+/// Puts invalid entries into the queue of `door`. Each is a line of Lua that returns score and
+/// member.
 fn put(redis: &Redis, scripts: &[&str]) {
     for script in scripts {
         let script = format!("return redis.call('ZADD', KEYS[1], {script})");
@@ -50,7 +50,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         &["1, string.rep('x', 100000)", "2, string.rep('y', 100000) .. ':1'"],
         &["1, 'gone:1'", "2, 'gone:2|1|5000'", "3, '*:1'", "4, '[a-z]:1'"],
     ] {
-        // given a lock that is to be handed on, and places before the one who waits
+        // given a lock that is handed over next, and entries before that of the waiter
         let guard = awaited(&redis, &clients[0]).await;
         let waiting = waiter(door(&clients[1]));
         until_places(&redis, "door", 1);
@@ -58,8 +58,8 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         put(&redis, odd);
         let (before, monitor) = (redis.calls(), redis.monitor());
 
-        // when it is given back, then that was so, and the one who waits has it at once: it
-        // was reserved for nobody before, and what that one finds by itself it finds later
+        // when it is released, then those entries were skipped, and the waiter acquires at once.
+        // Its own timer would take longer.
         let released = Instant::now();
         give_back(guard).await;
         let guard = entered(waiting).await;
@@ -110,7 +110,7 @@ async fn invalid_yield_record_blocks_no_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
-    // given a queue that is full of places whose clients do not listen
+    // given a queue that is full of entries whose clients are not subscribed
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let guard = awaited(&redis, &clients[0]).await;
@@ -123,7 +123,7 @@ async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
     });
     let before = redis.calls();
 
-    // then the one who waits enters all the same
+    // then the waiter acquires nevertheless
     let released = Instant::now();
     give_back(guard).await;
     assert!(released.elapsed() < secs(2), "{:?}", released.elapsed());
@@ -134,7 +134,7 @@ async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
     assert!(calls.of("zpopmin") <= 110, "{calls}");
     give_back(guard).await;
 
-    // and nobody prolongs what is left
+    // and no client extends the rest
     assert!((0..=15_000).contains(&pttl(&redis, &queue("door"))));
 }
 
@@ -150,7 +150,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
         &["PFADD", &key, "x"],
     ] {
         for ttl in [None, Some("90000")] {
-            // given a key of somebody else where the queue would be
+            // given a key of another program in place of the queue
             let redis = Redis::start();
             assert!(!redis.command(put).is_error());
             if let Some(ttl) = ttl {
@@ -158,7 +158,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
             }
             let was = redis.command(&["DUMP", &key]);
 
-            // when two take turns for a while, one of them by polling in the end
+            // when two clients acquire in turn for a while, one of them by polling at the end
             let clients = [client(&redis).await, client(&redis).await];
             for _ in 0..3 {
                 for [holds, waits] in [[0, 1], [1, 0]] {
@@ -181,7 +181,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
 
 // The channels.
 
-/// Says `message` so many times on `channel`, in one command.
+/// Publishes `message` this many times on `channel`, in one command.
 fn say(redis: &Redis, channel: &str, message: &str, times: u32) {
     let script = "for n = 1, ARGV[2] do redis.call('PUBLISH', KEYS[1], ARGV[1]) end";
     let mut connection = Connection::open(redis.port());
@@ -198,7 +198,7 @@ fn memory(process: &Helper, what: &str) -> u64 {
     kilobytes / 1_024
 }
 
-/// All channels on which somebody hears of `door`.
+/// All channels for `door` that have a subscriber.
 fn channels(redis: &Redis) -> Vec<String> {
     let all = redis.command(&["PUBSUB", "CHANNELS", "*"]);
     let all: Vec<String> = all.texts().into_iter().map(str::to_owned).collect();
@@ -206,7 +206,7 @@ fn channels(redis: &Redis) -> Vec<String> {
     all
 }
 
-/// A process that waits for `door`, which somebody holds.
+/// A process that waits for `door`, which is held.
 async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
     let guard = door(&client(redis).await).acquire().await.unwrap();
     let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
@@ -237,12 +237,12 @@ async fn message_flood_costs_few_requests_and_little_memory() {
     let had = memory(&process, "VmRSS");
     for channel in channels(&redis) {
         for message in ["0", "00", "granted 1 1 x:1 door"] {
-            // when that is all said at once
+            // when all of that is published at once
             let (before, began) = (redis.calls(), Instant::now());
             say(&redis, &channel, message, 100_000);
             until_quiet(&redis).await;
 
-            // then it asks once a millisecond at most, while there is something to hear
+            // then it asks once a millisecond at most, while messages arrive
             let (asked, took) = (redis.calls().since(&before).of("evalsha"), began.elapsed());
             println!("{channel} {message:?}: {asked} EVALSHA in {took:?}");
             assert!(u128::from(asked) <= 50 + took.as_millis(), "{asked} in {took:?}");
@@ -254,7 +254,7 @@ async fn message_flood_costs_few_requests_and_little_memory() {
     it_waits_and_enters(&redis, guard, &process).await;
 }
 
-/// Waits until the waiter has heard all that was said, and asks no more.
+/// Waits until the waiter has received all messages, and asks no more.
 async fn until_quiet(redis: &Redis) {
     let listeners = || redis.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text().to_owned();
     eventually("all of it is sent", secs(60), || listeners().contains(" omem=0 "));
@@ -306,7 +306,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "50000"]);
     redis.command(&["SLOWLOG", "RESET"]);
 
-    // then each look is answered at once, and the client's other locks work as ever
+    // then each check gets its reply at once, and the client's other locks work as before
     let mut longest = ms(0);
     let began = Instant::now();
     while began.elapsed() < secs(4) {
@@ -325,7 +325,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     assert!(good.is_held());
     assert_eq!(client.stats().reconnects, 0);
 
-    // and when it goes, the one who waits enters
+    // and when it is deleted, the waiter acquires
     release_by_hand(&redis, "poison");
     let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
     assert_eq!(places(&redis, "poison"), 0);

@@ -1,5 +1,5 @@
-//! Several tenants on one server: what the guide's user may do and what it may not, and
-//! what somebody can do who has the same rights as we have.
+//! Several tenants on one server: what the user of the guide may do and may not do, and what a user
+//! with the same permissions can do.
 
 use crate::common::{
     GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow,
@@ -56,7 +56,7 @@ fn raw(redis: &Redis, user: &str) -> Connection {
     connection
 }
 
-/// Whether the server refuses this for want of a right.
+/// Whether the server denies this permission.
 fn is_forbidden(reply: &Reply) -> bool {
     let Reply::Error(words) = reply else { return false };
     ["NOPERM", "user executing the script can't", "ACL failure in script"]
@@ -64,10 +64,10 @@ fn is_forbidden(reply: &Reply) -> bool {
         .any(|no| words.contains(no))
 }
 
-/// Does all that there is to do, once.
+/// Executes each operation once.
 async fn do_everything(redis: &Redis) {
     let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
-    // hold, enter again, look, leave
+    // acquire, reenter, check, release
     let guard = door(&one).ttl(secs(2)).acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
@@ -77,7 +77,7 @@ async fn do_everything(redis: &Redis) {
     assert!(guard.is_held());
     give_back(guard).await;
 
-    // take turns, by messages and without
+    // acquire in turn, with and without messages
     for wait_strategy in [leasehold::WaitStrategy::PubSub, POLLING] {
         for _ in 0..3 {
             let guard = door(&one).acquire().await.unwrap();
@@ -90,7 +90,7 @@ async fn do_everything(redis: &Redis) {
             }
         }
     }
-    // be taken away from, meet something else, a server that forgets, and a silent one
+    // forced releases, foreign data, a server that forgets, and a silent one
     let guard = door(&one).acquire().await.unwrap();
     assert!(door(&other).force_release().await.unwrap());
     drop(guard);
@@ -118,7 +118,7 @@ async fn guide_user_has_exact_permissions() {
     let before = redis.calls();
     do_everything(&redis).await;
 
-    // nothing was refused to it
+    // no command was denied
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
 
@@ -275,7 +275,7 @@ async fn guide_user_for_latches_has_exact_permissions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guide_user_with_data_permission_writes_under_its_lock() {
-    // what it may do with its locks is enough
+    // its permissions suffice for its locks
     let redis = Redis::start();
     tenant(&redis, "app");
     let client = as_user(&redis, "app").await;
@@ -296,7 +296,7 @@ async fn guide_user_with_data_permission_writes_under_its_lock() {
     give_back(guard).await;
 }
 
-/// Names with braces have another place in our own keys and channels.
+/// Names with braces have other keys and channels of Leasehold.
 #[tokio::test(flavor = "multi_thread")]
 async fn guide_users_for_braced_names_are_denied_nothing() {
     let redis = Redis::start();
@@ -323,7 +323,7 @@ async fn guide_users_for_braced_names_are_denied_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_cannot_affect_locks_of_another() {
-    // given a holder, one that waits, and another tenant who knows all their names
+    // given a holder, a waiter, and another tenant that knows all their names
     let redis = Redis::start();
     tenant(&redis, "app");
     tenant(&redis, "evil");
@@ -382,14 +382,14 @@ async fn tenant_cannot_affect_locks_of_another() {
         let reply = evil.command(words);
         assert!(is_forbidden(&reply), "{words:?}: {reply:?}");
     }
-    // and what lies beside its own names with braces is no way round
+    // and names with braces do not circumvent that
     let beside = as_user(&redis, "evil").await;
     for name in ["app:door", "{app:door}", "{app:door}evil:x"] {
         let error = beside.lock(name).unwrap().try_acquire().await.unwrap_err();
         assert!(matches!(error, Error::Forbidden { .. }), "{name}: {error:?}");
     }
 
-    // then nothing has become of the lock or of the queue
+    // then the lock and the queue have not changed
     assert!(guard.is_held() && !waiting.is_finished());
     assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
     let released = Instant::now();
@@ -400,7 +400,7 @@ async fn tenant_cannot_affect_locks_of_another() {
 
 // Within one tenant.
 
-/// What somebody might say who would have others believe something.
+/// Messages of a client that wants to deceive others.
 fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
     let mut all = ["0", "00", "1", "-1", "750", "1e9", "", " ", "\0", "nil", "0\r\n", "true"]
         .map(str::to_owned)
@@ -429,7 +429,7 @@ async fn foreign_message_grants_and_releases_nothing() {
     until_places(&redis, DOOR, 1);
     let asked = redis.calls();
 
-    // when everything is said to everybody, by one who has our rights
+    // when all of them are published on all channels, by a client with our permissions
     let mut forger = raw(&redis, "app");
     let mut channels = vec![channel(DOOR), queuers(DOOR)];
     channels.extend(clients.iter().map(|client| turns_of(client, DOOR)));
@@ -442,7 +442,7 @@ async fn foreign_message_grants_and_releases_nothing() {
                 said += 1;
             }
         }
-        // then the lock is the holder's as before, and nobody else believes in it
+        // then the holder has the lock as before, and no other client believes in it
         assert!(guard.is_held() && !waiting.is_finished());
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
     }
@@ -456,7 +456,7 @@ async fn foreign_message_grants_and_releases_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_messages_do_not_keep_the_watchdog_busy() {
-    // given a holder who listens, and one who says all the time that its lock is free
+    // given a subscribed holder, and a client that always publishes that its lock is free
     let redis = Redis::start();
     tenant(&redis, "app");
     let client = as_user(&redis, "app").await;
@@ -474,7 +474,7 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
         said += 1;
     }
 
-    // then it asks now and then, and what is left to the background is done meanwhile
+    // then it asks now and then, and background tasks run meanwhile
     let (asked, took) = (redis.calls().since(&asked).of("evalsha"), began.elapsed());
     assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {said} in {took:?}");
     assert!(asked > 0 && guard.is_held());
@@ -482,7 +482,7 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
     give_back(guard).await;
 }
 
-/// Who has the lock, and for how many milliseconds, both at one moment.
+/// The owner of the lock, and its remaining milliseconds, at one moment.
 fn held_by(redis: &Redis) -> (String, i64) {
     let look = "return {redis.call('HKEYS', KEYS[1])[1] or '', redis.call('PTTL', KEYS[1])}";
     let seen = redis.command(&["EVAL", look, "1", DOOR]);
@@ -498,7 +498,8 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
     let mut forger = raw(&redis, "app");
     let mut ear = raw(&redis, "app");
     ear.command(&["SUBSCRIBE", "leasehold_lock__waiter:{app:door}:evil"]);
-    // places that seem to be there: of one who listens, of those who want it, before all others
+    // entries that look valid: of a subscribed client, of clients that want the lock, before all
+    // others
     for forged in [
         &[("1", "evil:1".to_owned())][..],
         &[("1", "evil:1".into()), ("2", "evil:2".into()), ("3", "evil:3".into())],
@@ -515,7 +516,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let waiting = waiter(door(waits));
         until_places(&redis, DOOR, 1);
 
-        // when such places are before it as the lock is given back
+        // when such entries precede its own as the lock is released
         for (score, place) in forged {
             forger.command(&["ZADD", &queue(DOOR), score, place]);
         }
@@ -529,7 +530,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
         let took = released.elapsed();
         println!("{forged:?}: {took:?}");
-        // What it finds by itself it finds later.
+        // Its own timer would take longer.
         assert!(took < secs(2), "{forged:?}: {took:?}");
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
         assert!(door(holder).try_acquire().await.unwrap().is_none());

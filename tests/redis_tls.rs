@@ -1,4 +1,4 @@
-//! Ways in: TLS, unix sockets, users, databases; and what the server knows us by.
+//! Ways to connect: TLS, unix sockets, users, databases; and the name of the client at the server.
 #![cfg(feature = "tls")]
 
 use crate::common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter, within};
@@ -88,7 +88,7 @@ async fn lost_tls_connection_is_restored() {
 async fn unknown_authority_is_not_trusted() {
     let redis = Redis::options().tls().start();
     let reason = lasting_refusal(Client::builder(), &redis.tls_url()).await;
-    // A system without any authorities says so instead.
+    // A system without any authorities reports that instead.
     says(&reason, if reason.contains("TLS") { "unknownissuer" } else { "ca_certificates" });
 }
 
@@ -154,7 +154,7 @@ async fn client_certificate_of_another_authority_is_refused() {
     says(&reason, "unknownca");
 }
 
-/// The error said `CaUsedAsEndEntity`, and nothing of what to do.
+/// The error was `CaUsedAsEndEntity`, without a remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     let redis = Redis::options().tls_with_self_signed_certificate().start();
@@ -320,12 +320,12 @@ async fn both_connections_have_the_client_id() {
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     testkit::eventually("both are back", SOON, || count() == 2);
 
-    // and a client that is gone is not seen any more
+    // and a closed client disappears from the list
     drop(client);
     testkit::eventually("both are closed", SOON, || count() == 0);
 }
 
-/// The client connected in plain text, and nobody noticed.
+/// The client connected without TLS, and no error told the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_refused_where_the_url_has_no_tls() {
     let redis = Redis::options().tls().start();

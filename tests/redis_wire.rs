@@ -1,5 +1,4 @@
-//! What the lock looks like to others: the keys and messages of Redisson's
-//! `RLock`, byte for byte, and replies that are lost on the way.
+//! The lock in Redis: the keys and messages of Redisson's `RLock`, byte for byte, and lost replies.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 const JAVA: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 
-// What is stored.
+// The keys.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn held_lock_is_a_hash_of_its_owner_with_30_seconds() {
@@ -117,14 +116,14 @@ async fn only_the_lock_is_stored() {
     let listening = waiter(other.lock("door").unwrap());
     let polling = waiter(ours.lock("door").unwrap().wait_strategy(POLLING));
     until_subscribed(&redis, &channel("door"));
-    // and, while somebody waits, its queue, and when that was passed over
+    // and, while a client waits, its queue, and the record of its yield windows
     let only_the_lock = || {
         let ours = ["door", "leasehold_lock__queue:{door}", "leasehold_lock__yield:{door}"];
         keys(&redis).iter().all(|key| ours.contains(&key.as_str()))
     };
     assert!(only_the_lock(), "{:?}", keys(&redis));
 
-    // when it goes through all hands
+    // when all of them have it, one after the other
     give_back_one_of_two(again).await;
     assert!(only_the_lock(), "{:?}", keys(&redis));
     give_back(guard).await;
@@ -135,7 +134,7 @@ async fn only_the_lock_is_stored() {
     assert!(keys(&redis).is_empty());
 }
 
-// What is said.
+// The messages.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_publishes_zero_on_redissons_channel_once() {
@@ -216,7 +215,7 @@ async fn java_listeners_see_release_and_expiry_of_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_client_excludes_others_and_never_subscribes() {
-    // given a lock that is polled for, held and released by those who poll
+    // given a lock for which clients poll, held and released by them
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let monitor = redis.monitor();
@@ -227,11 +226,11 @@ async fn polling_client_excludes_others_and_never_subscribes() {
     assert!(one.lock("door").unwrap().try_acquire().await.unwrap().is_none());
     assert!(redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty());
 
-    // when it goes from hand to hand
+    // when it passes from client to client
     give_back(guard).await;
     give_back(entered(waiting).await).await;
 
-    // then nobody has listened, and each release was announced to those who do
+    // then no client was subscribed, and each release was published
     let lines = monitor.stop();
     let count = |verb: &str| lines.iter().filter(|line| line.contains(verb)).count();
     assert_eq!(count("\"SUBSCRIBE\""), 0, "{lines:#?}");
@@ -240,7 +239,7 @@ async fn polling_client_excludes_others_and_never_subscribes() {
     assert!(keys(&redis).is_empty());
 }
 
-// What others have written.
+// Data of other programs.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_lock_is_seen_and_excludes_rust() {
@@ -285,7 +284,7 @@ async fn timeout_error_names_the_java_holder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_release_wakes_a_rust_waiter() {
-    // given a waiter that has heard that it listens, and has asked again
+    // given a waiter that is subscribed, and has asked again
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", JAVA, secs(60));
@@ -306,7 +305,7 @@ async fn java_release_wakes_a_rust_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_acquires_when_a_dead_java_lease_ends() {
-    // given a hold that nobody will release
+    // given a hold that is never released
     let redis = Redis::start();
     let client = client(&redis).await;
     let start = Instant::now();
@@ -377,7 +376,7 @@ async fn release_leaves_a_later_java_hold_untouched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_of_a_lost_hold_publishes_nothing() {
-    // given a hold that has ended, and another one's in its place
+    // given a hold that has ended, and a later hold
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().lease(ms(50)).acquire().await.unwrap();
@@ -386,7 +385,7 @@ async fn release_of_a_lost_hold_publishes_nothing() {
     hold_by_hand(&redis, "door", JAVA, secs(20));
     let mut java = Listener::to(&redis, &channel("door"));
 
-    // then its release leaves that alone, and wakes nobody
+    // then its release leaves that one alone, and wakes no waiter
     assert!(matches!(guard.release().await.unwrap(), Release::NotHeld { .. }));
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
     assert!(java.heard().is_empty());
@@ -401,14 +400,14 @@ async fn garbled_messages_grant_and_block_nothing() {
     let waiting = waiter(client.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
 
-    // when nonsense is told
+    // when invalid messages are published
     let long = "0".repeat(1_000_000);
     for garbage in ["", "1", "-1", "null", "{\"a\":1}", "\0\r\n$5\r\n", "\u{fffd}", &long] {
         redis.command(&["PUBLISH", &channel("door"), garbage]);
     }
     sleep(ms(300)).await;
 
-    // then it waits on, and still hears a release
+    // then it keeps waiting, and still receives a release
     assert!(!waiting.is_finished());
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
     release_by_hand(&redis, "door");
@@ -428,7 +427,7 @@ async fn leaving_waiter_leaves_no_subscription() {
     eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
 }
 
-// Replies that are lost: the server has executed what we do not know of.
+// Lost replies: the server has executed a request, and the client does not know it.
 
 /// A client behind a network that can be broken.
 struct Flaky {

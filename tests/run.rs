@@ -21,7 +21,7 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// So soon that nobody waited for a timer.
+/// So short that no timer was involved.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// A lock, the same lock of another client, and their store.
@@ -41,14 +41,14 @@ impl World {
         Self { store, client, lock, elsewhere }
     }
 
-    /// Claims that the lock is free now, and that nobody is counted.
+    /// Asserts that the lock is free now, and that no hold or waiter is counted.
     async fn is_free(&self) {
         assert!(self.elsewhere.acquire_within(AT_ONCE).await.is_ok());
         assert_eq!((self.client.stats().held, self.client.stats().waiting), (0, 0));
     }
 }
 
-/// Runs `work` under `lock`, and has its result whatever becomes of the lock.
+/// Runs `work` under `lock`, and returns its result even if the lock is lost.
 async fn in_full<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<RunOutcome<T>>
 where
     F: Future<Output = T>,
@@ -68,7 +68,7 @@ fn overran<T>(value: T, reason: LostReason) -> RunOutcome<T> {
     RunOutcome::CompletedAfterLoss { name: job(), value, reason }
 }
 
-/// Says when it is dropped.
+/// Notes its drop.
 struct Told(Arc<AtomicBool>);
 
 impl Told {
@@ -390,7 +390,7 @@ mod lost {
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_work_ends_before_the_next_grant() {
-        /// What ends with the work, as the tasks that it has spawned may do.
+        /// A part that ends with the work, as the tasks that it has spawned may.
         struct Part<'a>(&'a Mutex<Vec<&'static str>>);
         impl Drop for Part<'_> {
             fn drop(&mut self) {
@@ -410,7 +410,7 @@ mod lost {
             pending::<()>().await;
         });
 
-        // when the store is back and somebody else is let in
+        // when the store recovers and another client acquires
         let (ran, ()) = tokio::join!(ran, async {
             sleep(secs(17)).await;
             world.store.heal();
@@ -420,7 +420,7 @@ mod lost {
         });
         assert_eq!(ran.unwrap(), stopped(LostReason::MaxHold));
 
-        // then the work was gone by then
+        // then the work had ended by then
         assert_eq!(*order.lock().unwrap(), ["the work is gone", "the next one enters"]);
     }
 
@@ -458,7 +458,7 @@ mod lost {
 
     #[tokio::test(start_paused = true)]
     async fn completed_work_reports_the_loss_of_its_lock() {
-        // given a loss that nobody has noticed when the work is done
+        // given a loss that no task has noticed when the work ends
         let world = World::new();
         let ran = in_full(&world.lock, async |_held| {
             world.store.lose("job");

@@ -1,5 +1,5 @@
-//! What Redisson's own tests show of its lock, its spin lock and its fenced lock, shown of ours.
-//! Our plain lock is its non-reentrant one as well: each acquisition excludes all others.
+//! Redisson's own tests of its lock, its spin lock and its fenced lock, for ours. Our plain lock is
+//! also its non-reentrant one: each acquisition excludes all others.
 //!
 //! Each test bears the name of Redisson's test in a comment. A Java thread is an
 //! owner here: a guard, or the task that has it. Sleeps and rounds are fewer. Most
@@ -12,11 +12,11 @@
 //!   dropped is the nearest thing, in `redis_faults.rs`.
 //! - `testInCluster`, `testLockFailoverInCluster`: one node is all that this store
 //!   knows so far.
-//! - `testLockListener`: there are no listeners for keys that expire. What Java's
-//!   listeners see of our locks is shown in `redis_wire.rs`.
-//! - `RedissonLockHeavyTest`: a measurement of speed, not of behaviour.
-//! - `testUnlockFail`: a lock is released by its guard, so nobody can release what
-//!   another holds. What is shown is that a guard whose hold is over says so.
+//! - `testLockListener`: there are no listeners for keys that expire. `redis_wire.rs` shows the
+//!   events of our locks that Java's listeners receive.
+//! - `RedissonLockHeavyTest`: it measures speed, not behaviour.
+//! - `testUnlockFail`: a guard releases a lock, so no other caller can. The tests show that a guard
+//!   whose hold is over reports that.
 
 use std::sync::{
     Arc,
@@ -32,7 +32,7 @@ use leasehold::{Client, Error, FencedGuard, Lock, LostReason, Release, WaitStrat
 use testkit::{Redis, eventually};
 use tokio::time::{Instant, sleep};
 
-/// Runs each scenario for one who waits by messages, and for one who polls.
+/// Runs each scenario for a subscribed waiter, and for a polling one.
 macro_rules! both_ways {
     ($($scenario:ident)+) => {
         mod by_messages {
@@ -167,7 +167,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
             sleep(secs(3)).await;
             guard
         });
-        // when it goes without a word
+        // when it ends without a release
         runtime.shutdown_background();
         gone.send(()).unwrap();
         drop(guard);
@@ -268,7 +268,7 @@ async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrateg
     let lock = t.ours();
     let guard = lock.acquire().await.unwrap();
 
-    // whether by the same value or by another of this name
+    // by the same value or by another one of this name
     for again in [lock, t.ours()] {
         assert!(again.try_acquire().await.unwrap().is_none());
         match again.acquire_within(ms(100)).await.unwrap_err() {
@@ -323,14 +323,14 @@ async fn what_was_given_back_is_renewed_no_more(wait_strategy: WaitStrategy) {
     give_back_one_of_two(guard.reenter().await.unwrap()).await;
     give_back(guard).await;
 
-    // Somebody else's of the same name: nobody prolongs it, nor asks to.
+    // A hold of another program: no client renews it, or tries to.
     hold_by_hand(&t.redis, "door", "java:1", secs(60));
     let before = t.redis.calls();
     sleep(secs(2)).await;
     assert_eq!(t.redis.calls().since(&before).of("evalsha"), 0);
 }
 
-/// A number that counts wrongly unless those who count exclude each other.
+/// A number that is wrong unless its writers exclude each other.
 #[derive(Default)]
 struct Fragile {
     count: AtomicU32,
@@ -440,7 +440,7 @@ async fn a_try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitS
 // testSubscriptionsPerConnection
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_on_few_names_leave_no_subscription() {
-    // given 32 tasks that take 5 locks in turn, a thousand times in all
+    // given 32 tasks that acquire 5 locks in turn, a thousand times in all
     let redis = Redis::start();
     let client = client(&redis).await;
     let tasks = (0..32).map(|task| {
@@ -488,7 +488,7 @@ async fn next_lock_is_renewed_after_the_server_lost_its_data() {
 // LockOptionsTest.testExponentialBackoff, testConstantBackoff
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_pause_doubles_up_to_the_longest() {
-    // given one who polls for a lock that stays held
+    // given a polling waiter for a lock that stays held
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -503,7 +503,7 @@ async fn polling_pause_doubles_up_to_the_longest() {
     eventually("it has asked six times", secs(10), || redis.calls().of("evalsha") >= 6);
     waiting.abort();
 
-    // then its pauses are never shorter than they are to be, less a quarter
+    // then its pauses are never shorter than configured, less a quarter
     let lines = monitor.stop();
     let asked = lines.iter().filter(|line| line.contains("EVALSHA"));
     let asked: Vec<f64> =

@@ -1,13 +1,13 @@
-//! What Redisson's own tests show of its semaphore and its latch, shown of ours.
+//! Redisson's own tests of its semaphore and its latch, for ours.
 //!
 //! Each test bears the names of Redisson's tests in a comment. Sleeps and rounds are fewer.
 //!
-//! Rows that are answered differently, as `docs/comparison.md` says:
+//! Tests with another result, as `docs/comparison.md` says:
 //!
-//! - `testZero`: no permits are a mistake, and an error.
-//! - `testTrySetPermits` with a time: a semaphore has no end, but keeps one that somebody
-//!   gives its key.
-//! - `testReleaseIfExists`: what a guard gives back to a semaphore that is gone is nobody's.
+//! - `testZero`: zero permits are an error.
+//! - `testTrySetPermits` with a time: a semaphore has no TTL, but keeps one that another program
+//!   sets.
+//! - `testReleaseIfExists`: a release to a deleted semaphore adds nothing.
 
 use std::sync::{
     Arc,
@@ -144,8 +144,8 @@ async fn released_permits_return_unless_the_semaphore_is_deleted() {
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
 }
 
-/// So many clients, each of which adds so often to a number that is no atomic one, under one
-/// permit or under all of them.
+/// Clients that each add this often to a number that is not atomic, under one permit or under all
+/// of them.
 async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u32 + Copy) {
     let redis = Redis::start();
     let mut pools = Vec::new();

@@ -1,4 +1,4 @@
-//! What Redisson's own tests show of its semaphore whose permits expire, shown of ours.
+//! Redisson's own tests of its expirable semaphore, for ours.
 //!
 //! Each test bears the name of Redisson's test in a comment. Two clients stand for the two
 //! sides of a test. What Redisson gives an id for has a guard here; its ids are those of
@@ -8,8 +8,8 @@
 //!
 //! - `testGetInClusterNameMapper`: one node is all that this store knows so far, and a name is
 //!   what its caller makes of it.
-//! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one. How
-//!   it looks from here is shown in `redis_permits.rs`.
+//! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one.
+//!   `redis_permits.rs` shows how Leasehold reports it.
 
 use std::{
     sync::{
@@ -60,7 +60,7 @@ async fn give_back(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// An id that nobody has.
+/// An id that no permit has.
 fn unknown() -> PermitId {
     PermitId::new("0f1e2d3c4b5a69788796a5b4c3d2e1f0").unwrap()
 }
@@ -235,7 +235,7 @@ async fn release_after_the_lease_reports_it() {
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
-/// So many clients, each of which counts up under a permit so many times. There is but one.
+/// Clients that each count up this many times under the only permit.
 async fn count_up(clients: usize, times: i64) {
     let t = Setup::of(1).await;
     let counted = Arc::new(AtomicI64::new(0));

@@ -1,4 +1,4 @@
-//! What Redisson's own tests show of its read-write lock, shown of ours.
+//! Redisson's own tests of its read-write lock, for ours.
 //!
 //! Each test bears the name of Redisson's test in a comment, as in `scenarios.rs`: a Java thread
 //! is an owner here, sleeps and rounds are fewer. What Redisson tells of its read lock alone as
@@ -7,7 +7,7 @@
 //! Rows that have no counterpart:
 //!
 //! - `testInCluster`: one node is all that this store knows so far.
-//! - `testIsHeldByCurrentThread` and its twins, for another thread: who holds is a guard.
+//! - `testIsHeldByCurrentThread` and similar ones, for another thread: the guard is the holder.
 
 use std::sync::{
     Arc,
@@ -75,7 +75,7 @@ async fn fifty_readers_are_kept_for_longer_than_their_ttl() {
     assert!(keys(&redis).is_empty());
 }
 
-/// Gives back one of several that may share a hold.
+/// Releases one of several guards that may share a hold.
 async fn give_back_share(guard: LockGuard) {
     guard.release().await.unwrap().into_result().unwrap();
 }
@@ -196,7 +196,7 @@ async fn expired_reader_reports_it_and_blocks_no_reader() {
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     let second = reads(&t.other).await.expect("both read");
     assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
-    // Redisson's unlock says nothing here.
+    // Redisson's unlock returns nothing here.
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     give_back(second).await;
@@ -294,7 +294,7 @@ async fn revoked_guard_releases_no_other_hold() {
     give_back(new).await;
 }
 
-/// Who reads and who writes, counted by those who do.
+/// The readers and the writers, counted by themselves.
 #[derive(Default)]
 struct Room {
     readers: AtomicI32,

@@ -57,12 +57,12 @@ impl Notes {
         self.0.lock().unwrap().clone()
     }
 
-    /// Everything whose name or message begins with `what`.
+    /// All spans and events whose name or message begins with `what`.
     fn of(&self, what: &str) -> Vec<Seen> {
         self.all().into_iter().filter(|seen| seen.what.starts_with(what)).collect()
     }
 
-    /// The one thing whose name or message begins with `what`.
+    /// The only span or event whose name or message begins with `what`.
     fn one(&self, what: &str) -> Seen {
         let mut found = self.of(what);
         assert_eq!(found.len(), 1, "{what}: {:?}", self.all());
@@ -80,8 +80,8 @@ impl Seen {
         self.fields.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// A field that is a time, in whole seconds: the clock of leases is the difference of
-    /// two clocks, which are read one after the other.
+    /// A field that is a time, in whole seconds, because the clock of leases is the difference of
+    /// two clocks.
     fn seconds(&self, name: &str) -> f64 {
         let text = self.field(name).strip_suffix('s').unwrap_or_default();
         text.parse::<f64>().unwrap_or_else(|_| panic!("{self:?}")).round()

@@ -20,10 +20,10 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that nobody polled or waited for a timer.
+/// So short that neither polling nor a timer was involved.
 const AT_ONCE: Duration = millis(10);
 
-/// Two clients of one store, and a semaphore with so many permits.
+/// Two clients of one store, and a semaphore with this many permits.
 struct World {
     store: MemoryStore,
     one: Semaphore,
@@ -39,7 +39,7 @@ async fn world(permits: u32) -> World {
     World { store, one, other, clients }
 }
 
-/// Somebody who waits for so many, and has asked already.
+/// A waiter for this many permits that has sent its first request.
 async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphoreGuard>> {
     let semaphore = semaphore.clone();
     let waiter = tokio::spawn(async move { semaphore.acquire(permits).await });
@@ -48,7 +48,7 @@ async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Semap
     waiter
 }
 
-/// What it gets, by then.
+/// Returns its guard, which must come within `limit`.
 async fn entered(limit: Duration, waiter: JoinHandle<Result<SemaphoreGuard>>) -> SemaphoreGuard {
     timeout(limit, waiter).await.expect("in time").unwrap().unwrap()
 }
@@ -298,7 +298,7 @@ async fn shutdown_releases_permits() {
     assert!(matches!(t.one.acquire(1).await, Err(Error::ShutDown)));
 }
 
-/// A question of which nobody has heard the answer may have been executed.
+/// A request without a reply may have been executed.
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_running_requests() {
     for tries in [false, true] {
@@ -387,10 +387,10 @@ async fn oversized_request_blocks_no_other_client() {
     entered(AT_ONCE, too_many).await.forget();
 }
 
-/// What is held for ever counts as if it were to come back.
+/// Permits that are held for ever count as if they came back.
 #[tokio::test(start_paused = true)]
 async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
-    // given permits of one who is dead, and two clients that each wait for all but one
+    // given permits of a dead client, and two clients that each wait for all but one
     let t = world(10).await;
     let _dead = t.one.acquire(2).await.unwrap();
     let third = Client::with_store(&t.store).semaphore("pool").unwrap();
@@ -400,7 +400,7 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     sleep(millis(500)).await;
     assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
 
-    // then others enter half of the time, in turns of half a minute
+    // then others acquire half of the time, in turns of half a minute
     let mut looks = Vec::new();
     for _ in 0..300 {
         looks.push(t.one.try_acquire(1).await.unwrap().is_some());
@@ -412,7 +412,7 @@ async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     for (free, seconds) in &turns[1..turns.len() - 1] {
         assert!(if *free { *seconds >= 29 } else { *seconds <= 31 }, "{turns:?}");
     }
-    // and one who waits enters when such a turn ends
+    // and a waiter acquires when such a turn ends
     sleep(secs(30)).await;
     for _ in 0..3 {
         back(t.one.acquire_within(1, secs(31)).await.unwrap()).await;
@@ -453,7 +453,7 @@ async fn oversized_request_keeps_its_own_client_in_line() {
     let refused = t.one.acquire_within(1, secs(60)).await;
     assert!(matches!(refused, Err(Error::TimedOut { .. })), "{refused:?}");
     back(t.one.try_acquire(1).await.unwrap().unwrap()).await;
-    // and when it has gone they enter
+    // and when it has gone they acquire
     let behind = waiting(&t.one, 1).await;
     too_many.abort();
     back(entered(AT_ONCE, behind).await).await;
@@ -496,7 +496,7 @@ async fn client_with_pending_permit_releases_ends() {
     sleep(Duration::from_secs(1)).await;
     drop((client, pool));
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    // It gives back what it owes for a while, and connects for that.
+    // It sends pending releases for a while, and connects for that.
     sleep(Duration::from_secs(1_200)).await;
     let server = alive();
     sleep(Duration::from_secs(600)).await;

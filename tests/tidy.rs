@@ -22,7 +22,7 @@ fn every_import_points_down() {
 fn no_files_of_a_folder_form_an_import_cycle() {
     let tests = test_files();
     let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
-        // A test stands above what it tests, and a program beside its library.
+        // A test is above the code that it tests, and a program next to its library.
         let is_of = |path: &String| match root {
             "src" => !tests.contains(path),
             _ => root.contains("/bin/") || !path.contains("/bin/"),
@@ -292,7 +292,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     below
 }
 
-/// What stands between the commas of a group, up to its end.
+/// Returns the text between the commas of a group, up to its end.
 fn members(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, vec![]);
     for (at, c) in group.char_indices() {
@@ -313,8 +313,7 @@ fn members(group: &str) -> Vec<&str> {
     found
 }
 
-/// Folders whose files do not import each other in a circle: libraries, programs
-/// and big tests.
+/// Folders whose files do not import each other in a circle: libraries, programs and big tests.
 const WITHOUT_CIRCLES: [&str; 9] = [
     "src",
     "src/engine/simulation",

@@ -1,10 +1,10 @@
-//! What not every server can do.
+//! Abilities that not every server has.
 
 use crate::program;
 
 /// Fails the test where the server is older than the version `major`, which brought `what`.
 ///
-/// `make matrix` counts such a test as not supported there, and shows what it said.
+/// `make matrix` counts such a test as not supported, and shows its message.
 ///
 /// # Panics
 ///
@@ -28,5 +28,5 @@ pub(crate) fn lacks(what: &str) -> ! {
     panic!("{NOT_SUPPORTED} `{}`: {what}", program::redis_version())
 }
 
-/// How such a failure begins: `make matrix` looks for it.
+/// The beginning of such a failure, which `make matrix` searches for.
 const NOT_SUPPORTED: &str = "not supported by";

@@ -23,7 +23,7 @@ impl Access {
         Self { port, password, own: Arc::default() }
     }
 
-    /// A connection that has shown the password.
+    /// Opens a connection and logs in.
     pub(crate) fn open(&self) -> io::Result<Connection> {
         let mut connection = Connection::try_open(self.port, PATIENCE)?;
         if let Some(password) = &self.password {
@@ -34,14 +34,14 @@ impl Access {
         Ok(connection)
     }
 
-    /// Sends a command that is none of the test's.
+    /// Sends a command on behalf of the test kit.
     pub(crate) fn command(&self, words: &[&str]) -> io::Result<Reply> {
         let reply = self.open()?.try_command(words)?;
         self.count(&counted_as(words));
         Ok(reply)
     }
 
-    /// Makes a user who has `rights` and no others. Returns the URL to log in by.
+    /// Creates a user with these `rights` and no others. Returns the URL by which it logs in.
     pub(crate) fn user(&self, name: &str, rights: &[&str]) -> io::Result<String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         assert!(name.chars().all(plain), "`{name}` would have to be escaped in a URL");
@@ -53,9 +53,9 @@ impl Access {
         Ok(format!("redis://{name}:{USER_PASSWORD}@127.0.0.1:{}/", self.port))
     }
 
-    /// Whether the server answers.
+    /// Returns whether the server replies.
     ///
-    /// Any answer will do: it may want a password that only the test knows.
+    /// Any reply counts, because it may want a password that only the test knows.
     pub(crate) fn answers(&self) -> bool {
         let reply = Connection::try_open(self.port, PATIENCE)
             .and_then(|mut connection| connection.try_command(&["PING"]));
@@ -70,12 +70,12 @@ impl Access {
         *self.own().entry(command.to_lowercase()).or_default() += 1;
     }
 
-    /// What a server that starts again has forgotten.
+    /// Forgets the state that a restarted server has lost.
     pub(crate) fn forget(&self) {
         self.own().clear();
     }
 
-    /// The commands sent on our own behalf since the server started.
+    /// The commands that the test kit has sent since the server started.
     pub(crate) fn own(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }

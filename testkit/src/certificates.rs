@@ -1,5 +1,4 @@
-//! Certificates for servers that speak TLS: made anew for each, or for several
-//! that trust each other.
+//! Certificates for servers with TLS: new ones for each, or for several that trust each other.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +14,7 @@ use rcgen::{
 #[derive(Clone)]
 pub(crate) struct Certificates(Vec<(&'static str, String)>);
 
-/// Shown in messages, which pages of letters would bury.
+/// Debug texts omit the certificates, which fill pages.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Certificates")
@@ -70,7 +69,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // Who has the name of another one is taken for it, with a bad signature.
+    // An authority with the name of another one would be taken for it, with a bad signature.
     let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("testkit CA {} of {}", number, std::process::id());
     params.distinguished_name.push(DnType::CommonName, name);
@@ -94,7 +93,7 @@ fn new_key() -> KeyPair {
 static AUTHORITIES: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) const CA_CERT: &str = "ca.pem";
-/// Whom a server trusts.
+/// The authorities that a server trusts.
 pub(crate) const TRUSTED: &str = "trusted.pem";
 pub(crate) const CLIENT_CERT: &str = "client.pem";
 pub(crate) const CLIENT_KEY: &str = "client.key";

@@ -1,4 +1,4 @@
-//! Child processes that never outlive us.
+//! Child processes that never outlive this process.
 //!
 //! A test process can be killed without a chance to clean up. The kernel then
 //! kills our children, because `setpriv --pdeathsig` asked it to. It does so
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::program;
 
-/// A command that runs `program`, and has it killed when we die.
+/// Returns a command that runs `program`, and is killed when this process dies.
 pub(crate) fn tied(program: &Path) -> Command {
     let Some(setpriv) = program::setpriv() else {
         return Command::new(program);
@@ -27,7 +27,7 @@ pub(crate) fn tied(program: &Path) -> Command {
     command
 }
 
-/// A child process that is killed when dropped, and when our process dies.
+/// A child process that is killed when this is dropped, and when this process dies.
 #[derive(Debug)]
 pub(crate) struct Tethered {
     pid: Pid,
@@ -59,7 +59,7 @@ impl Tethered {
         self.child().try_wait().expect("our own child can be waited for")
     }
 
-    /// Stops the process where it is, and returns when it stands still.
+    /// Pauses the process, and returns when it is stopped.
     pub(crate) fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);
         self.signal(Signal::STOP);
@@ -72,18 +72,18 @@ impl Tethered {
         self.paused.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it was stopped where it is.
+    /// Returns whether it is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::SeqCst)
     }
 
-    /// Asks the process to end at once, and returns when it is gone.
+    /// Asks the process to end, and returns when it has ended.
     pub(crate) fn quit(&self) {
         self.signal(Signal::QUIT);
         self.wait();
     }
 
-    /// Kills the process, paused or not, and returns when it is gone.
+    /// Kills the process, paused or not, and returns when it has ended.
     pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
         self.wait();
@@ -104,7 +104,7 @@ impl Tethered {
         loop {
             match waitid(WaitId::Pid(self.pid), change | WaitIdOptions::NOWAIT) {
                 Err(rustix::io::Errno::INTR) => {}
-                // No such child any more: it has ended and was waited for.
+                // The child has already ended and was waited for.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -140,7 +140,7 @@ static STARTER: LazyLock<Sender<Job>> = LazyLock::new(|| {
     let (jobs, work) = channel::<Job>();
     thread::spawn(move || {
         for mut job in work {
-            // Nobody takes the answer if the asking test was given up.
+            // The receiver is gone if the test was aborted.
             drop(job.answer.send(job.command.spawn()));
         }
     });

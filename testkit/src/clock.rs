@@ -3,11 +3,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Waits until `check` says yes, asking every few milliseconds.
+/// Waits until `check` returns true, calling it every few milliseconds.
 ///
 /// # Panics
 ///
-/// With `what` in the message, if `check` still says no after `limit`.
+/// If `check` still returns false after `limit`. The message contains `what`.
 #[track_caller]
 pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) {
     let started = clock();
@@ -17,8 +17,8 @@ pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) 
     }
 }
 
-/// Waits until `check` says yes, and asks for it now and then: whoever is asked may give
-/// up.
+/// Waits until `check` returns true, and repeats the request now and then, because the other side
+/// may give up.
 ///
 /// # Panics
 ///
@@ -41,7 +41,7 @@ pub(crate) fn eventually_if_asked(
     });
 }
 
-/// The one place where this crate reads a clock.
+/// The only place of this crate that reads a clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "real servers take real time; no test can pause their clock"

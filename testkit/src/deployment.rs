@@ -29,8 +29,8 @@ fn start(name: &str, options: &Options, links: Option<&Links>) -> Redis {
     started
 }
 
-/// The port under which other servers and clients find this one: that of TLS if it
-/// speaks it, or that of the link to it.
+/// The port under which other servers and clients find this one: its TLS port, its plain port, or
+/// the port of the link to it.
 pub(crate) fn announced_port(server: &Redis, name: &str, links: Option<&Links>) -> u16 {
     let own = server.ports().for_others();
     links.map_or(own, |links| links.door(name, own))

@@ -1,7 +1,7 @@
-//! A server that says what it should not: a proxy that changes replies.
+//! A server that sends wrong replies: a proxy that changes replies.
 //!
-//! Unlike [`Proxy`](crate::Proxy) it knows where a reply begins and ends, so that it
-//! can leave one out, say it twice, or say something else in its place.
+//! Unlike [`Proxy`](crate::Proxy) it knows where a reply begins and ends. So it can omit one,
+//! repeat it, or send another one instead.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,38 +13,38 @@ use std::time::Duration;
 
 use crate::port::bind_free_port;
 
-/// What the server says: one reply, or one message of a subscription.
+/// A reply of the server, or a message of a subscription.
 #[derive(Clone, Copy, Debug)]
 pub struct Said<'a> {
     /// The number of the connection: 0 is the first one.
     pub connection: usize,
-    /// How many the server has said before on this connection.
+    /// How many replies the server has sent before on this connection.
     pub nth: usize,
     /// The bytes.
     pub bytes: &'a [u8],
 }
 
 impl Said<'_> {
-    /// Whether nobody asked for it.
+    /// Whether it came without a request.
     pub fn is_push(&self) -> bool {
         self.bytes.starts_with(b">")
     }
 }
 
-/// What the client hears instead.
+/// What the client receives instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Lie {
-    /// What the server said.
+    /// The reply of the server.
     Truth,
-    /// Each of these, after a pause before it. Nothing at all if there are none.
+    /// Each of these, after a pause before it. Without any, the client receives nothing.
     Words(Vec<(Duration, Vec<u8>)>),
     /// This without end.
     Endless(Vec<u8>),
-    /// That the connection is closed.
+    /// The end of the connection.
     HangUp,
 }
 
-/// A proxy in front of a port of 127.0.0.1 that changes what the server says.
+/// A proxy in front of a port of 127.0.0.1 that changes the replies of the server.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ struct Shared {
 }
 
 impl Liar {
-    /// Starts a proxy in front of `port` that says what `tell` makes of each reply.
+    /// Starts a proxy in front of `port` that sends the result of `tell` for each reply.
     pub fn before(port: u16, tell: impl Fn(Said<'_>) -> Lie + Send + Sync + 'static) -> Self {
         let listener = bind_free_port();
         let own_port = listener.local_addr().expect("a bound socket has an address").port();

@@ -7,7 +7,7 @@
 //!
 //! The commands of a test itself go to the servers' own ports, by no link.
 //!
-//! The lock guards the list of who there is; proxies take their own below it.
+//! The lock guards the list of nodes and clients. Proxies take their own lock below it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -62,28 +62,28 @@ impl Links {
     ///
     /// # Panics
     ///
-    /// If there is nobody of this name.
+    /// If no node or client has this name.
     #[track_caller]
     pub fn cut(&self, one: &str, other: &str) {
         self.bar(one, other, Some(Bar::Refused));
     }
 
-    /// Lets nothing pass between these two until the link is [healed](Self::heal), as
-    /// when packets vanish: connections stay open, and new ones seem to be.
+    /// Blocks all bytes between these two until the link is [healed](Self::heal), as when packets
+    /// vanish. Connections stay open, and new ones seem to open.
     ///
     /// # Panics
     ///
-    /// If there is nobody of this name.
+    /// If no node or client has this name.
     #[track_caller]
     pub fn black_hole(&self, one: &str, other: &str) {
         self.bar(one, other, Some(Bar::Silent));
     }
 
-    /// Lets nothing pass between any of the one side and any of the other.
+    /// Blocks all bytes between the members of the two sides.
     ///
     /// # Panics
     ///
-    /// If there is nobody of one of these names.
+    /// If no node or client has one of these names.
     #[track_caller]
     pub fn split(&self, side: &[&str], other: &[&str]) {
         for one in side {
@@ -96,7 +96,7 @@ impl Links {
     ///
     /// # Panics
     ///
-    /// If there is nobody of this name.
+    /// If no node or client has this name.
     #[track_caller]
     pub fn heal(&self, one: &str, other: &str) {
         self.bar(one, other, None);
@@ -118,15 +118,15 @@ impl Links {
         self.parties().nodes.keys().cloned().collect()
     }
 
-    /// Makes a client of this name, with links of its own to the nodes that are there
-    /// now: it can be cut off from a node that other clients reach.
+    /// Creates a client of this name, with separate links to the current nodes. It can be cut off
+    /// from a node that other clients reach.
     ///
-    /// Returns, for each port that a node announces, the one by which this client is to
-    /// go instead: what a client's map of addresses is for.
+    /// Returns, for each port that a node announces, the port that this client must use instead. It
+    /// is for a client's address translation.
     ///
     /// # Panics
     ///
-    /// If there is somebody of this name.
+    /// If the name is already used.
     #[track_caller]
     pub fn client(&self, name: &str) -> BTreeMap<u16, u16> {
         let mut parties = self.parties();
@@ -144,7 +144,7 @@ impl Links {
         map
     }
 
-    /// Makes room for a node without doors. Returns where it is to come from.
+    /// Adds a node without doors. Returns the address from which it connects.
     pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
         let nodes = &mut self.parties().nodes;
         let number = u8::try_from(nodes.len() + 1).expect("there are not that many nodes");
@@ -201,5 +201,5 @@ impl Parties {
     }
 }
 
-/// Where everybody comes from who is no node.
+/// The address of every process that is not a node.
 const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;

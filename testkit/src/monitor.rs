@@ -1,4 +1,4 @@
-//! Everything a server executes, as it says itself.
+//! Every command that a server executes, as it reports them.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -37,9 +37,9 @@ impl Monitor {
 
     /// The commands executed so far.
     ///
-    /// **All** of them: whatever was executed before this call is there. If the
-    /// server is gone or paused, what had come by then. What the test kit sends
-    /// on its own behalf is left out, and so is everybody's `AUTH`.
+    /// Returns **all** commands that were executed before this call. If the server is stopped or
+    /// paused, returns those that have arrived. The commands of the test kit are omitted, and so is
+    /// each `AUTH`.
     pub fn lines(&self) -> Vec<String> {
         let marker = next_marker();
         if self.access.command(&["ECHO", &marker]).is_ok() {
@@ -84,7 +84,7 @@ impl Seen {
         self.changed.notify_all();
     }
 
-    /// Waits until the server has shown us `marker`, or nothing more will come.
+    /// Waits until the server has reported `marker`, or the connection ends.
     fn wait_for(&self, marker: &str) {
         let is_missing = |state: &mut State| {
             !state.ended && !state.lines.iter().rev().any(|line| line.contains(marker))
@@ -101,7 +101,7 @@ fn next_line(connection: &mut Connection) -> io::Result<String> {
     Ok(connection.next_reply()?.text().to_owned())
 }
 
-/// Whether a line is about the test kit rather than about the test.
+/// Whether a line is about the test kit and not about the test.
 fn is_own(line: &str) -> bool {
     [MARKER, r#"] "AUTH" "#, r#"] "INFO" "commandstats""#].iter().any(|own| line.contains(own))
 }

@@ -1,4 +1,4 @@
-//! What kind of server a test wants.
+//! The kind of server that a test needs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -40,18 +40,18 @@ pub struct Options {
     pub(crate) users: Vec<(String, Vec<String>)>,
 }
 
-/// What a server is among others.
+/// The role of a server among others.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// Nothing: it stands alone.
+    /// A single server.
     #[default]
     Alone,
-    /// One of several. It keeps what `CONFIG REWRITE` writes, trusts whom the others
-    /// trust, and speaks TLS to them if it speaks TLS.
+    /// One of several servers. It keeps the state that `CONFIG REWRITE` writes and trusts the same
+    /// authorities. It uses TLS to the others if it uses TLS.
     Member,
     /// A node of a cluster, with this `cluster-node-timeout` in milliseconds.
     Node(u128),
-    /// A Sentinel, which is told by commands whom to watch.
+    /// A Sentinel. Commands tell it which primary to watch.
     Sentinel,
 }
 
@@ -68,8 +68,8 @@ impl Options {
         self
     }
 
-    /// Makes the server keep its data when it is stopped, even by a kill.
-    /// Default: it forgets everything.
+    /// Makes the server keep its data when it is stopped, even by a kill. Default: it loses
+    /// everything.
     pub fn persistent(mut self) -> Self {
         self.persistent = true;
         self
@@ -100,8 +100,8 @@ impl Options {
         self
     }
 
-    /// Gives the server a user with these rights, each a rule of `ACL SETUSER`, whose
-    /// password is `secret`. Unlike one [made later](crate::Redis::user) it outlives a
+    /// Gives the server a user with these permissions, each a rule of `ACL SETUSER`, with the
+    /// password `secret`. Unlike a user that is [created later](crate::Redis::user) it outlives a
     /// restart.
     pub fn user(mut self, name: &str, rights: &[&str]) -> Self {
         self.users.push((name.into(), rights.iter().map(|&right| right.into()).collect()));
@@ -115,7 +115,7 @@ impl Options {
         self
     }
 
-    /// Where the server's own connections are to come from.
+    /// Sets the address from which the server's own connections come.
     pub(crate) fn coming_from(mut self, source: Ipv4Addr) -> Self {
         self.source = Some(source);
         self
@@ -133,7 +133,7 @@ impl Options {
         self
     }
 
-    /// As whom other servers log in to one with these settings: user and password.
+    /// The user and the password with which other servers log in to one with these settings.
     pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {
         match &self.replicates_as {
             Some(user) => (Some(user), Some(USER_PASSWORD)),
@@ -141,7 +141,7 @@ impl Options {
         }
     }
 
-    /// Whether the server talks to others of its kind in TLS.
+    /// Whether the server uses TLS to other servers.
     pub(crate) fn tls_among_servers(&self) -> bool {
         self.tls && self.kind != Kind::Alone && !self.plain_among_servers
     }
@@ -213,7 +213,7 @@ impl Options {
         line.0
     }
 
-    /// What makes it one of several. The file comes first, as it must.
+    /// Makes it one of several servers. The file must come first.
     fn push_kind(&self, line: &mut Line, dir: &Path, ports: Ports) {
         if self.kind == Kind::Alone {
             return;
@@ -259,7 +259,7 @@ impl Options {
         line.push("--appendonly", if self.persistent { "yes" } else { "no" });
         line.push("--appendfsync", "always");
         if !self.persistent {
-            // What a master sent is forgotten as well.
+            // The data that a primary sent is deleted as well.
             line.push("--rdb-del-sync-files", "yes");
         }
     }
@@ -302,7 +302,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// The one for clients and other servers: that of TLS where it is spoken.
+    /// The port for clients and other servers: the TLS port if there is one.
     pub(crate) fn for_others(self) -> u16 {
         self.tls.unwrap_or(self.plain)
     }

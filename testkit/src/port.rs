@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns a port nobody listens on at the moment.
+/// Returns a port that no process listens on at the moment.
 ///
 /// No port is returned twice until all have been, so a server that is stopped
 /// does not lose its port to another one of this process. Another process may
@@ -25,7 +25,7 @@ pub(crate) fn bind_free_port() -> TcpListener {
         .unwrap_or_else(|| panic!("no free port from {FIRST} on"))
 }
 
-/// Goes round all ports, from a place that differs between processes.
+/// Goes through all ports, from a start that differs between processes.
 fn next() -> u16 {
     FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT
 }

@@ -1,7 +1,7 @@
 //! A PostgreSQL server of a test's own, for tests about data that lies there.
 //!
-//! It listens on a socket in its own folder and nowhere else, so tests may run side by
-//! side. What it is told goes by `psql`, which comes with it.
+//! It only listens on a socket in its own folder, so tests may run side by side. Statements are
+//! sent by `psql`, which comes with it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -27,13 +27,13 @@ use crate::program;
 /// ```
 #[derive(Debug)]
 pub struct Postgres {
-    // Declared before the directory, so that the server is gone when that goes.
+    // Declared before the directory, so that the server ends before the directory is deleted.
     process: Tethered,
     dir: TempDir,
 }
 
 impl Postgres {
-    /// Starts a server with nothing in it.
+    /// Starts an empty server.
     ///
     /// # Panics
     ///
@@ -58,8 +58,7 @@ impl Postgres {
         postgres
     }
 
-    /// Runs statements and returns what the last of them says: rows, or `UPDATE 1` and the
-    /// like.
+    /// Runs statements and returns the result of the last one: rows, or a text such as `UPDATE 1`.
     ///
     /// # Panics
     ///
@@ -149,7 +148,7 @@ impl Session {
     }
 }
 
-/// Makes the files of a server that knows one user, who needs no password.
+/// Creates the files of a server with one user, who needs no password.
 fn make_cluster(dir: &Path) {
     let mut command = server("initdb", dir);
     command.args(["-D", "data", "-U", SUPERUSER, "--auth=trust", "--no-sync", "--no-locale"]);
@@ -175,7 +174,7 @@ fn server(name: &str, dir: &Path) -> Command {
     command
 }
 
-/// Gives a folder of root's to whom the server runs as.
+/// Gives a folder of root to the user of the server.
 fn give_away(dir: &Path) {
     if is_root() {
         let given = Command::new("chown").arg(OWNER).arg(dir).status().expect("chown runs");
@@ -187,7 +186,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Who the server runs as when we are root.
+/// The user of the server if the tests run as root.
 const OWNER: &str = "postgres";
 const SUPERUSER: &str = "test";
 const LOG: &str = "log";

@@ -38,7 +38,7 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts the example that cargo has built beside the running test.
+    /// Starts the example that cargo has built next to the running test.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// If there is none within `limit`; the message shows what came instead.
+    /// If no such line comes within `limit`. The message shows the lines that came.
     #[track_caller]
     pub fn wait_for_line(&self, is_it: impl Fn(&str) -> bool, limit: Duration) -> String {
         let started = clock();
@@ -83,7 +83,7 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// If there is none within `limit`.
+    /// If none comes within `limit`.
     #[track_caller]
     pub fn next_line(&self, limit: Duration) -> String {
         self.wait_for_line(|_| true, limit)
@@ -101,12 +101,12 @@ impl Helper {
         writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads its input");
     }
 
-    /// Kills it, paused or not, and waits until it is gone.
+    /// Kills it, paused or not, and waits until it has ended.
     pub fn kill(&self) {
         self.process.kill();
     }
 
-    /// Stops it where it is, and returns when it stands still.
+    /// Pauses it, and returns when it is stopped.
     pub fn pause(&self) {
         self.process.pause();
     }
@@ -136,7 +136,7 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (send, receive) = channel();
     thread::spawn(move || {
         let lines = BufReader::new(output).lines();
-        // Reading goes on when nobody listens, so that the process can write.
+        // It keeps reading without a receiver, so that the process can write.
         lines.map_while(Result::ok).for_each(|line| drop(send.send(line)));
     });
     receive

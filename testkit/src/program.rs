@@ -1,4 +1,4 @@
-//! Finds the programs we start.
+//! Finds the programs that the tests start.
 
 use std::env;
 use std::fs::{self, DirEntry};
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 ///
 /// # Panics
 ///
-/// If there is none. Tests that need Redis fail without it, they never skip.
+/// If it is missing. Tests that need Redis fail without it; they never skip.
 pub(crate) fn redis_server() -> &'static Path {
     static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| match env::var(CHOICE) {
         Ok(chosen) => find(&chosen).ok_or_else(|| chosen_is_missing(&chosen)),
@@ -27,7 +27,7 @@ fn chosen_is_missing(chosen: &str) -> String {
 ///
 /// # Panics
 ///
-/// If there is none. Tests that need PostgreSQL fail without it, they never skip.
+/// If it is missing. Tests that need PostgreSQL fail without it; they never skip.
 pub(crate) fn postgres(name: &str) -> PathBuf {
     let found = match env::var_os("POSTGRES_BIN") {
         Some(dir) => Some(PathBuf::from(dir).join(name)).filter(|file| file.is_file()),
@@ -60,7 +60,7 @@ pub(crate) fn redis_major() -> u32 {
     *MAJOR
 }
 
-/// What [`redis_server`] is, as it says it: `Redis server v=7.0.15`.
+/// Returns the version text of [`redis_server`]: `Redis server v=7.0.15`.
 pub(crate) fn redis_version() -> &'static str {
     static SAID: LazyLock<String> = LazyLock::new(|| {
         let said = Command::new(redis_server()).arg("--version").output();
@@ -76,7 +76,7 @@ fn major(said: &str) -> Option<u32> {
     said.split_once("v=")?.1.split('.').next()?.parse().ok()
 }
 
-/// Looks a program up as a shell would.
+/// Finds a program as a shell would.
 fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());

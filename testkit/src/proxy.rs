@@ -71,13 +71,13 @@ impl Proxy {
 
     /// Closes all present connections. New ones are welcome.
     ///
-    /// What is still on its way does not arrive.
+    /// Bytes in transit are lost.
     pub fn cut(&self) {
         self.catch_up();
         self.shared.cut(|_| {});
     }
 
-    /// Whether to cut all connections and close new ones at once.
+    /// Sets whether to close all connections, and new ones at once.
     pub fn refuse(&self, on: bool) {
         if on {
             self.shared.cut(|state| state.faults.refuse = true);
@@ -86,18 +86,18 @@ impl Proxy {
         }
     }
 
-    /// Whether replies are thrown away, while requests go on to the server.
+    /// Sets whether replies are discarded, while requests still reach the server.
     ///
-    /// Replies thrown away do not come back. Cut the connections afterwards,
-    /// unless their clients match replies to requests.
+    /// Discarded replies do not come back. Cut the connections afterwards, unless their clients
+    /// match replies to requests.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.change(|faults| faults.swallow = on);
     }
 
-    /// Loses the reply to the next request: the server executes the request,
-    /// the client sees the connection closed instead of the reply.
+    /// Loses the reply to the next request. The server executes the request, and the connection is
+    /// closed before the reply.
     ///
-    /// Whatever else was under way on that connection is lost with it.
+    /// All other bytes in transit on that connection are lost, too.
     pub fn lose_next_reply(&self) {
         self.lose_reply_to("");
     }
@@ -113,10 +113,10 @@ impl Proxy {
         self.shared.state().lost_replies
     }
 
-    /// Whether nothing passes in either direction.
+    /// Sets whether all bytes are blocked in both directions.
     ///
-    /// Connections stay open and new ones are accepted, as when packets vanish.
-    /// What was sent meanwhile arrives afterwards, as TCP would have it.
+    /// Connections stay open and new ones are accepted, as when packets vanish. Bytes that were
+    /// sent meanwhile arrive afterwards, as with TCP.
     pub fn black_hole(&self, on: bool) {
         self.shared.change(|faults| faults.black_hole = on);
     }
@@ -128,7 +128,7 @@ impl Proxy {
         self.shared.change(|faults| faults.delay = delay);
     }
 
-    /// What becomes of connections from one address; nothing undoes it.
+    /// Sets how connections from one address are treated; nothing undoes it.
     pub(crate) fn bar(&self, from: Ipv4Addr, bar: Option<Bar>) {
         let from = IpAddr::from(from);
         let mut state = self.shared.state();
@@ -143,10 +143,10 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until all who have connected are known to us.
+    /// Waits until this proxy has accepted all connections so far.
     ///
-    /// A client is connected as soon as the kernel says so, which is before the
-    /// acceptor has seen it. One more connection shows how far that one is.
+    /// A client counts as connected when the kernel has accepted it, which is before this proxy
+    /// does. One more connection shows how far the proxy is.
     fn catch_up(&self) {
         let mut state = self.shared.state();
         let Ok(marker) = self.knock() else { return };
@@ -171,16 +171,16 @@ impl Drop for Proxy {
     }
 }
 
-/// How somebody is kept from a server.
+/// How a client is kept from a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Bar {
     /// Connections are closed, new ones at once.
     Refused,
-    /// Nothing passes, and nobody is told.
+    /// All bytes are blocked, without an error.
     Silent,
 }
 
-/// What the threads of a proxy agree on.
+/// The shared state of the threads of a proxy.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -189,7 +189,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Who is not let through, by address.
+    /// The blocked clients, by address.
     barred: BTreeMap<IpAddr, Bar>,
     closed: bool,
     faults: Faults,
@@ -227,7 +227,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits while nothing may pass. Returns nothing if `link` is closed.
+    /// Waits while bytes are blocked. Returns `None` if `link` is closed.
     fn wait_to_pass(&self, link: &Link) -> Option<MutexGuard<'_, State>> {
         let is_held = |state: &mut State| state.holds(link) && !link.is_closed();
         let state = self.changed.wait_while(self.state(), is_held);
@@ -236,7 +236,7 @@ impl Shared {
 }
 
 impl State {
-    /// Takes on a connection, unless it is to be refused.
+    /// Accepts a connection, unless it must be refused.
     fn admit(&mut self, client: TcpStream, from: IpAddr) -> Option<Arc<Link>> {
         let refused = self.barred.get(&from) == Some(&Bar::Refused);
         if self.closed || self.faults.refuse || refused {
@@ -248,12 +248,12 @@ impl State {
         Some(link)
     }
 
-    /// Whether nothing passes on `link`.
+    /// Whether bytes are blocked on `link`.
     fn holds(&self, link: &Link) -> bool {
         self.faults.black_hole || self.barred.get(&link.from) == Some(&Bar::Silent)
     }
 
-    /// Whether `request` is the one whose reply is to be lost.
+    /// Whether the reply to `request` must be lost.
     fn takes_loss(&mut self, request: &[u8]) -> bool {
         let text = self.faults.lose_reply_to.as_deref();
         let is_it = text.is_some_and(|text| contains(request, text.as_bytes()));
@@ -264,7 +264,7 @@ impl State {
     }
 }
 
-/// A client's connection and the one to the server that goes with it.
+/// A client's connection, and its connection to the server.
 #[derive(Debug)]
 struct Link {
     client: TcpStream,
@@ -273,7 +273,7 @@ struct Link {
     from: IpAddr,
     /// Empty until it is made.
     server: OnceLock<TcpStream>,
-    /// Whether the next reply is to be lost.
+    /// Whether the next reply is lost.
     loses: AtomicBool,
 }
 
@@ -386,7 +386,7 @@ fn carry_replies(link: &Link, server: &TcpStream, shared: &Shared) {
     link.close();
 }
 
-/// Reads what has come, or nothing if the connection has ended.
+/// Reads the available bytes, or none if the connection has ended.
 fn read_chunk<'a>(mut from: &TcpStream, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     match from.read(buffer) {
         Ok(0) | Err(_) => None,

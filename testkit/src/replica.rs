@@ -1,7 +1,7 @@
 //! A server that follows another, until it is promoted.
 //!
-//! A failover loses what the replica was not told. To lose a write for certain,
-//! promote the replica first, and write to the old master then.
+//! A failover loses the writes that the replica did not receive. To lose a write for certain,
+//! promote the replica first, and write to the old primary then.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::clock::eventually;
 use crate::options::{Kind, Options};
 use crate::server::Redis;
 
-/// How long a replica may take for what it is told.
+/// How long a replica may take to execute a command.
 const SYNC: Duration = Duration::from_secs(20);
 
 impl Redis {
-    /// Starts a plain server that has what `master` has, and is told what changes.
+    /// Starts a plain server with the data of `master`, which receives its changes.
     ///
     /// # Panics
     ///
@@ -34,8 +34,8 @@ impl Redis {
         Self::options().start_replica_of(master)
     }
 
-    /// Makes this server a replica of `master`, as a failover does with the old
-    /// master: it gives up what it has for what `master` has.
+    /// Makes this server a replica of `master`, as a failover does with the old primary. It
+    /// replaces its data with the data of `master`.
     ///
     /// It follows until it is [promoted](Self::promote). One that was
     /// [started as a replica](Options::start_replica_of) does so after a restart, too; any
@@ -52,7 +52,7 @@ impl Redis {
         self.catch_up_with(master);
     }
 
-    /// Makes this server a replica of `master`, whom it reaches at `port`.
+    /// Makes this server a replica of `master`, which it reaches at `port`.
     pub(crate) fn follow_at(&self, master: &Self, port: u16) {
         // By itself a master waits for more replicas before it sends its data.
         master.own_command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
@@ -87,12 +87,12 @@ impl Redis {
         eventually("the replica is connected", SYNC, || self.is_synced());
     }
 
-    /// Whether this server says that it follows another.
+    /// Returns whether this server reports that it is a replica.
     pub(crate) fn is_replica(&self) -> bool {
         self.replication("role") == "slave"
     }
 
-    /// Whether this is a replica that is connected to its master.
+    /// Returns whether this is a replica that is connected to its primary.
     pub(crate) fn is_synced(&self) -> bool {
         self.replication("master_link_status") == "up"
     }
@@ -116,14 +116,14 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If it does not reply.
     #[track_caller]
     pub fn promote(&self) {
         self.own_command(&["REPLICAOF", "NO", "ONE"]);
         self.keep_settings();
     }
 
-    /// One fact about replication; empty if it is not known or the server does not answer.
+    /// Returns one field about replication; empty if it is unknown or the server does not reply.
     fn replication(&self, fact: &str) -> String {
         let Some(info) = self.ask(&["INFO", "replication"]) else { return String::new() };
         let mut lines = info.text().lines();

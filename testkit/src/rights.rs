@@ -1,7 +1,6 @@
 //! The rights of users, as a document for people gives them.
 
-/// What each command `ACL SETUSER user …` of a document in Markdown says behind the name of the
-/// user, rule by rule.
+/// Returns the rules of each command `ACL SETUSER user …` in a Markdown document.
 ///
 /// # Examples
 ///

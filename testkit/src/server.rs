@@ -37,7 +37,7 @@ use crate::wire::Reply;
 #[derive(Debug)]
 pub struct Redis {
     access: Access,
-    // Declared before the directory, so that the server is gone when that goes.
+    // Declared before the directory, so that the server ends before the directory is deleted.
     process: Mutex<Option<Tethered>>,
     options: Options,
     ports: Ports,
@@ -45,7 +45,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a plain server that keeps nothing when it is stopped.
+    /// Starts a plain server that loses its data when it is stopped.
     ///
     /// # Panics
     ///
@@ -59,7 +59,7 @@ impl Redis {
         Options::default()
     }
 
-    /// Tries the ports it is given until there are some that nobody has taken.
+    /// Tries the given ports until some of them are free.
     pub(crate) fn start_on(mut options: Options, mut next: impl FnMut() -> Ports) -> Self {
         let dir = tempfile::Builder::new().prefix("testkit-").tempdir();
         let dir = dir.expect("a temporary directory can be made");
@@ -88,7 +88,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
-    /// `redis://:PASSWORD@127.0.0.1:PORT/`, or the plain URL if there is none.
+    /// `redis://:PASSWORD@127.0.0.1:PORT/`, or the plain URL without a password.
     pub fn url_with_password(&self) -> String {
         match &self.options.password {
             Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port()),
@@ -158,12 +158,12 @@ impl Redis {
         self.pem(CLIENT_KEY)
     }
 
-    /// The server's working directory, which goes away with it.
+    /// Returns the server's working directory, which is deleted with it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// What the server has logged since it last started.
+    /// Returns the log of the server since its last start.
     pub fn log(&self) -> String {
         read_log(self.dir())
     }
@@ -177,7 +177,7 @@ impl Redis {
         self.with_process(Tethered::pid)
     }
 
-    /// Kills the server and waits until it is gone. Does nothing if it is.
+    /// Kills the server and waits until it has ended. Does nothing if it is stopped.
     pub fn stop(&self) {
         self.process().take();
     }
@@ -228,7 +228,7 @@ impl Redis {
         self.start_again();
     }
 
-    /// Stops the server where it is: connections stay open, nothing answers.
+    /// Pauses the server: connections stay open, without replies.
     ///
     /// # Panics
     ///
@@ -237,7 +237,7 @@ impl Redis {
         self.with_process(Tethered::pause);
     }
 
-    /// Lets a paused server go on, with everything it was sent meanwhile.
+    /// Lets a paused server continue, with all requests that it was sent meanwhile.
     ///
     /// # Panics
     ///
@@ -246,7 +246,7 @@ impl Redis {
         self.with_process(Tethered::resume);
     }
 
-    /// Whether the server is there and not paused.
+    /// Returns whether the server runs and is not paused.
     pub fn is_running(&self) -> bool {
         self.process().as_ref().is_some_and(|process| !process.is_paused())
     }
@@ -265,8 +265,8 @@ impl Redis {
         reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
     }
 
-    /// Makes a user who has these rights and no others, each a rule of `ACL SETUSER`,
-    /// and returns the URL by which it logs in. One of this name loses what it had.
+    /// Creates a user with these permissions and no others, each a rule of `ACL SETUSER`, and
+    /// returns the URL by which it logs in. It replaces an earlier user of this name.
     ///
     /// # Panics
     ///
@@ -313,7 +313,7 @@ impl Redis {
         Monitor::start(self.access.clone())
     }
 
-    /// Sends a command that is none of the test's.
+    /// Sends a command on behalf of the test kit.
     #[track_caller]
     pub(crate) fn own_command(&self, words: &[&str]) -> Reply {
         let reply = self.access.command(words);
@@ -322,7 +322,7 @@ impl Redis {
         reply
     }
 
-    /// Sends a command that is none of the test's to a server that may be gone.
+    /// Sends a command on behalf of the test kit to a server that may have ended.
     pub(crate) fn ask(&self, words: &[&str]) -> Option<Reply> {
         if !self.is_running() {
             return None;
@@ -363,7 +363,7 @@ impl Redis {
     }
 
     fn with_process<T>(&self, act: impl FnOnce(&Tethered) -> T) -> T {
-        // Waits for nothing but the process, which others may act on as well.
+        // Only locks the process, because other threads may use it as well.
         let process = self.process();
         act(process.as_ref().expect("the server is stopped"))
     }
@@ -374,7 +374,7 @@ impl Redis {
 }
 
 impl Options {
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it replies.
     ///
     /// # Panics
     ///
@@ -395,7 +395,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it replies.
     fn run(&self) -> Result<Tethered, PortTaken> {
         let log = File::create(self.dir.join(LOG)).expect("the server's directory is ours");
         let mut command = tied(program::redis_server());
@@ -424,9 +424,9 @@ impl Launch<'_> {
         Ok(process)
     }
 
-    /// Whether our server is up and has loaded its data.
+    /// Whether this server is up and has loaded its data.
     ///
-    /// An answer alone does not tell: it may be another's, who took the port.
+    /// A reply is no proof: it may come from another server that has the port.
     fn is_ready(&self) -> bool {
         let ready = match self.options.kind {
             Kind::Sentinel => "Sentinel ID is",
@@ -445,7 +445,7 @@ impl Launch<'_> {
         self.options.tls && refused.iter().any(|words| log.contains(words))
     }
 
-    /// What to tell when it does not start.
+    /// The text of the error if it does not start.
     fn story(&self) -> String {
         format!("Settings: {:?}\nIts log:\n{}", self.options, read_log(self.dir))
     }
@@ -484,12 +484,12 @@ mod tests {
 
     #[test]
     fn occupied_port_is_avoided() {
-        // given a port where another Redis answers, and one that is free
+        // given a port where another Redis replies, and a free one
         let other = Redis::start();
         let free = free_port();
         let mut ports = [other.port(), free].into_iter();
 
-        // when a server is to use the first
+        // when a server should use the first
         let next = || Ports { plain: ports.next().unwrap(), tls: None, bus: None };
         let redis = Redis::start_on(Redis::options(), next);
 

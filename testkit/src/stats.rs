@@ -1,18 +1,17 @@
-//! What the server was asked to do, by its own count.
+//! The commands that the server executed, by its own count.
 //!
-//! The cost of an operation is the number of commands it sends, and the server
-//! counts them. Commands called inside a script are counted as well, beside the
-//! `evalsha` that ran it.
+//! The cost of an operation is the number of commands it sends, and the server counts them.
+//! Commands called inside a script are counted as well, in addition to the `evalsha` that ran it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What replicas say to their master, by their own clock.
+/// The commands that replicas send to their primary by a timer.
 const OF_REPLICAS: [&str; 2] = ["psync", "replconf"];
 
 /// How often each command was called, by its name in lower case.
 ///
-/// Shown as `evalsha: 1, hset: 1`.
+/// Printed as `evalsha: 1, hset: 1`.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Calls(BTreeMap<String, u64>);
 
@@ -27,7 +26,7 @@ impl Calls {
         Self::without_zeros(calls)
     }
 
-    /// What was called since `earlier`.
+    /// The commands since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let more = |(name, calls): (&String, &u64)| {

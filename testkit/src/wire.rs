@@ -1,7 +1,7 @@
-//! A small Redis client of our own.
+//! A small, independent Redis client.
 //!
-//! Tests that look at what the client under test has done should not look
-//! through that same client. This one blocks, speaks RESP2 and hides nothing.
+//! Tests that check the client under test should not use that same client. This one blocks, uses
+//! RESP2 and hides nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,31 +9,29 @@ use std::time::Duration;
 
 /// A connection to a server on this machine.
 ///
-/// After an error it is of no more use: a reply may still be on its way.
+/// After an error it cannot be used any more, because a reply may still be in flight.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    /// Connects to `port` of 127.0.0.1, with a patience of five seconds for
-    /// this and for each reply.
+    /// Connects to `port` of 127.0.0.1, with a timeout of five seconds for this and for each reply.
     ///
     /// # Panics
     ///
-    /// If nobody listens there; see [`try_open`](Self::try_open).
+    /// If no server listens there; see [`try_open`](Self::try_open).
     #[track_caller]
     pub fn open(port: u16) -> Self {
         Self::try_open(port, PATIENCE)
             .unwrap_or_else(|error| panic!("cannot connect to port {port}: {error}"))
     }
 
-    /// Connects to `port` of 127.0.0.1, with `patience` for this and for each
-    /// reply.
+    /// Connects to `port` of 127.0.0.1, with the timeout `patience` for this and for each reply.
     ///
     /// # Errors
     ///
-    /// If nobody listens there, or nobody answers.
+    /// If no server listens there, or none replies.
     pub fn try_open(port: u16, patience: Duration) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let stream = TcpStream::connect_timeout(&address, patience)?;
@@ -81,7 +79,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection breaks or nothing comes in time.
+    /// If the connection breaks or no reply comes in time.
     pub fn next_reply(&mut self) -> io::Result<Reply> {
         read_reply(&mut self.stream)
     }
@@ -92,7 +90,7 @@ impl Connection {
     }
 }
 
-/// What a server answers.
+/// A reply of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
     /// A string that is not text.
@@ -101,7 +99,7 @@ pub enum Reply {
     Error(String),
     /// Several replies in one.
     List(Vec<Self>),
-    /// Nothing: a missing key, or an operation that was not done.
+    /// Nil: a missing key, or an operation that was not done.
     Nil,
     /// A number.
     Number(i64),
@@ -172,12 +170,12 @@ impl Reply {
         }
     }
 
-    /// Whether this reply is nothing.
+    /// Returns whether this reply is nil.
     pub fn is_nil(&self) -> bool {
         *self == Self::Nil
     }
 
-    /// Whether this reply is an error.
+    /// Returns whether this reply is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
@@ -199,12 +197,12 @@ fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
 fn read_line(from: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;
-    // Without its end it is not a line: the connection was closed.
+    // A line without its end means that the connection was closed.
     let line = line.strip_suffix(b"\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// Reads a length, where -1 stands for nothing at all.
+/// Reads a length, where -1 means nil.
 fn read_length(text: &str) -> io::Result<Option<usize>> {
     match text {
         "-1" => Ok(None),

@@ -101,7 +101,7 @@ fn migrating_slot_is_served_by_both_nodes() {
     moving.open();
     assert_eq!(moving.carry(1), 1);
 
-    // then each node answers for what it has
+    // then each node replies for its slots
     let at = |key: &str| from.command(&["GET", key]);
     let (here, gone) =
         if at("{key}1").is_error() { ("{key}2", "{key}1") } else { ("{key}1", "{key}2") };
@@ -138,7 +138,7 @@ fn cancelled_migration_leaves_the_slot() {
 
 #[test]
 fn slot_moves_under_load() {
-    // given a client that counts, and asks whom it is sent to
+    // given a client that counts, and asks which node it is redirected to
     let (cluster, from, to) = pair(Redis::options());
     let done = Arc::new(AtomicBool::new(false));
     let counting = thread::spawn({
@@ -161,21 +161,21 @@ fn slot_moves_under_load() {
     }
     done.store(true, Ordering::SeqCst);
 
-    // then nothing was counted twice, or lost
+    // then no count was lost or doubled
     let counted: usize = counting.join().unwrap();
     assert_eq!(from.command(&["GET", "key"]).text(), counted.to_string());
 }
 
 #[test]
 fn slot_has_moved_when_the_old_owner_knows_it() {
-    // given an old owner that hears nothing of the new one for a while
+    // given an old owner that learns of the new one late
     let cluster = Cluster::options().replicas(0).links().start();
     let slot = Cluster::slot_of("key");
     let from = cluster.owner_of(slot);
     let to = cluster.masters().into_iter().find(|it| it.port() != from.port()).unwrap();
     cluster.links().black_hole(&cluster.name_of(&from), &cluster.name_of(&to));
 
-    // when the slot moves, then that lasts until it hears of it
+    // when the slot moves, then that lasts until the old owner learns of it
     thread::scope(|scope| {
         let moves = scope.spawn(|| cluster.move_slot(slot, &to));
         thread::sleep(Duration::from_millis(300));
@@ -207,7 +207,7 @@ fn node_joins_and_leaves() {
     cluster.forget(&replica);
     cluster.forget(&added);
 
-    // then nobody knows them, nor they anybody
+    // then no node knows them, nor do they know any
     cluster.wait_until_ok();
     assert_eq!(cluster.nodes().len(), 3);
     let known = owner.command(&["CLUSTER", "INFO"]);
@@ -310,7 +310,7 @@ fn master_that_only_clients_reach_is_replaced() {
     let others: Vec<_> = all.iter().filter(|it| **it != name).map(String::as_str).collect();
     cluster.links().split(&[&name], &others);
 
-    // then its replica takes its place, and it stops to take writes
+    // then its replica replaces it, and it stops accepting writes
     eventually("the replica takes writes", LONG, || {
         !replica.command(&["SET", "key", "new"]).is_error()
     });
@@ -345,7 +345,7 @@ fn dropped_cluster_leaves_no_process() {
     }
 }
 
-/// Masters without replicas: the one that owns the slot of `key`, and another.
+/// Primaries without replicas: the owner of the slot of `key`, and another one.
 fn pair(options: testkit::Options) -> (Cluster, Arc<Redis>, Arc<Redis>) {
     let cluster = Cluster::options().replicas(0).node_options(options).start();
     let from = cluster.owner_of(Cluster::slot_of("key"));
@@ -353,8 +353,8 @@ fn pair(options: testkit::Options) -> (Cluster, Arc<Redis>, Arc<Redis>) {
     (cluster, from, to)
 }
 
-/// Counts at the node that has the key now. Returns how often: once, or not at all
-/// while nobody would.
+/// Counts at the node that has the key now. Returns how often: once, or not at all while no node
+/// accepts it.
 fn count_once(ports: [u16; 2]) -> usize {
     for port in ports {
         let mut client = Connection::open(port);

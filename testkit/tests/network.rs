@@ -1,5 +1,4 @@
-//! The proxy breaks the network as it was told to, and mends it; so do the links of a
-//! deployment.
+//! The proxy breaks the network as configured, and repairs it. So do the links of a deployment.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -131,12 +130,12 @@ fn nothing_passes_a_black_hole() {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert!(t.redis.command(&["GET", "counter"]).is_nil());
 
-    // and another client, who is let in and hears nothing
+    // and another client, which is accepted and receives nothing
     let mut late = t.impatient_client();
     let error = late.try_command(&["INCR", "counter"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 
-    // when it is gone, then everything arrives
+    // when it ends, then everything arrives
     t.proxy.black_hole(false);
     assert!(client.next_reply().is_ok());
     assert!(late.next_reply().is_ok());
@@ -170,7 +169,7 @@ fn black_hole_can_be_cut() {
     t.proxy.cut();
     assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
 
-    // what was in it does not come out later
+    // its content does not arrive later
     t.proxy.black_hole(false);
     assert_eq!(t.client().command(&["PING"]).text(), "PONG");
     assert!(t.redis.command(&["GET", "counter"]).is_nil());
@@ -221,14 +220,14 @@ fn dropped_proxy_closes_everything() {
 
 #[test]
 fn cut_link_separates_two_nodes_until_it_is_healed() {
-    // given a master and its replica, and no Sentinel who would replace one
+    // given a primary and its replica, and no Sentinel that would replace one
     let redis = linked();
     let (master, replica) = (&redis.servers()[0], &redis.servers()[1]);
 
     // when the link between them is cut
     redis.links().cut("redis-0", "redis-1");
 
-    // then the one hears nothing of the other
+    // then each receives nothing from the other
     eventually("the replica has noticed", LONG, || !is_connected(replica));
     master.command(&["SET", "key", "1"]);
     assert!(replica.command(&["GET", "key"]).is_nil());
@@ -289,12 +288,12 @@ fn link_without_a_target_is_reported() {
     linked().links().cut(Links::CLIENTS, "redis-7");
 }
 
-/// A master and a replica with links, watched by a Sentinel of great patience.
+/// A primary and a replica with links, watched by a Sentinel with a long timeout.
 fn linked() -> Sentinels {
     Sentinels::options().links().replicas(1).sentinels(1).down_after(LONG * 60).start()
 }
 
-/// Whether a replica has a connection to its master.
+/// Returns whether a replica is connected to its primary.
 fn is_connected(replica: &Redis) -> bool {
     replica.command(&["ROLE"]).list()[3].text() == "connected"
 }

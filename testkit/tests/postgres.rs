@@ -1,4 +1,4 @@
-//! What a PostgreSQL server of a test's own promises.
+//! The promises of a PostgreSQL server for one test.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,7 +64,7 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
     });
     assert_eq!(postgres.sql("SELECT n FROM t"), "20");
 
-    // when it is dropped in the middle, then nothing is changed
+    // when it is dropped in the middle, then no row is changed
     session.tell("BEGIN; UPDATE t SET n = 3;");
     eventually("the transaction is open", SOON, || postgres.sql(begun) == "1");
     drop(session);

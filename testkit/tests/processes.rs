@@ -13,7 +13,7 @@ fn server_dies_with_the_process_that_started_it() {
     let (owner, server) = owner();
     assert_eq!(Connection::open(server.port).command(&["PING"]).text(), "PONG");
 
-    // when the process has no chance to clean up, then the server is gone
+    // when the process is killed without a cleanup, then the server has ended
     owner.kill();
     eventually("the server is gone", LONG, || !server.is_alive());
     eventually("the port is closed", LONG, || Connection::try_open(server.port, SHORT).is_err());
@@ -89,8 +89,8 @@ struct Server {
 }
 
 impl Server {
-    /// Whether it runs. Nobody may have taken notice of its end: then it is
-    /// still listed, as a zombie.
+    /// Returns whether it runs. A process that has ended but was not waited for is still listed as
+    /// a zombie.
     fn is_alive(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
         status.is_ok_and(|status| !status.contains("State:\tZ"))

@@ -27,7 +27,7 @@ fn failover_moves_the_primary_and_is_published() {
     redis.servers()[1..].iter().for_each(|replica| replica.catch_up_with(redis.master()));
     let events = redis.listen();
 
-    // when the Sentinels are told to replace it
+    // when the Sentinels replace it
     let new = redis.fail_over();
 
     // then another one takes writes and has what it had
@@ -86,7 +86,7 @@ fn primary_without_its_data_stays_primary() {
     master.restart();
     assert_eq!(master.command(&["GET", "key"]).text(), "1");
 
-    // when it restarts without, then everybody's is gone
+    // when it restarts without its data, then all of them lose theirs
     master.stop();
     master.lose_data();
     master.start_again();
@@ -206,7 +206,7 @@ fn cut_separates_clients_from_one_server_only() {
 
 #[test]
 fn master_that_only_clients_reach_is_replaced() {
-    // given a master that nobody but clients reaches
+    // given a primary that only clients reach
     let redis = Sentinels::options().links().impatient().start();
     let all = redis.links().names();
     let others: Vec<_> = all.iter().map(String::as_str).filter(|it| *it != "redis-0").collect();
@@ -273,7 +273,8 @@ fn try_ping(port: u16) -> std::io::Result<String> {
     Ok(reply.text().to_owned())
 }
 
-/// What Redis's documentation says that replicas and Sentinels need of a server.
+/// The permissions that replicas and Sentinels need at a server, according to the documentation of
+/// Redis.
 const REPLICATES: &[&str] = &[
     "&*",
     "+psync",
@@ -292,7 +293,7 @@ const REPLICATES: &[&str] = &[
     "+script|kill",
 ];
 
-/// What one Sentinel needs of another.
+/// The permissions that one Sentinel needs at another.
 const WATCHES: &[&str] = &[
     "&*",
     "+auth",

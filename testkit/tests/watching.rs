@@ -1,4 +1,4 @@
-//! What a server has done can be counted and read.
+//! The commands of a server can be counted and read.
 
 use testkit::{Connection, Redis};
 

@@ -1,5 +1,5 @@
-//! Tests of the public API, as one program: it links once, and tests of all files wait for their
-//! servers at the same time. A test that measures its process has a program of its own.
+//! Tests of the public API, as one program. It links once, and the tests of all files wait for
+//! their servers at the same time. A test that measures its process has a separate program.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What the tests on real clusters share.
+//! Helpers of the tests on real clusters.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ pub(crate) async fn built(cluster: &Cluster, builder: ClientBuilder) -> Client {
     builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
-/// Two ways to a node, of which its clients are told one.
+/// Two addresses of a node, of which its clients know one.
 pub(crate) struct Ways {
     node: u16,
     before: Proxy,
@@ -31,7 +31,7 @@ impl Ways {
         Self { node: node.port(), before, after, told }
     }
 
-    /// What the node is reached by, for `translate_addresses`.
+    /// The address translation to the other address of the node.
     pub(crate) fn translation(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
         let (node, told) = (self.node.to_string(), Arc::clone(&self.told));
         move |it| {
@@ -48,7 +48,7 @@ impl Ways {
     }
 }
 
-/// Whoever has `name`.
+/// Returns the owner of `name`.
 pub(crate) fn owner(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.owner_of(Cluster::slot_of(name))
 }
@@ -59,7 +59,7 @@ pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
 }
 
-/// Whether this node, which may be a replica, has something under `name`.
+/// Whether this node, which may be a replica, has a key `name`.
 pub(crate) fn has(node: &Redis, name: &str) -> bool {
     // Unlike others this one is not sent on to the master.
     !node.command(&["KEYS", name]).list().is_empty()

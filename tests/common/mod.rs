@@ -1,4 +1,4 @@
-//! What the tests on real servers share.
+//! Helpers of the tests on real servers.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub(crate) mod cluster;
@@ -21,20 +21,20 @@ use tracing::{
     subscriber::{DefaultGuard, NoSubscriber},
 };
 
-/// How long something may take that takes no time to speak of: the machine may
-/// be busy with other tests.
+/// The limit for an operation that takes almost no time, because the machine may be busy with other
+/// tests.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// How a client waits that never listens to messages.
 pub(crate) const POLLING: WaitStrategy =
     WaitStrategy::Polling { initial: Duration::from_millis(5), max: Duration::from_millis(50) };
 
-/// So many seconds.
+/// A duration in seconds.
 pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// So many milliseconds.
+/// A duration in milliseconds.
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -50,7 +50,7 @@ pub(crate) async fn with_rights(redis: &Redis, user: &str, rights: &[&str]) -> C
     Client::connect(&url).await.expect("the server is up")
 }
 
-/// What comes of `future`, which must not take longer than `limit`.
+/// Returns the result of `future`, which must not take longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
@@ -90,13 +90,13 @@ pub(crate) async fn healed(
     within(limit, what, healed).await
 }
 
-/// What `waiter` gets, soon.
+/// Returns the guard of `waiter`, which must come soon.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     let entered = within(SOON, "the waiter enters", waiter).await;
     entered.expect("the waiter does not panic").expect("the waiter enters")
 }
 
-/// Gives `guard` back, the last of its hold, which must have been ours until now.
+/// Releases `guard`, the last of its hold, which must have been held until now.
 pub(crate) async fn give_back(guard: LockGuard) {
     assert_eq!(guard.release().await.expect("the server answers"), Release::Released);
 }
@@ -107,7 +107,7 @@ pub(crate) async fn give_back_one_of_two(guard: LockGuard) {
     assert_eq!(left, Release::StillHeld { count: 1 });
 }
 
-/// Waits until `condition` holds, and leaves the thread to its other tasks meanwhile.
+/// Waits until `condition` holds, and lets other tasks run meanwhile.
 pub(crate) async fn comes_true(what: &str, condition: impl Fn() -> bool) {
     let comes_true = async {
         while !condition() {
@@ -131,7 +131,7 @@ pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     eventually("it has asked again", SOON, asked);
 }
 
-/// The connections of our clients to a server, a line each.
+/// The connections of our clients to a server, one per line.
 pub(crate) fn ours(redis: &Redis) -> Vec<String> {
     let clients = redis.command(&["CLIENT", "LIST"]);
     let lines = clients.text().lines().filter(|line| line.contains(" name=leasehold:"));
@@ -163,7 +163,7 @@ pub(crate) fn hash(redis: &Redis, key: &str) -> Vec<(String, String)> {
     reply.texts().chunks(2).map(pair).collect()
 }
 
-/// What `PTTL` says: −1 without a lease, −2 without a key.
+/// Returns the result of `PTTL`: −1 without a lease, −2 without a key.
 pub(crate) fn pttl(redis: &Redis, key: &str) -> i64 {
     redis.command(&["PTTL", key]).number()
 }
@@ -176,7 +176,8 @@ pub(crate) fn hold_by_hand(redis: &Redis, name: &str, owner: &str, ttl: Duration
 
 /// Gives it back as Redisson does, by hand.
 pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
-    // At once: who asks in between would hear of a release that was before its own hold.
+    // In one step. Otherwise a client that asks in between would be notified of a release before
+    // its own hold.
     let release = "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], '0')";
     redis.command(&["EVAL", release, "1", name, &channel(name)]);
 }
@@ -186,7 +187,7 @@ pub(crate) fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }
 
-/// Somebody who listens to one channel without our library.
+/// A subscriber of one channel without our library.
 pub(crate) struct Listener<'a> {
     redis: &'a Redis,
     connection: Connection,
@@ -203,7 +204,7 @@ impl<'a> Listener<'a> {
     /// All messages since the last call.
     pub(crate) fn heard(&mut self) -> Vec<String> {
         const END: &str = "no more for now";
-        // What was published before this comes before it.
+        // Messages that were published before this come before it.
         self.redis.command(&["PUBLISH", &self.channel, END]);
         let mut next = || {
             let message = self.connection.next_reply().expect("the message comes");
@@ -213,7 +214,7 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// What was logged on one thread.
+/// The logs of one thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -245,17 +246,17 @@ impl Write for Log {
     }
 }
 
-/// Where those who wait for `name`, which has no braces, have their places.
+/// The key of the queue for `name`, which has no braces.
 pub(crate) fn queue(name: &str) -> String {
     format!("leasehold_lock__queue:{{{name}}}")
 }
 
-/// Where those listen who queue for it, beside the channel of all.
+/// The channel of queued clients, in addition to the channel of all waiters.
 pub(crate) fn queuers(name: &str) -> String {
     format!("leasehold_lock__channel:{{{name}}}")
 }
 
-/// Where `client` alone hears that it is its turn.
+/// The channel on which only `client` is notified.
 pub(crate) fn turns_of(client: &Client, name: &str) -> String {
     format!("leasehold_lock__waiter:{{{name}}}:{}", client.id())
 }
@@ -265,18 +266,18 @@ pub(crate) fn yielded(name: &str) -> String {
     format!("leasehold_lock__yield:{{{name}}}")
 }
 
-/// How many places the queue of `name` has.
+/// Returns the number of queue entries of `name`.
 pub(crate) fn places(redis: &Redis, name: &str) -> usize {
     redis.command(&["ZRANGE", &queue(name), "0", "-1"]).list().len()
 }
 
-/// Waits until so many have a place in the queue of `name`.
+/// Waits until the queue of `name` has this many entries.
 #[track_caller]
 pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
     eventually("they have their places", SOON, || places(redis, name) == number);
 }
 
-/// It says that what lies there is no number, and does not show it.
+/// Checks that it reports a text that is not a number, and does not print it.
 pub(crate) fn is_no_number(error: &Error, there: &str) {
     let wrong = |found: &str| found == "text, not a number";
     assert!(matches!(error, Error::WrongType { found, .. } if wrong(found)), "{error:?}");
@@ -327,14 +328,14 @@ pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     redis.command(&["ACL", "SETUSER", words[2], "+client|setinfo"]);
 }
 
-/// Clients that take turns with one lock until this value is dropped.
+/// Clients that acquire one lock in turn until this value is dropped.
 pub(crate) struct Chain {
     clients: Vec<Client>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Chain {
-    /// Five clients of ours that want `name` all the time, each for so long.
+    /// Five of our clients that want `name` all the time, and hold it for this long.
     pub(crate) async fn of(redis: &Redis, name: &str, hold: Duration) -> Self {
         Self::with(redis, name, hold, |lock| lock).await
     }
@@ -378,8 +379,8 @@ impl Drop for Chain {
     }
 }
 
-/// The tokens of two holds, one after the other: the first stood still until its lease was
-/// over, and the second came then.
+/// The tokens of two holds, one after the other. The first holder was paused until its lease ended,
+/// and then the second one acquired.
 pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
     let lock = client(redis).await.fenced_lock("orders:42").expect("it is a name");
     let stopped = lock.clone().lease(ms(100)).acquire().await.expect("the server is up");
@@ -388,7 +389,7 @@ pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
     (stopped.token(), next.token())
 }
 
-/// How long it takes until `lock` is ours, which must not be longer than `bound`.
+/// Returns how long it takes to acquire `lock`, which must not be longer than `bound`.
 pub(crate) async fn entry(lock: Lock, bound: Duration) -> Duration {
     let begun = tokio::time::Instant::now();
     let guard = within(bound, "it enters", lock.acquire()).await;

@@ -1,4 +1,4 @@
-//! Who waits enters: in order, soon after a release, and at the end of a lease at the latest.
+//! A waiter acquires: in order, soon after a release, and at the end of a lease at the latest.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, se
 
 #[tokio::test(start_paused = true)]
 async fn waiter_woken_in_vain_knows_the_current_holder() {
-    // given three who wait one after the other, the second for a lease that is fixed
+    // given three waiters in order, the second one with a fixed lease
     let world = World::new();
     let [first, second, third] = [(); 3].map(|()| door(&Client::with_store(&world.store)));
     let guard = world.door().acquire().await.unwrap();
@@ -35,7 +35,7 @@ async fn waiter_woken_in_vain_knows_the_current_holder() {
 #[tokio::test(start_paused = true)]
 async fn waiter_acquires_at_once_when_the_holder_releases() {
     for in_one_client in [true, false] {
-        // given a held lock and somebody waiting for it
+        // given a held lock and a waiter
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
         let lock = if in_one_client { world.door() } else { world.other_door() };
@@ -67,7 +67,7 @@ async fn waiter_acquires_at_once_when_the_guard_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn waiter_acquires_when_a_fixed_lease_ends() {
-    // given a lease of ten seconds, and a holder who never gives it back
+    // given a lease of ten seconds, and a holder that never releases it
     let world = World::new();
     let start = Instant::now();
     let _guard = world.door().lease(secs(10)).acquire().await.unwrap();
@@ -80,7 +80,7 @@ async fn waiter_acquires_when_a_fixed_lease_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_of_one_process_acquire_in_order() {
-    // given ten who wait
+    // given ten waiters
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -119,7 +119,7 @@ async fn unnotified_release_is_noticed_within_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn polling_waiter_acquires_within_the_longest_pause() {
-    // given one who has polled for long enough to pause for as long as it may
+    // given a polling waiter whose pauses are as long as they may be
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let polling = WaitStrategy::Polling { initial: millis(1), max: millis(400) };
@@ -160,7 +160,7 @@ async fn subscribed_waiter_acquires_after_a_polling_holder() {
 #[tokio::test(start_paused = true)]
 async fn waiter_keeps_waiting_while_the_store_is_unreachable() {
     for words in [None, Some("LOADING Redis is loading the dataset in memory")] {
-        // given a waiter, and a store that stops to answer or refuses for a while
+        // given a waiter, and a store that is silent or rejects requests for a while
         let world = World::new();
         match words {
             None => world.store.stall(),

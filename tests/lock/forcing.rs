@@ -1,4 +1,4 @@
-//! Somebody frees a lock that is not his.
+//! An operator releases a lock of another holder.
 
 use tokio::time::{Instant, sleep};
 

@@ -1,4 +1,4 @@
-//! What a release does, and what becomes of one that fails.
+//! The effect of a release, and of a failed one.
 
 use tokio::time::{Instant, sleep};
 
@@ -87,7 +87,7 @@ async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
             });
             let (_second, _third) = (second.unwrap(), third.unwrap());
 
-            // then each counts, in whatever order the store heard of them
+            // then each counts, in any order of their requests
             assert_eq!(guard.count(), 3);
             let counted = lock.held_by(guard.owner()).await.unwrap();
             assert_eq!(counted, 3, "stalled: {stalled}, round {round}");
@@ -143,7 +143,7 @@ async fn release_after_the_lease_returns_expired() {
 
 #[tokio::test(start_paused = true)]
 async fn release_of_a_lost_lock_names_the_new_holder() {
-    // given a hold that ended, for whatever reason, and another that came after it
+    // given a hold that ended for any reason, and a later hold
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
         let guard = match reason {
@@ -195,7 +195,7 @@ async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_release_continues_in_the_background() {
-    // given a store that stops to answer
+    // given a store that is silent
     let world = World::new();
     let guard = world.door().ttl(secs(300)).acquire().await.unwrap();
     world.store.stall();
@@ -280,7 +280,7 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
         for client in [&mine, &yours] {
             assert!(client.lock("job").unwrap().try_acquire().await.unwrap().is_none());
         }
-        // and nobody renews it
+        // and no task renews it
         sleep(lasts - millis(1)).await;
         assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
         sleep(millis(2)).await;

@@ -1,4 +1,4 @@
-//! Within one client the grant goes from hold to hold.
+//! Within one client the grant passes from hold to hold.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use leasehold::{Error, Lock, LockGuard, LostReason, Release, Result, WaitStrateg
 
 use super::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
 
-/// So soon that the store had no time to be asked.
+/// So short that no request was sent.
 const WITHOUT_ASKING: Duration = millis(1);
 
 impl World {
@@ -32,7 +32,7 @@ impl World {
     }
 }
 
-/// What `waiter` gets, which nobody needs to ask for.
+/// Returns the guard of `waiter`, which needs no request.
 async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     let entered = timeout(WITHOUT_ASKING, waiter).await;
     entered.expect("it enters without asking").unwrap().unwrap()
@@ -40,7 +40,7 @@ async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
 
 #[tokio::test(start_paused = true)]
 async fn next_task_acquires_while_the_store_is_silent() {
-    // given a holder and two who wait behind it
+    // given a holder and two waiters behind it
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -53,7 +53,7 @@ async fn next_task_acquires_while_the_store_is_silent() {
     drop(guard);
     let guard = handed(third).await;
 
-    // then nobody needed the store
+    // then no request was sent
     assert_eq!((world.handed_over(), world.one.stats().granted), (2, 3));
     world.store.resume();
     leave(guard).await;
@@ -146,7 +146,7 @@ async fn polling_waiter_takes_the_same_handed_over_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn other_client_acquires_after_the_limit_of_hand_offs() {
-    // given four tasks of one client, and one of another that came last
+    // given four tasks of one client, and a later one of another client
     let world = World::new();
     let lock = world.door().local_handoff(2, secs(3_600));
     let guard = lock.acquire().await.unwrap();
@@ -298,7 +298,7 @@ async fn lost_hold_is_not_handed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn hold_due_for_renewal_is_not_handed_over() {
-    // given a hold whose renewal is not answered
+    // given a hold whose renewal gets no reply
     let world = World::new();
     let lock = world.staying().ttl(secs(3));
     let guard = lock.acquire().await.unwrap();
@@ -363,7 +363,7 @@ async fn handed_over_hold_counts_max_hold_from_its_hand_off() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_releases_a_grant_that_was_just_handed_over() {
-    // given one who was handed the lock, and has not run since
+    // given a task that got the grant, and has not run since
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -375,7 +375,7 @@ async fn shutdown_releases_a_grant_that_was_just_handed_over() {
     // when its client is shut down
     let shutdown = world.one.shutdown(secs(10)).await;
 
-    // then it does not enter, and nobody is kept out
+    // then it does not acquire, and no other waiter is blocked
     assert!(matches!(second.await.unwrap(), Err(Error::ShutDown)));
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
     leave(handed(elsewhere).await).await;

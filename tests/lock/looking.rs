@@ -1,4 +1,4 @@
-//! What can be seen of a lock without acquiring it.
+//! The state of a lock that is visible without acquiring it.
 
 use tokio::time::{Instant, sleep};
 

@@ -19,7 +19,7 @@ async fn loss_is_reported_to_every_observer() {
     assert_eq!(early.await, LostReason::Expired);
     assert_eq!(guard.lost().await, LostReason::Expired);
 
-    // also to those who ask later, and those who ask when the guard is gone
+    // also for later calls, and for calls after the guard was dropped
     let late = guard.lost();
     drop(guard);
     assert_eq!(late.await, LostReason::Expired);
@@ -74,7 +74,7 @@ async fn guard_knows_the_loss_at_once_after_a_process_pause() {
     yield_now().await;
     assert!(advance(secs(40)).now_or_never().is_none());
 
-    // then the first look tells that it is over, before any other task ran
+    // then the first check reports that it is over, before any other task ran
     assert!(!guard.is_held());
     assert_eq!(lost.now_or_never(), Some(LostReason::Expired));
 }

@@ -1,4 +1,4 @@
-//! The lock, its guard and its client, in virtual time: a file for each thing one does with a lock.
+//! The lock, its guard and its client, in virtual time: one file for each operation.
 
 mod entering;
 mod exclusion;

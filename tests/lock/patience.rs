@@ -25,7 +25,7 @@ async fn timed_out_names_the_holder_and_the_waiting_time() {
     assert_eq!(holder.unwrap().owner(), guard.owner());
 }
 
-/// It was told what was left when the store was last asked, up to seconds before.
+/// The timeout reported the remaining lease at the last request, up to seconds before.
 #[tokio::test(start_paused = true)]
 async fn timed_out_shows_the_remaining_lease_of_the_holder() {
     let world = World::new();
@@ -47,7 +47,7 @@ async fn timeout_error_names_the_own_hold() {
         guard.owner()
     );
     assert!(text.starts_with(&said), "{text}");
-    // What ends by then is the lease, which is renewed, and not the hold.
+    // The text has the end of the lease, which is renewed, and not of the hold.
     assert!(text.contains("`, lease ends in 2"), "{text}");
 }
 
@@ -114,7 +114,7 @@ async fn timeout_error_names_a_rejecting_store() {
 
 #[tokio::test(start_paused = true)]
 async fn timeout_names_no_former_holder_of_a_silent_store() {
-    // given that we waited for another client, which left, and hold the lock now
+    // given that this client waited for another one, which released, and holds the lock now
     let world = World::new();
     let former = world.other_door().acquire().await.unwrap();
     let former_owner = former.owner().clone();
@@ -122,11 +122,11 @@ async fn timeout_names_no_former_holder_of_a_silent_store() {
     leave(former).await;
     let _guard = entered(waiter).await;
 
-    // when somebody of our process runs out of patience with a silent store
+    // when a waiter of this process times out at a silent store
     world.store.stall();
     let gave_up = world.door().acquire_within(secs(1)).await.unwrap_err();
 
-    // then it does not say that the one who left still holds the lock
+    // then the error does not name the earlier holder
     let text = gave_up.to_string();
     assert!(!text.contains(former_owner.as_str()), "{text}");
 }
@@ -157,7 +157,7 @@ async fn returning_task_asks_before_its_timeout() {
     let guard = world.door().acquire().await.unwrap();
     sleep(secs(1)).await;
     leave(guard).await;
-    // It leaves the lock alone for a while, in case that somebody spins.
+    // It leaves the lock alone for a while, for a possible busy-polling client.
     let guard = world.door().acquire_within(millis(5)).await.unwrap();
     leave(guard).await;
 }

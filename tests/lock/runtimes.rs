@@ -11,8 +11,8 @@ use leasehold::{Client, Error};
 
 use super::world::{World, door, leave, millis, secs};
 
-/// A runtime whose time is paused. Each has a time of its own, so nothing
-/// sleeps on one that is to be followed by another.
+/// A runtime with paused time. Each has separate time, so nothing sleeps on a runtime that another
+/// one follows.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
@@ -48,7 +48,7 @@ fn acquire_within_fails_without_a_runtime() {
 
 #[test]
 fn client_works_on_a_second_runtime_after_the_first() {
-    // given a client that was used on a runtime that is gone
+    // given a client that was used on a runtime that has ended
     let client = Client::in_memory();
     let lock = door(&client);
     runtime().block_on(async { leave(lock.acquire().await.unwrap()).await });
@@ -101,7 +101,7 @@ fn guard_dropped_between_runtimes_is_released_by_shutdown() {
 
 #[test]
 fn release_of_a_dead_runtime_is_made_by_the_next() {
-    // given a background release that is on its way to a store that hangs
+    // given a background release in flight to a hanging store
     let world = World::new();
     runtime().block_on(async {
         let guard = world.door().acquire().await.unwrap();
@@ -112,7 +112,7 @@ fn release_of_a_dead_runtime_is_made_by_the_next() {
         }
     });
 
-    // when its runtime is gone, and the client is used on another one
+    // when its runtime ends, and the client is used on another one
     world.store.resume();
     runtime().block_on(async {
         drop(world.one.lock("window").unwrap().acquire().await.unwrap());
@@ -125,7 +125,7 @@ fn release_of_a_dead_runtime_is_made_by_the_next() {
 
 #[test]
 fn renewal_of_a_dead_runtime_is_made_by_the_next() {
-    // given a renewal that is on its way to a store that hangs
+    // given a renewal in flight to a hanging store
     let world = World::new();
     let first = runtime();
     let guard = first.block_on(async {
@@ -139,7 +139,7 @@ fn renewal_of_a_dead_runtime_is_made_by_the_next() {
     });
     drop(first);
 
-    // when its runtime is gone, and the client is used on another one
+    // when its runtime ends, and the client is used on another one
     world.store.resume();
     runtime().block_on(async {
         drop(world.one.lock("window").unwrap().acquire().await.unwrap());

@@ -1,4 +1,4 @@
-//! What can be set, and what is refused.
+//! Settings, and invalid settings.
 
 use std::time::Duration;
 

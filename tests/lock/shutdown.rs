@@ -77,7 +77,7 @@ async fn shutdown_ends_unanswered_requests_at_once() {
 #[tokio::test(start_paused = true)]
 async fn reply_after_shutdown_is_no_grant() {
     for tried in [false, true] {
-        // given a question that is on its way when the client is shut down
+        // given a request in flight when the client is shut down
         let world = World::new();
         world.store.stall();
         let lock = world.door();
@@ -90,7 +90,7 @@ async fn reply_after_shutdown_is_no_grant() {
         sleep(millis(1)).await;
         world.one.shutdown(millis(100)).await;
 
-        // when the store answers, then nobody is granted anything
+        // when the store replies, then no task is granted the lock
         world.store.resume();
         let answer = asking.await.unwrap();
         assert!(matches!(answer, Err(Error::ShutDown)), "{tried}: {answer:?}");

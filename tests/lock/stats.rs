@@ -1,4 +1,4 @@
-//! What a client counts.
+//! The counters of a client.
 
 use tokio::time::{advance, sleep};
 
@@ -68,7 +68,7 @@ async fn losses_are_counted_by_their_reason_and_only_once() {
     drop(guard.release().await.unwrap());
     assert_eq!(lost(world.one.stats()), (1, 0, 0, 0));
 
-    // by a store that forgets, told by a renewal and told by the release
+    // by a store that forgets, as a renewal and a release report it
     let guard = world.door().acquire().await.unwrap();
     world.store.lose_everything();
     guard.lost().await;

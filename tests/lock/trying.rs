@@ -1,4 +1,4 @@
-//! A try answers at once.
+//! `try_acquire` returns at once.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ pub(crate) const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that nobody polled or waited for a timer.
+/// So short that neither polling nor a timer was involved.
 pub(crate) const AT_ONCE: Duration = millis(10);
 
 /// By then a waiter asks whether or not it was woken.
@@ -52,12 +52,12 @@ pub(crate) fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
 
-/// Gives back what is still ours.
+/// Releases a current hold.
 pub(crate) async fn leave(guard: LockGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// Somebody who waits for `lock`, and has asked already.
+/// A waiter for `lock` that has sent its first request.
 pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(millis(1)).await;
@@ -70,7 +70,7 @@ pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard 
     timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
 }
 
-/// What a release says of `door` when nobody has it now.
+/// The result of a release of `door` when it has no holder now.
 pub(crate) fn gone(reason: LostReason) -> Release {
     Release::NotHeld { name: Name::new("door").unwrap(), reason, holder: None }
 }

@@ -1,8 +1,8 @@
 //! A cluster: slots on several primaries, each with replicas.
 //!
-//! The cluster knows the truth, and each node what has reached it: a change arrives at
-//! a node after the delay of the [`gossip`](Cluster::gossip), and not before the node
-//! can hear of it.
+//! The cluster has the true state, and each node the changes that have reached it. A change arrives
+//! at a node after the delay of the [`gossip`](Cluster::gossip), and not before the node can
+//! receive it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,7 +57,8 @@ struct Truth {
 }
 
 impl Cluster {
-    /// A cluster of so many primaries, with `replicas` for each, which are `lag` behind it.
+    /// Creates a cluster of this many primaries, each with this many `replicas`, which lag by
+    /// `lag`.
     #[must_use]
     pub fn start(net: &Net, primaries: usize, replicas: usize, lag: Delay) -> Self {
         let count = primaries * (replicas + 1);
@@ -99,7 +100,7 @@ impl Cluster {
         &self.0.nodes
     }
 
-    /// The place among the nodes of the primary that has a slot.
+    /// Returns the index of the primary that has a slot.
     pub fn owner(&self, slot: u16) -> usize {
         self.truth().map.owners.of(slot)
     }
@@ -112,8 +113,8 @@ impl Cluster {
         }
     }
 
-    /// Promotes a replica of the primary of a slot, at once and with what it has.
-    /// Returns its place among the nodes, or `None` if there is no replica that runs.
+    /// Promotes a replica of the primary of a slot, at once and with its current data. Returns its
+    /// index, or `None` if no replica runs.
     pub fn fail_over(&self, slot: u16) -> Option<usize> {
         let mut truth = self.truth();
         let old = truth.map.owners.of(slot);
@@ -132,7 +133,7 @@ impl Cluster {
         Some(new)
     }
 
-    /// Begins to move a slot to another primary, by its place among the nodes.
+    /// Begins to migrate a slot to another primary, by its index.
     pub fn begin_move(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
         self.at(to, |it| it.importing.insert(slot, from));

@@ -1,8 +1,7 @@
 //! Carries the bytes of one connection, both ways.
 //!
-//! What a client has sent is there after a while, and is executed then, unless the
-//! server is stopped; also if the client has gone meanwhile. No byte overtakes
-//! another of the same direction.
+//! The bytes of a client arrive after a while. They are executed then, unless the server is
+//! stopped, even if the client has disconnected meanwhile. Bytes of one direction keep their order.
 
 use std::{
     collections::VecDeque,
@@ -35,18 +34,18 @@ const READ: usize = 8 * 1024;
 pub(super) struct Connection {
     shared: Arc<Shared>,
     id: u64,
-    /// `None` when the client has gone.
+    /// `None` if the client has disconnected.
     stream: Option<DuplexStream>,
     scratch: Box<[u8]>,
-    /// What is on its way here, and when it is there.
+    /// The bytes in transit to the server, and when they arrive.
     underway: VecDeque<(Instant, Vec<u8>)>,
-    /// What is there and not executed yet.
+    /// Arrived bytes that are not executed yet.
     arrived: Vec<u8>,
     words: Vec<Range<usize>>,
-    /// What the client has to take.
+    /// The bytes for the client.
     leaving: Vec<u8>,
     left: usize,
-    /// The client has sent nonsense: it is cut off as soon as it knows.
+    /// The client has sent invalid bytes: its connection is closed after the error.
     closing: bool,
     timer: Pin<Box<Sleep>>,
 }
@@ -89,7 +88,7 @@ impl Connection {
             return Step::Again;
         }
         let waits = core.faults.stopped && !self.arrived.is_empty();
-        // A client that goes while it waits for replicas is forgotten, as in Redis.
+        // A client that disconnects while it waits for replicas is forgotten, as in Redis.
         let idle = self.underway.is_empty() && !waits;
         let said = self.closing && self.leaving.is_empty();
         if (self.stream.is_none() && idle) || said {
@@ -159,7 +158,7 @@ impl Connection {
         at > 0
     }
 
-    /// Hands over what the client has to hear. Returns whether that was anything.
+    /// Writes the bytes for the client. Returns whether there were any.
     fn write(&mut self, cx: &mut Context<'_>, core: &mut Core, now: Instant) -> bool {
         let Some(client) = core.client(self.id) else { return true };
         client.take(now, &mut self.leaving);
@@ -172,7 +171,7 @@ impl Connection {
             match Pin::new(stream).poll_write(cx, &self.leaving[self.left..]) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(length)) => self.left += length,
-                // What it has sent before it went is still to be read.
+                // The bytes that it sent before it disconnected must still be read.
                 Poll::Ready(Err(_)) => self.left = self.leaving.len(),
             }
             moved = true;
@@ -201,7 +200,7 @@ impl Connection {
     }
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Eq, PartialEq)]
 enum Step {
     Again,

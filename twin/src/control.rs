@@ -1,4 +1,4 @@
-//! What a test can do to a server.
+//! The controls of a server for a test.
 
 use super::{
     Twin,
@@ -9,13 +9,13 @@ use super::{
 };
 
 impl Twin {
-    /// Stops the server as SIGSTOP does: it takes in what is sent, and executes it
-    /// when it goes on, even for those who have gone meanwhile.
+    /// Stops the server as SIGSTOP does. It still receives bytes, and executes them when it
+    /// continues, even if their clients have disconnected.
     pub fn stop(&self) {
         self.core().faults.stopped = true;
     }
 
-    /// Lets a stopped server go on. Who is served first is left to chance.
+    /// Lets a stopped server continue. The order of its clients is random.
     pub fn resume(&self) {
         let mut core = self.core();
         core.faults.stopped = false;
@@ -24,8 +24,8 @@ impl Twin {
         self.shared.resumed.notify_waiters();
     }
 
-    /// Kills the server: all connections end, and new ones are refused. What a replica
-    /// had not applied yet is lost to it.
+    /// Kills the server: all connections end, and new ones are refused. Writes that a replica has
+    /// not applied yet are lost to it.
     pub fn kill(&self) {
         let mut core = self.core();
         (core.faults.dead, core.faults.stopped) = (true, false);
@@ -62,12 +62,12 @@ impl Twin {
         (core.faults.requests, core.faults.replies) = (requests, replies);
     }
 
-    /// What becomes of those who want to connect from now on.
+    /// Sets what happens to new connections from now on.
     pub fn reach(&self, reach: Reach) {
         self.core().faults.reach = reach;
     }
 
-    /// Cuts the connections that are wanted, and says how many these were.
+    /// Cuts the connections that are `wanted`, and returns their number.
     pub fn cut(&self, cut: Cut, wanted: impl Fn(&Connection) -> bool) -> usize {
         let mut core = self.core();
         let hit: Vec<_> = core.connections().into_iter().filter(wanted).collect();
@@ -75,8 +75,7 @@ impl Twin {
         hit.len()
     }
 
-    /// Refuses so many of a thousand commands from now on, each by chance: 1 000 are
-    /// all, 0 is none any more.
+    /// Rejects this many of a thousand commands from now on, at random: 1 000 for all, 0 for none.
     ///
     /// Refusals of writes reach into scripts: until its first write a script is
     /// refused all of them, or none.
@@ -84,8 +83,8 @@ impl Twin {
         self.core().faults.refusals.insert(refusal, per_mille);
     }
 
-    /// Refuses every command with these words from now on, but for those that say who the client
-    /// is. `None` ends it. Line breaks become spaces: a reply has one line.
+    /// Rejects every command with this text from now on, except the commands of the login. `None`
+    /// ends it. Line breaks become spaces, because a reply has one line.
     pub fn fail(&self, words: Option<&str>) {
         let line = |words: &str| words.replace(['\r', '\n'], " ");
         self.core().faults.failing = words.map(line);
@@ -112,13 +111,13 @@ impl Twin {
         done
     }
 
-    /// Loses so many of a thousand messages to subscribers from now on.
+    /// Loses this many of a thousand messages to subscribers from now on.
     pub fn lose_messages(&self, per_mille: u32) {
         self.core().faults.lost = per_mille;
     }
 
-    /// Forgets all data and all scripts, as a server that has crashed and keeps
-    /// nothing. The connections stay; see [`cut`](Self::cut).
+    /// Forgets all data and all scripts, as a server that has crashed without persistence. The
+    /// connections stay; see [`cut`](Self::cut).
     pub fn forget_everything(&self) {
         let mut core = self.core();
         core.tick();
@@ -144,21 +143,20 @@ impl Twin {
     ///
     /// # Panics
     ///
-    /// If one of the rules is none.
+    /// If one of the rules is invalid.
     #[track_caller]
     pub fn user(&self, name: &str, rules: &str) {
         let changed = self.core().set_user(name, rules.split_whitespace());
         changed.unwrap_or_else(|refused| panic!("{rules:?}: {refused:?}"));
     }
 
-    /// Tells each command that is executed from now on. It happens in the middle of
-    /// it: the closure must not call the server.
+    /// Calls `watcher` for each command from now on. This happens while the command is executed, so
+    /// the closure must not call the server.
     pub fn watch(&self, watcher: impl FnMut(&Executed<'_>) + Send + 'static) {
         self.core().watcher = Some(Box::new(watcher));
     }
 
-    /// From now on this many replicas seem to have all that is written, at once, beside those
-    /// that there are.
+    /// From now on this many additional replicas seem to have every write at once.
     pub fn acknowledge_as(&self, replicas: usize) {
         let mut core = self.core();
         core.tick();
@@ -166,15 +164,14 @@ impl Twin {
         core.unblock();
     }
 
-    /// Makes a replica the master. The old master becomes its replica: it keeps its
-    /// connections, refuses writes, and has forgotten what the new one has not heard
-    /// of as soon as that reaches it.
+    /// Makes a replica the primary. The old primary becomes its replica. It keeps its connections
+    /// and rejects writes. It loses the writes that the new primary has not received, as soon as
+    /// the change reaches it.
     pub fn promote(&self) {
         replica::promote(&self.shared, true);
     }
 
-    /// As [`promote`](Self::promote), while the old master goes on and knows nothing
-    /// of it.
+    /// As [`promote`](Self::promote), while the old primary continues and does not learn of it.
     pub fn secede(&self) {
         replica::promote(&self.shared, false);
     }

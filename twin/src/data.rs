@@ -1,4 +1,4 @@
-//! What lies under the keys, and until when.
+//! The values of the keys, and their ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,11 +20,11 @@ pub(super) struct Entry {
     pub(super) ends: Option<i64>,
 }
 
-/// One database. Nobody sees a key after its end, so nobody has to delete it then.
+/// One database. A key after its end is invisible, so it need not be deleted then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyspace(BTreeMap<Vec<u8>, Entry>);
 
-/// What a type of values needs to be found by name.
+/// The properties by which a type of values is found.
 pub(super) trait Kind: Default + Sized {
     fn of(value: &mut Value) -> Option<&mut Self>;
     fn into_value(self) -> Value;
@@ -101,7 +101,7 @@ impl Keyspace {
         K::of(&mut entry.value).map(Some).ok_or_else(|| Reply::error(WRONG_TYPE))
     }
 
-    /// The value of this kind, made if there is nothing yet.
+    /// Returns the value of this type, and creates it if there is none.
     pub(super) fn make<K: Kind>(&mut self, key: &[u8], now: i64) -> Result<&mut K, Reply> {
         if self.entry(key, now).is_none() {
             self.put(key, Entry { value: K::default().into_value(), ends: None });
@@ -109,7 +109,7 @@ impl Keyspace {
         self.find(key, now)?.ok_or_else(|| Reply::error("ERR no such key"))
     }
 
-    /// Works on the value of this kind, and deletes it if nothing is left of it.
+    /// Changes the value of this type, and deletes it if it becomes empty.
     pub(super) fn change<K: Kind, T>(
         &mut self,
         key: &[u8],
@@ -128,12 +128,12 @@ impl Keyspace {
         self.0.insert(key.to_vec(), entry);
     }
 
-    /// Whether there was anything that had not ended.
+    /// Deletes a key. Returns whether it existed and had not ended.
     pub(super) fn delete(&mut self, key: &[u8], now: i64) -> bool {
         self.entry(key, now).is_some() && self.0.remove(key).is_some()
     }
 
-    /// What has not ended by `now`, in order.
+    /// Returns the keys that have not ended by `now`, in order.
     pub(super) fn live(&self, now: i64) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
         self.0.iter().filter(move |(_, entry)| entry.ends.is_none_or(|ends| now <= ends))
     }

@@ -1,11 +1,11 @@
-//! How long something is on its way.
+//! The time in transit.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How long something is on its way. The runtime's timers count in milliseconds:
-/// what is due in between comes at the next one.
+/// The time in transit. The runtime's timers count in milliseconds, so bytes that are due in
+/// between arrive at the next one.
 ///
 /// # Examples
 ///
@@ -23,7 +23,7 @@ pub enum Delay {
     None,
     /// Always as long.
     Fixed(Duration),
-    /// Anything from nothing to this, each time anew.
+    /// A random time from zero to this, for each message.
     UpTo(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a server, as a test wishes.
+//! The faults of a server, set by a test.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use super::{
 pub enum Refusal {
     /// There is no memory for commands that take more.
     Oom,
-    /// Nothing can be written to the disk: writes are refused, and PING.
+    /// The disk cannot be written: writes and PING are rejected.
     Misconf,
     /// Too few replicas listen: writes are refused.
     NoReplicas,
@@ -34,7 +34,7 @@ pub enum Refusal {
     MasterDown,
     /// It reads its data from the disk.
     Loading,
-    /// Somebody's script runs for too long.
+    /// A script of another client runs for too long.
     Busy,
 }
 
@@ -56,7 +56,7 @@ impl Refusal {
         }
     }
 
-    /// Whether a command with these traits is refused.
+    /// Returns whether a command with these traits is rejected.
     pub(super) const fn hits(self, traits: Traits) -> bool {
         match self {
             Self::Oom => traits & GROWS != 0,
@@ -67,7 +67,7 @@ impl Refusal {
         }
     }
 
-    /// Whether it is about what changes data, in scripts too.
+    /// Whether it affects commands that change data, also in scripts.
     pub(super) const fn is_about_writes(self) -> bool {
         matches!(self, Self::Oom | Self::Misconf | Self::NoReplicas | Self::ReadOnly)
     }
@@ -79,27 +79,27 @@ const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it
     (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
     error.";
 
-/// What becomes of those who want to connect.
+/// What happens to new connections.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reach {
     /// They are connected.
     #[default]
     Open,
-    /// They are refused: nobody listens on the port.
+    /// They are refused, as at a port without a listener.
     Refused,
-    /// They hear nothing at all, for as long as they wait.
+    /// They receive nothing for as long as they wait.
     Silent,
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cut {
-    /// For both sides: what is on its way is lost in both directions.
+    /// Both sides notice it. All bytes in transit are lost in both directions.
     Whole,
-    /// For the client: what it has sent still arrives and is executed, and nobody
-    /// hears the replies.
+    /// The client notices it. Its sent bytes still arrive and are executed, and the replies are
+    /// lost.
     Replies,
-    /// For nobody: it looks alive to both sides, and nothing comes through any more.
+    /// No side notices it. The connection looks alive, but no more bytes arrive.
     Silence,
 }
 
@@ -113,11 +113,11 @@ pub(super) struct Faults {
     pub(super) stopped: bool,
     /// As by SIGKILL.
     pub(super) dead: bool,
-    /// No other server hears of it, nor it of them.
+    /// It exchanges nothing with other servers.
     pub(super) isolated: bool,
-    /// Of a thousand messages to a subscriber so many are lost.
+    /// How many of a thousand messages to a subscriber are lost.
     pub(super) lost: u32,
-    /// Of a thousand commands so many are refused.
+    /// How many of a thousand commands are rejected.
     pub(super) refusals: BTreeMap<Refusal, u32>,
     /// The words with which every command is refused.
     pub(super) failing: Option<String>,
@@ -128,12 +128,12 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// What becomes of those who connect.
+    /// Returns what happens to new connections.
     pub(super) fn reach(&self) -> Reach {
         if self.dead { self.reach.max(Reach::Refused) } else { self.reach }
     }
 
-    /// Whether it runs, and can speak with other servers.
+    /// Whether it runs, and can exchange messages with other servers.
     pub(super) const fn is_among_others(&self) -> bool {
         !(self.stopped || self.dead || self.isolated)
     }

@@ -1,6 +1,6 @@
 //! Patterns with `*`, `?`, `[…]` and `\`, as Redis matches them.
 
-/// Whether `text` is like `pattern`.
+/// Returns whether `text` matches `pattern`.
 pub(super) fn is_like(pattern: &[u8], text: &[u8]) -> bool {
     let Some((first, rest)) = pattern.split_first() else { return text.is_empty() };
     match first {
@@ -19,7 +19,7 @@ fn starts(literal: u8, rest: &[u8], text: &[u8]) -> bool {
     text.split_first().is_some_and(|(byte, after)| *byte == literal && is_like(rest, after))
 }
 
-/// Whether `byte` is in the class that begins here, and what follows the class.
+/// Returns whether `byte` is in the class that begins here, and the pattern after the class.
 fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let (inverted, mut rest) = match pattern.strip_prefix(b"^") {
         Some(rest) => (true, rest),

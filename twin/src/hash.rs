@@ -1,5 +1,4 @@
-//! A hash keeps its fields in the order in which they came, as small ones do in
-//! Redis.
+//! A hash keeps its fields in the order of their insertion, as small ones do in Redis.
 
 /// Fields and their values.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +9,7 @@ pub(super) struct Hash {
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// Where a scan that has seen this field goes on.
+    /// Where a scan continues after this field.
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) value: Vec<u8>,
@@ -21,7 +20,7 @@ impl Hash {
         self.fields.iter().find(|field| field.name == name).map(|field| &field.value)
     }
 
-    /// Whether the field is new.
+    /// Sets a field. Returns whether it is new.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> bool {
         if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
             field.value = value;
@@ -32,7 +31,7 @@ impl Hash {
         true
     }
 
-    /// Whether the field was there.
+    /// Removes a field. Returns whether it existed.
     pub(super) fn remove(&mut self, name: &[u8]) -> bool {
         let place = self.fields.iter().position(|field| field.name == name);
         place.map(|place| self.fields.remove(place)).is_some()

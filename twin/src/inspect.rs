@@ -1,4 +1,4 @@
-//! What a test can see of a server, without being a client of it.
+//! Inspection of a server by a test, without a client.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Twin {
-    /// The fields of a hash and their values, or `None` if there is none.
+    /// Returns the fields and values of a hash, or `None` without it.
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
         self.value(key, |hash: &mut Hash| {
             hash.fields().map(|field| (text(&field.name), text(&field.value))).collect()
@@ -25,17 +25,17 @@ impl Twin {
         })
     }
 
-    /// The text under a key, or `None` if there is none.
+    /// Returns the text under a key, or `None` without it.
     pub fn text(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |text: &mut Vec<u8>| text.clone())
     }
 
-    /// One field of the hash under a key, or `None` if there is none.
+    /// Returns one field of the hash under a key, or `None` without it.
     pub fn field(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |hash: &mut Hash| hash.value(field.as_ref()).cloned()).flatten()
     }
 
-    /// What `PTTL` would answer: -1 for a key without an end, -2 if there is no key.
+    /// Returns the result of `PTTL`: -1 for a key without a TTL, -2 without a key.
     pub fn pttl(&self, key: &str) -> i64 {
         let mut core = self.core();
         core.tick();
@@ -81,7 +81,7 @@ impl Twin {
         self.core().address.to_string()
     }
 
-    /// Whether it follows another server.
+    /// Returns whether it is a replica.
     pub fn is_replica(&self) -> bool {
         self.core().is_replica()
     }

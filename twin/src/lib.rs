@@ -6,8 +6,8 @@
 //! which has one thread and a paused clock; chance comes from the seed alone. The
 //! same seed gives the same run.
 //!
-//! What it answers is what Redis 7.0 answers to the commands that it knows, scripts
-//! and rights included; `tests/differential.rs` asks both and compares.
+//! It replies as Redis 7.0 does to the commands that it knows, including scripts and permissions.
+//! `tests/differential.rs` sends the same to both and compares.
 //!
 //! Start with [`Twin::new`] and [`Twin::connect`]. Then make its life hard:
 //! [`stop`](Twin::stop), [`cut`](Twin::cut), [`refuse`](Twin::refuse),
@@ -60,7 +60,7 @@ pub use self::{
     sentinels::Sentinels,
 };
 
-/// How much the network holds of what one side has not taken yet.
+/// How many bytes the network holds that one side has not read yet.
 const BUFFER: usize = 256 * 1024;
 
 /// A simulated server. Clones are the same one.
@@ -84,7 +84,7 @@ pub struct Twin {
     shared: Arc<Shared>,
 }
 
-/// What all handles, connections and replicas of one server share.
+/// The state that all handles, connections and replicas of one server share.
 #[derive(Debug)]
 struct Shared {
     core: Mutex<Core>,
@@ -120,15 +120,15 @@ impl Shared {
 }
 
 impl Twin {
-    /// A server without data, whose chances come from `seed`.
+    /// Creates a server without data. Its random numbers derive from `seed`.
     pub fn new(seed: u64) -> Self {
         let core = Mutex::new(Core::new(seed, &commands::TABLE));
         let shared = Shared { core, resumed: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// A new connection: the client's end of it. Waits for as long as a request and
-    /// its reply would.
+    /// Opens a connection, and returns the client's end. It waits for as long as a request and its
+    /// reply would.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Twin {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it connects nobody.
+    /// If this is dropped, no connection is made.
     pub async fn connect(&self) -> io::Result<DuplexStream> {
         self.connect_from("", Reach::default).await
     }
@@ -169,9 +169,8 @@ impl Twin {
         client
     }
 
-    /// A server that hears of what is written here a while later, and of what is
-    /// published. It answers reads and serves subscribers, whom this one does not
-    /// count.
+    /// Creates a replica. It receives writes and published messages after `lag`. It replies to
+    /// reads and serves subscribers, which this server does not count.
     ///
     /// # Examples
     ///

@@ -44,11 +44,11 @@ pub struct Net(Arc<Mutex<Inner>>);
 struct Inner {
     random: Rng,
     servers: BTreeMap<String, Twin>,
-    /// What is not open, by the client's host and the address.
+    /// Addresses that are not open, by the client's host and the address.
     reaches: BTreeMap<(String, String), Reach>,
 }
 
-/// The host of all who dial without one.
+/// The host of all clients that dial without one.
 const ANYWHERE: &str = "";
 
 impl Net {
@@ -79,7 +79,7 @@ impl Net {
         self.lead(address, server);
     }
 
-    /// Lets an address lead to `server` from now on, whatever it led to. The server
+    /// Lets an address lead to `server` from now on, in place of an earlier server. The server
     /// keeps the address by which others name it.
     pub fn lead(&self, address: &str, server: &Twin) {
         self.inner().servers.insert(address.into(), server.clone());
@@ -98,18 +98,18 @@ impl Net {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it connects nobody.
+    /// If this is dropped, no connection is made.
     pub async fn dial(&self, address: &str) -> io::Result<DuplexStream> {
         self.host(ANYWHERE).dial(address).await
     }
 
-    /// The place of some clients in the network.
+    /// Returns a host of some clients in the network.
     #[must_use]
     pub fn host(&self, name: &str) -> Host {
         Host { net: self.clone(), name: name.into() }
     }
 
-    /// What becomes of all who dial `address` from now on.
+    /// Sets what happens to all clients that dial `address` from now on.
     pub fn reach(&self, address: &str, reach: Reach) {
         self.host(ANYWHERE).reach(address, reach);
     }
@@ -134,7 +134,7 @@ impl fmt::Debug for Net {
     }
 }
 
-/// A place in a [`Net`] from which clients dial.
+/// A host in a [`Net`] from which clients dial.
 ///
 /// # Examples
 ///
@@ -164,13 +164,13 @@ impl Host {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it connects nobody.
+    /// If this is dropped, no connection is made.
     pub async fn dial(&self, address: &str) -> io::Result<DuplexStream> {
         let server = self.net.at(address).ok_or(io::ErrorKind::ConnectionRefused)?;
         server.connect_from(&self.name, || self.reached(address)).await
     }
 
-    /// What becomes of those who dial `address` from this host from now on.
+    /// Sets what happens to clients that dial `address` from this host from now on.
     pub fn reach(&self, address: &str, reach: Reach) {
         self.net.inner().reaches.insert((self.name.clone(), address.into()), reach);
     }

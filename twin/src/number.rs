@@ -1,6 +1,6 @@
 //! Numbers as Redis reads and writes them.
 
-/// An integer as the server accepts it: no sign of plus, no leading zeros.
+/// Reads an integer as the server accepts it: no plus sign, no leading zeros.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?;
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -15,7 +15,7 @@ pub(super) fn double(text: &[u8]) -> Option<f64> {
     (!number.is_nan()).then_some(number)
 }
 
-/// What `printf("%.17g")` writes: 17 digits, and an exponent only where they do not
+/// Writes a number as `printf("%.17g")` does: 17 digits, and an exponent only if they do not
 /// suffice.
 pub(super) fn written(number: f64) -> String {
     if number.is_infinite() {
@@ -44,7 +44,7 @@ fn trimmed(number: &str) -> &str {
     }
 }
 
-/// What C makes of a double that is cast to a long.
+/// Casts a double to a long as C does.
 pub(super) fn truncated(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     match (-BEYOND..BEYOND).contains(&number) {

@@ -1,10 +1,10 @@
-//! What the server says, and how it is written in either protocol.
+//! The replies of the server, and their bytes in either protocol.
 
 use std::borrow::Cow;
 
 use super::number;
 
-/// An answer, before it is known in which protocol it will be written.
+/// A reply, before its protocol is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
     Status(Cow<'static, str>),
@@ -12,7 +12,7 @@ pub(super) enum Reply {
     Error(Cow<'static, str>),
     Int(i64),
     Bulk(Vec<u8>),
-    /// Text that is shown to a person.
+    /// A text for a person.
     Verbatim(String),
     Double(f64),
     Nil,
@@ -22,13 +22,13 @@ pub(super) enum Reply {
     Map(Vec<(Self, Self)>),
     /// Members and scores: pairs in RESP3, one after the other in RESP2.
     Scored(Vec<(Vec<u8>, f64)>),
-    /// What nobody asked for; a list in RESP2.
+    /// A push, which has no request; a list in RESP2.
     Push(Vec<Self>),
-    /// Already said by other means.
+    /// No reply, because it was sent by other means.
     Said,
 }
 
-/// What a command comes to: an error is a reply like any other.
+/// The result of a command. An error is also a reply.
 pub(super) type Answer = Result<Reply, Reply>;
 
 /// The protocol that a client speaks.

@@ -10,18 +10,18 @@ const LONGEST: i64 = 512 * 1024 * 1024;
 /// The most words of one command.
 const MOST: i64 = 1024 * 1024;
 
-/// What the bytes of a client begin with.
+/// The beginning of the bytes of a client.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Request {
-    /// The words are in the vector that was given; so many bytes are used up.
+    /// A complete command. The words are in the given vector, and this many bytes are consumed.
     Whole(usize),
-    /// The rest of it has not come yet.
+    /// An incomplete command.
     Part,
-    /// Not a command: the client is told so and cut off.
+    /// Invalid bytes. The client gets this error and is disconnected.
     Nonsense(String),
 }
 
-/// Reads the first command of `bytes`. Where its words are goes to `words`.
+/// Reads the first command of `bytes`, and stores the positions of its words in `words`.
 pub(super) fn first(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Request {
     words.clear();
     match bytes.first() {

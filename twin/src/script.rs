@@ -17,7 +17,7 @@ use super::{
     values::{self, Word},
 };
 
-/// Says what is wrong with a script, if it cannot be run at all.
+/// Returns an error if a script cannot be run at all.
 pub(super) fn compile(script: &Script) -> Result<(), Reply> {
     MACHINE.with(|machine| machine.function(script)).map(drop)
 }
@@ -48,7 +48,7 @@ thread_local! {
     static MACHINE: Machine = Machine::new().expect("the Lua machine starts");
 }
 
-/// What Lua calls the text of every script.
+/// The name of the text of every script in Lua.
 const SOURCE: &str = "@user_script";
 
 struct Machine {
@@ -161,7 +161,7 @@ impl Machine {
     }
 }
 
-/// What a command of the script that runs is answered with.
+/// Executes a command of the running script.
 fn called(running: &RefCell<Option<Running>>, words: &MultiValue) -> Result<Reply, Error> {
     let mut running = running.borrow_mut();
     let running = running.as_mut().ok_or_else(|| Error::runtime("no script runs"))?;
@@ -175,7 +175,7 @@ fn called(running: &RefCell<Option<Running>>, words: &MultiValue) -> Result<Repl
     })
 }
 
-/// The text of the error that a command of the script was answered with.
+/// Returns the error text of a command of the script.
 fn refused(problem: &Value) -> Option<String> {
     match problem {
         Value::Table(table) => match table.raw_get("err") {

@@ -1,7 +1,7 @@
 //! A primary with replicas that sentinels watch.
 //!
-//! A failover happens when the test commands it. Each sentinel learns of it after the
-//! delay of the [`gossip`](Sentinels::gossip), and not before it can hear of it.
+//! A failover happens when the test commands it. Each sentinel learns of it after the delay of the
+//! [`gossip`](Sentinels::gossip), and not before it can receive it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,10 +53,10 @@ struct Truth {
 }
 
 impl Sentinels {
-    /// What the sentinels call the primary.
+    /// The name of the primary at the sentinels.
     pub const NAME: &str = "mymaster";
 
-    /// So many sentinels of a primary with `replicas`, which are `lag` behind it.
+    /// Creates this many sentinels of a primary with `replicas`, which lag by `lag`.
     #[must_use]
     pub fn start(net: &Net, sentinels: usize, replicas: usize, lag: Delay) -> Self {
         let servers: Vec<_> =
@@ -112,9 +112,9 @@ impl Sentinels {
         self.truth().gossip = delay;
     }
 
-    /// Promotes a replica with what it has. As soon as they can hear of it the other
-    /// servers follow it and cut off their clients. Returns the new primary, or `None`
-    /// if no replica runs.
+    /// Promotes a replica with its current data. As soon as the other servers can learn of it, they
+    /// follow it and disconnect their clients. Returns the new primary, or `None` if no replica
+    /// runs.
     pub fn fail_over(&self) -> Option<Twin> {
         let mut truth = self.truth();
         let (old, lag) = (truth.primary, truth.lag);

@@ -30,7 +30,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 pub(super) struct Owners(BTreeMap<u16, usize>);
 
 impl Owners {
-    /// Equal parts for so many nodes.
+    /// Divides the slots equally among this many nodes.
     pub(super) fn equal(nodes: usize) -> Self {
         let part = usize::from(SLOTS).div_ceil(nodes);
         let firsts = (0..SLOTS).step_by(part);

@@ -1,6 +1,6 @@
 //! The traits of commands, by which rights and faults know them.
 
-/// What a command is, as a set of bits.
+/// The properties of a command, as a set of bits.
 pub(super) type Traits = u16;
 
 /// It may change data.
@@ -12,7 +12,7 @@ pub(super) const READ: Traits = 1 << 2;
 pub(super) const NO_SCRIPT: Traits = 1 << 3;
 /// It works while the server loads its data.
 pub(super) const LOADING: Traits = 1 << 4;
-/// It works before the client has said who it is.
+/// It works before the login.
 pub(super) const NO_AUTH: Traits = 1 << 5;
 /// It works while a script runs for too long.
 pub(super) const BUSY: Traits = 1 << 6;
@@ -23,7 +23,7 @@ pub(super) const ADMIN: Traits = 1 << 10;
 pub(super) const DANGEROUS: Traits = 1 << 11;
 /// A subscriber that speaks RESP2 may send it.
 pub(super) const HEARING: Traits = 1 << 12;
-/// It fails while the server cannot write to its disk, though it changes nothing.
+/// It fails while the server cannot write to its disk, although it changes nothing.
 pub(super) const DISK: Traits = 1 << 13;
 
 /// Its channels lie in slots.

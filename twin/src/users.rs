@@ -1,5 +1,5 @@
-//! Who may run what on which keys and channels: the part of Redis's ACL that tests
-//! use, in its own words.
+//! Which user may run which command on which keys and channels: the part of Redis's ACL that the
+//! tests use.
 
 use std::collections::BTreeSet;
 
@@ -35,11 +35,11 @@ enum Which {
     Command(String),
 }
 
-/// Whether there is a command, or a container, of a name.
+/// Returns whether a command or a container of a name exists.
 pub(super) type Exists<'a> = &'a dyn Fn(&str) -> bool;
 
 impl User {
-    /// The one that everybody is who does not say otherwise.
+    /// The default user.
     pub(super) fn everybody() -> Self {
         Self {
             enabled: true,
@@ -51,7 +51,7 @@ impl User {
         }
     }
 
-    /// Changes the rights as `ACL SETUSER` does, or says why it cannot.
+    /// Changes the permissions as `ACL SETUSER` does, or returns the error.
     pub(super) fn apply(&mut self, rule: &str, exists: Exists<'_>) -> Result<(), &'static str> {
         match rule {
             "on" => self.enabled = true,
@@ -120,7 +120,7 @@ impl User {
         self.enabled && (self.any_password || self.passwords.contains(password))
     }
 
-    /// Whether nobody has to say who he is to be this user.
+    /// Whether this user needs no login.
     pub(super) fn is_open(&self) -> bool {
         self.enabled && self.any_password
     }
@@ -129,7 +129,7 @@ impl User {
         self.any_password
     }
 
-    /// Whether it may run the command called `name`, `container|command` perhaps.
+    /// Returns whether it may run the command called `name`, which may be `container|command`.
     pub(super) fn may_run(&self, name: &str, traits: Traits) -> bool {
         let container = name.split('|').next().unwrap_or(name);
         let fits = |rule: &&Rule| match &rule.which {
@@ -149,7 +149,7 @@ impl User {
     }
 }
 
-/// Adds a pattern, which says nothing new if there is one for everything.
+/// Adds a pattern, unless there is one for everything.
 fn add(patterns: &mut Vec<Vec<u8>>, pattern: &str, all: &'static str) -> Result<(), &'static str> {
     match patterns.iter().any(|known| known == b"*") {
         true if pattern != "*" => Err(all),

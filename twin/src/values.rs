@@ -1,4 +1,4 @@
-//! What a reply is in Lua, and what becomes a reply.
+//! Conversion of replies to Lua, and back.
 
 use mlua::{BorrowedBytes, Error, Lua, Table, Value};
 
@@ -30,7 +30,7 @@ impl Word {
     }
 }
 
-/// What a script is given for a reply.
+/// Returns the Lua value of a reply.
 pub(super) fn value(lua: &Lua, reply: &Reply) -> Result<Value, Error> {
     Ok(match reply {
         Reply::Int(number) => Value::Number(as_double(*number)),
@@ -71,7 +71,7 @@ fn listed<'a>(lua: &Lua, items: impl Iterator<Item = &'a Reply>) -> Result<Value
     Ok(Value::Table(table))
 }
 
-/// What a script's value is to the client.
+/// Returns the reply of a script's value.
 pub(super) fn reply(value: &Value) -> Reply {
     match value {
         Value::String(text) => Reply::bulk(&*text.as_bytes()),

@@ -44,7 +44,7 @@ impl Zset {
         self.scores.get(member).copied()
     }
 
-    /// What the score was before.
+    /// Sets a score, and returns the score before.
     pub(super) fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
         let before = self.scores.insert(member.to_vec(), score);
         if let Some(before) = before {
@@ -54,7 +54,7 @@ impl Zset {
         before
     }
 
-    /// Whether the member was there.
+    /// Removes a member. Returns whether it existed.
     pub(super) fn remove(&mut self, member: &[u8]) -> bool {
         let score = self.scores.remove(member);
         score.is_some_and(|score| self.order.remove(&(Score(score), member.to_vec())))

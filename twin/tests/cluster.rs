@@ -1,4 +1,4 @@
-//! A simulated cluster, alone and beside a real one.
+//! A simulated cluster, alone and compared with a real one.
 
 mod speaking;
 
@@ -15,7 +15,7 @@ const fn ms(time: u64) -> Duration {
     Duration::from_millis(time)
 }
 
-/// A client of the node with this place that speaks RESP3.
+/// Returns an RESP3 client of the node with this index.
 async fn speaker(cluster: &Cluster, node: usize) -> Speaker {
     let mut speaker = Speaker::to(&cluster.nodes()[node]).await;
     speaker.ask("HELLO 3").await;
@@ -74,7 +74,7 @@ async fn message_reaches_all_nodes_and_sharded_ones_their_shard() {
     assert_eq!(at_replica.within(ms(1)).await, ">3 $8 smessage $1 k $5 shard ");
 }
 
-// Beside a real cluster.
+// Comparison with a real cluster.
 
 /// One node of each, for the same slots.
 struct Both {
@@ -91,7 +91,7 @@ impl Both {
         Self { real, twin, names: names.to_vec() }
     }
 
-    /// Asks both, and returns what the real one answers.
+    /// Asks both, and returns the reply of the real one.
     fn real(&mut self, words: &[&str]) -> String {
         self.real.write_all(&packed(words)).unwrap();
         let mut bytes = vec![0; 4096];
@@ -100,7 +100,7 @@ impl Both {
         self.names.iter().fold(said, |said, (real, twin)| said.replace(real, twin))
     }
 
-    /// Nothing may stand between this and the next command.
+    /// No command may come between this and the next one.
     async fn asking(&mut self) {
         self.twin.send(&["ASKING"]).await;
         assert_eq!(self.twin.within(ms(1)).await, self.real(&["ASKING"]));
@@ -195,7 +195,7 @@ async fn nodes_reply_as_those_of_redis() {
     }
 }
 
-/// What a text says of the roles of all nodes.
+/// Returns the roles of all nodes in a text.
 fn roles(nodes: &str) -> Vec<String> {
     let role = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
     let mut roles: Vec<_> = nodes.lines().map(role).collect();

@@ -1,5 +1,5 @@
-//! Does the simulated server answer as Redis does? Both are asked the same, by
-//! several clients in either protocol, and every byte of the answers is compared.
+//! Does the simulated server reply as Redis does? Both get the same commands, from several clients
+//! in either protocol, and the tests compare every byte of the replies.
 //!
 //! Leases are drawn so that a few seconds of difference do not show, and what is
 //! read from a clock is left out; see [`same`].
@@ -77,7 +77,7 @@ impl Both {
         self.clients.len() - 1
     }
 
-    /// Asks both, and compares what this client and all others hear.
+    /// Asks both, and compares the bytes that this client and all others receive.
     async fn ask(&mut self, client: usize, words: &[&str]) {
         let brief = |word: &&str| word.chars().take(60).collect::<String>().replace('\n', " ");
         let brief: Vec<_> = words.iter().map(brief).collect();
@@ -130,7 +130,7 @@ fn sorted(answer: &str) -> String {
 /// Leases are some hundred thousand milliseconds and a half.
 const UNIT: i64 = 100_000;
 
-/// An answer without what a clock has to do with.
+/// Returns a reply without the parts that depend on a clock.
 fn same(answer: &str) -> String {
     let word = |word: &str| {
         let lease = word.strip_prefix(':').and_then(|number| number.parse::<i64>().ok());
@@ -146,7 +146,7 @@ fn same(answer: &str) -> String {
     answer.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-// What is asked.
+// The commands.
 
 /// A word for a command, of which some fit and some do not.
 fn pick(random: &mut Rng, from: &[&str]) -> String {
@@ -165,7 +165,7 @@ fn lease(random: &mut Rng) -> String {
     (UNIT * random.i64(1..9) + UNIT / 2).to_string()
 }
 
-/// How commands look: each word is a choice, a lease, or itself.
+/// The shapes of commands. Each word is a choice, a lease, or itself.
 const SHAPES: &[&str] = &[
     "DEL K K",
     "UNLINK K",
@@ -393,7 +393,7 @@ struct Own {
     arguments: Named,
 }
 
-/// What comes once, and what comes again and again.
+/// A part that occurs once, and a part that is repeated.
 struct Named {
     once: Vec<String>,
     each: Vec<String>,
@@ -424,8 +424,8 @@ fn lua_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Each script behind the parts that it shares with others. Those of several kinds stand beside
-/// the folders, and those of one kind are the prelude in its folder.
+/// Returns each script after the parts that it shares with others. The parts of several kinds are
+/// next to the folders. The part of one kind is the prelude in its folder.
 fn own_scripts() -> Vec<Own> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/kinds");
     let read = |path: &PathBuf| fs::read_to_string(path).unwrap();
@@ -440,7 +440,7 @@ fn own_scripts() -> Vec<Own> {
     folders.iter().flat_map(of_kind).collect()
 }
 
-/// Whether `script` calls a function of `part`.
+/// Returns whether `script` calls a function of `part`.
 fn calls(script: &str, part: &str) -> bool {
     let functions = part.lines().filter_map(|line| line.strip_prefix("local function "));
     let mut names = functions.filter_map(|line| line.split_once('(')).map(|(name, _)| name);
@@ -466,7 +466,8 @@ impl Own {
             // The last ones need not be given to some.
             keys.truncate(random.usize(1..=keys.len()));
         }
-        // Two servers have two clocks, and a gap depends on it: both are told the same moment.
+        // Two servers have two clocks, and a yield window depends on the clock. So both get the
+        // same time.
         let (second, micros) = (1_700_000_000 + random.u32(..4), random.u32(..1_000_000));
         let moment = format!("{{'{second}', '{micros}'}}");
         let text = self.text.replace("redis.pcall('TIME')", &moment);
@@ -569,7 +570,7 @@ async fn scripts_are_run_as_redis_runs_them() {
             }
             _ => evaluation(&mut random),
         };
-        // The third one listens in RESP2, where scripts are refused meanwhile.
+        // The third one is subscribed in RESP2, in which scripts are rejected.
         let client = random.usize(..3);
         ask_all(&mut both, client, &words).await;
     }

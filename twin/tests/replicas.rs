@@ -1,4 +1,4 @@
-//! Servers of a network, and their replicas, in virtual time and beside real ones.
+//! Servers of a network and their replicas, in virtual time, and compared with real ones.
 
 mod speaking;
 
@@ -121,9 +121,9 @@ async fn replica_takes_over_an_empty_primary_that_restarted() {
     assert!(there.ask("INFO replication").await.contains("master_link_status:up"));
 }
 
-// Beside real servers.
+// Comparison with real servers.
 
-/// What a server says of its replication, without what differs from server to server.
+/// Returns a server's report about replication without its numbers.
 fn without_numbers(info: &str) -> Vec<String> {
     let lines = info.split(' ').filter(|line| line.contains(':'));
     let known = [
@@ -169,7 +169,7 @@ async fn replication_is_reported_as_in_redis() {
     }
 }
 
-/// The bytes that a real server answers.
+/// Returns the bytes that a real server replies.
 fn said_to(redis: &Redis, command: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", redis.port())).unwrap();

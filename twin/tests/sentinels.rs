@@ -1,4 +1,4 @@
-//! Simulated sentinels, alone and beside real ones.
+//! Simulated sentinels, alone and compared with real ones.
 
 mod speaking;
 
@@ -44,9 +44,9 @@ async fn failover_reaches_each_sentinel_and_the_old_primary() {
     assert!(old.is_replica() && old.keys().is_empty());
 }
 
-// Beside a real one.
+// Comparison with a real one.
 
-/// What follows a fact in bytes.
+/// Returns the bytes after a field.
 fn fact<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     let (_, after) = said.split_once(&format!(" {name} $"))?;
     after.split(' ').nth(1)

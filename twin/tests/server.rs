@@ -94,7 +94,7 @@ async fn key_ends_by_the_time_of_the_runtime() {
 async fn clock_may_step_and_leases_are_not_counted_by_it() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
-    // The fifth command, after as many microseconds: no two happen in the same one.
+    // The fifth command, after as many microseconds, because no two have the same one.
     assert_eq!(client.ask("TIME").await, "*2 $10 1700000000 $1 4 ");
     twin.step_clock(-3_500_000);
     assert_eq!(client.ask("TIME").await, "*2 $10 1699999996 $6 500006 ");
@@ -388,7 +388,7 @@ async fn wait_counts_replicas_that_have_all_that_was_written() {
     // There and back.
     assert_eq!((client.ask("WAIT 1 1000").await.as_str(), start.elapsed()), (":1 ", ms(40)));
     assert_eq!((client.ask("WAIT 2 1000").await.as_str(), start.elapsed()), (":2 ", ms(100)));
-    // The client waits for no more than its timeout, and for nothing that others have written.
+    // The client waits for no more than its timeout, and not for the writes of others.
     assert_eq!((client.ask("WAIT 3 100").await.as_str(), start.elapsed()), (":2 ", ms(200)));
     far.kill();
     sleep(ms(1_500)).await;
@@ -426,7 +426,7 @@ async fn promotion_loses_writes_in_flight() {
     client.ask("SET late 1").await;
     new.promote();
 
-    // the old master refuses writes, and has its data until it hears of the new ones
+    // the old primary rejects writes, and has its data until it receives the new data
     assert!(client.ask("SET a 1").await.starts_with("-READONLY "));
     assert_eq!(client.ask("EXISTS late").await, ":1 ");
     assert_eq!(client.ask("PUBLISH c own").await, ":1 ");
@@ -452,7 +452,7 @@ async fn isolated_primary_continues() {
     assert!(old.keys().is_empty());
 }
 
-// What a test sees.
+// Inspection by a test.
 
 #[tokio::test(start_paused = true)]
 async fn test_can_inspect_data_and_commands() {

@@ -53,19 +53,19 @@ struct Node {
     redis: Arc<Redis>,
 }
 
-/// How a replica takes its master's place.
+/// How a replica replaces its primary.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failover {
-    /// The master agrees, and nothing is lost.
+    /// The primary agrees, and nothing is lost.
     Agreed,
     /// The master is not asked, the other masters are.
     Force,
-    /// Nobody is asked.
+    /// No other node is asked.
     Takeover,
 }
 
 impl Failover {
-    /// What it is called in a command; the first way is the usual one.
+    /// The word in the command. The first way is the usual one.
     fn word(self) -> Option<&'static str> {
         match self {
             Self::Agreed => None,
@@ -90,7 +90,7 @@ impl Cluster {
         ClusterOptions::default()
     }
 
-    /// The slot of a key: that of what stands in its first braces, or of all of it.
+    /// Returns the slot of a key: that of the text in its first braces, or of the whole key.
     pub fn slot_of(key: &str) -> u16 {
         slot_of(key)
     }
@@ -126,7 +126,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If it does not reply.
     #[track_caller]
     pub fn replicas_of(&self, master: &Redis) -> Vec<Arc<Redis>> {
         let id = self.id_of(master);
@@ -149,8 +149,8 @@ impl Cluster {
         found.expect("found just now")
     }
 
-    /// The node that one node takes for the owner of a slot now, right or wrong: behind a
-    /// [cut](Links::split) it may be the old one. Nothing if one of them does not answer.
+    /// Returns the node that one node believes to be the owner of a slot now. After a
+    /// [cut](Links::split) it may be the old owner. Returns `None` if one of them does not reply.
     pub fn owner_seen_by(&self, node: &Redis, slot: u16) -> Option<Arc<Redis>> {
         let view = View::of(node)?;
         let id = view.owner_of(slot)?;
@@ -158,7 +158,8 @@ impl Cluster {
         self.running().into_iter().find(is_it)
     }
 
-    /// `127.0.0.1:PORT` of each node, as it announces itself: that of TLS if they speak it.
+    /// Returns `127.0.0.1:PORT` of each node, as it announces itself: the TLS port if nodes use
+    /// TLS.
     pub fn addresses(&self) -> Vec<String> {
         let nodes = self.nodes();
         nodes.iter().map(|node| format!("127.0.0.1:{}", self.announced_port(node))).collect()
@@ -178,7 +179,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If the node is none of this cluster.
+    /// If the node is not in this cluster.
     #[track_caller]
     pub fn announced_port(&self, node: &Redis) -> u16 {
         announced_port(node, &self.name_of(node), self.links.as_ref())
@@ -188,7 +189,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If the node is none of this cluster.
+    /// If the node is not in this cluster.
     #[track_caller]
     pub fn name_of(&self, node: &Redis) -> String {
         let list = self.list();
@@ -205,8 +206,8 @@ impl Cluster {
         self.links.as_ref().expect("started without `.links()`")
     }
 
-    /// Waits until all nodes that run agree that they are well and who owns what, that
-    /// every slot has an owner among them, and every replica is in step.
+    /// Waits until all running nodes agree that they are healthy and which node has which slot.
+    /// Every slot must have an owner among them, and every replica must be in sync.
     ///
     /// # Panics
     ///
@@ -221,8 +222,7 @@ impl Cluster {
         }
     }
 
-    /// Makes a replica take the place of its master, and waits until all nodes that run
-    /// agree.
+    /// Makes a replica replace its primary, and waits until all running nodes agree.
     ///
     /// # Panics
     ///
@@ -243,11 +243,11 @@ impl Cluster {
         eventually_if_asked("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
     }
 
-    /// A slot that is to move to this node, step by step.
+    /// Returns the migration of a slot to this node, step by step.
     ///
     /// # Panics
     ///
-    /// If the nodes do not agree on its owner within 30 seconds, or `to` is none of them.
+    /// If the nodes do not agree on its owner within 30 seconds, or `to` is not one of them.
     #[track_caller]
     pub fn moving(&self, slot: u16, to: &Redis) -> SlotMove<'_> {
         let from = self.owner_of(slot);
@@ -269,7 +269,7 @@ impl Cluster {
         moving.close();
     }
 
-    /// Starts a node without slots, and waits until everybody knows it.
+    /// Starts a node without slots, and waits until all nodes know it.
     ///
     /// # Panics
     ///
@@ -298,8 +298,8 @@ impl Cluster {
         added
     }
 
-    /// Takes a node without slots out of the cluster. It runs on, alone, until the last
-    /// who has it drops it.
+    /// Removes a node without slots from the cluster. It keeps running until its last handle is
+    /// dropped.
     ///
     /// # Panics
     ///
@@ -313,7 +313,7 @@ impl Cluster {
         eventually("everybody forgets the node", CHANGE, || {
             let mut known = false;
             for other in self.running() {
-                // Those who have forgotten it refuse.
+                // Nodes that have forgotten it reject the command.
                 other.ask(&["CLUSTER", "FORGET", &view.own]);
                 known |= View::of(&other).is_none_or(|it| it.members.contains_key(&view.own));
             }
@@ -321,8 +321,8 @@ impl Cluster {
         });
     }
 
-    /// Makes a [user](Redis::user) at every node that runs. Whoever restarts has
-    /// forgotten it, but not one of [`Options::user`].
+    /// Creates a [user](Redis::user) at every running node. A node forgets it at a restart, but not
+    /// a user of [`Options::user`].
     ///
     /// # Panics
     ///
@@ -382,7 +382,7 @@ impl Cluster {
             && self.running().iter().all(|node| is_well(node))
     }
 
-    /// What each node that runs knows, if all of them answer.
+    /// The views of all running nodes, if all of them reply.
     fn views(&self) -> Option<Vec<View>> {
         self.running().iter().map(|node| View::of(node)).collect()
     }
@@ -402,7 +402,7 @@ impl Cluster {
     }
 }
 
-/// Whether a node says that the cluster is well, and is in step if it is a replica.
+/// Returns whether a node reports that the cluster is healthy, and is in sync if it is a replica.
 fn is_well(node: &Redis) -> bool {
     let info = node.ask(&["CLUSTER", "INFO"]);
     let is_ok = info.is_some_and(|info| info.text().contains("cluster_state:ok"));
@@ -450,12 +450,12 @@ impl Cluster {
         }
     }
 
-    /// Makes everybody known to everybody.
+    /// Makes all nodes known to each other.
     #[track_caller]
     fn meet(&self) {
         let nodes = self.running();
         let (first, others) = nodes.split_first().expect("there is a node");
-        // One who is slow to answer is forgotten, and has to be met again.
+        // A node that replies late is forgotten, and must be introduced again.
         let meet = || others.iter().for_each(|node| self.introduce(first, node));
         let all_known = |view: &View| view.well() >= nodes.len();
         let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
@@ -470,7 +470,7 @@ impl Cluster {
     }
 }
 
-/// Shares out the slots among nodes that do not know each other yet.
+/// Distributes the slots among nodes that do not know each other yet.
 fn deal(masters: &[Arc<Redis>]) {
     let count = masters.len();
     for (number, master) in masters.iter().enumerate() {

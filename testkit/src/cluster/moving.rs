@@ -1,4 +1,4 @@
-//! A slot on its way from node to node.
+//! A slot that migrates from node to node.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl SlotMove<'_> {
         self.set_slot(&self.from, &["MIGRATING", &to]);
     }
 
-    /// Carries at most so many keys to the new owner. Returns how many that were.
+    /// Moves at most this many keys to the new owner. Returns how many were moved.
     ///
     /// # Panics
     ///
@@ -73,8 +73,8 @@ impl SlotMove<'_> {
         while self.carry(MANY) > 0 {}
     }
 
-    /// Tells all masters who owns the slot now, and waits until every node has heard it from
-    /// the new owner too.
+    /// Announces the new owner of the slot to all primaries, and waits until every node has learned
+    /// it from the new owner as well.
     ///
     /// # Panics
     ///
@@ -85,18 +85,19 @@ impl SlotMove<'_> {
         let others = self.cluster.masters();
         let is_other =
             |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
-        // The new owner first: nobody shall be sent to it before it knows.
+        // The new owner comes first, so that no client is redirected to it before it knows.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
             let told = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
             let told = told.expect("the node answers");
-            // Whoever has lost its last slot to another becomes its replica, and knows.
+            // A node that has lost its last slot becomes a replica of the new owner, and knows the
+            // new topology.
             assert!(!told.is_error() || node.is_replica(), "{told:?}");
         }
         let slot = self.slot.parse().expect("made of a number");
         self.cluster.wait_for_owner(slot, &id);
     }
 
-    /// Ends the move where it is: the slot stays where it was, and so does each key.
+    /// Ends the migration at its current state: the slot and each key stay where they are.
     ///
     /// # Panics
     ///

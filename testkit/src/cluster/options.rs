@@ -40,8 +40,8 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Puts [links](crate::Links) between everybody. Nodes are called `node-0` and so on,
-    /// masters first, and announce ports that are not their own.
+    /// Puts [links](crate::Links) between all nodes. They are called `node-0` and so on, primaries
+    /// first, and announce the ports of the links.
     pub fn links(mut self) -> Self {
         self.linked = true;
         self
@@ -66,7 +66,7 @@ impl ClusterOptions {
         self
     }
 
-    /// A second of silence is enough, for whoever wants a failover that begins by itself.
+    /// Makes a second of silence enough for a failover that begins by itself.
     pub fn impatient(self) -> Self {
         self.node_timeout(Duration::from_secs(1))
     }

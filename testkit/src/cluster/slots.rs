@@ -3,18 +3,18 @@
 /// How many slots there are.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: the CRC16 of what stands in its first braces, or of all of it.
+/// Returns the slot of a key: the CRC16 of the text in its first braces, or of the whole key.
 pub(super) fn slot_of(key: &str) -> u16 {
     crc16(tag(key).as_bytes()) % SLOTS
 }
 
-/// What stands in the first braces, unless that is nothing.
+/// Returns the text in the first braces, unless it is empty.
 fn tag(key: &str) -> &str {
     let inside = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     inside.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// XMODEM's: polynomial 0x1021, nothing reflected, from zero.
+/// XMODEM: polynomial 0x1021, not reflected, starting at zero.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {

@@ -1,14 +1,14 @@
-//! What a node knows of its cluster.
+//! The state of a cluster, as one node reports it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use crate::server::Redis;
 
-/// All nodes that a node knows, by id, as it says in `CLUSTER NODES`.
+/// All nodes that a node knows, by id, as `CLUSTER NODES` returns them.
 #[derive(Debug)]
 pub(super) struct View {
-    /// The id of the node that says so.
+    /// The id of the reporting node.
     pub(super) own: String,
     pub(super) members: BTreeMap<String, Member>,
 }
@@ -16,7 +16,7 @@ pub(super) struct View {
 /// One node, as another sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Member {
-    /// Whether nothing is wrong with it.
+    /// Whether it is healthy.
     pub(super) well: bool,
     pub(super) is_master: bool,
     /// The id of its master; empty if it has none.
@@ -27,7 +27,7 @@ pub(super) struct Member {
 }
 
 impl View {
-    /// What this node knows, unless it does not answer.
+    /// Returns the view of this node, if it replies.
     pub(super) fn of(node: &Redis) -> Option<Self> {
         let reply = node.ask(&["CLUSTER", "NODES"])?;
         let lines = || reply.text().lines().filter_map(|line| line.split_once(' '));
@@ -41,7 +41,7 @@ impl View {
         &self.members[&self.own]
     }
 
-    /// How many nodes have nothing wrong with them.
+    /// Returns how many nodes are healthy.
     pub(super) fn well(&self) -> usize {
         self.members.values().filter(|member| member.well).count()
     }
@@ -72,7 +72,7 @@ impl Member {
     }
 }
 
-/// Reads `5461-10922` or `5461`, and leaves out `[93-<-…]`, which is on its way.
+/// Reads `5461-10922` or `5461`, and ignores `[93-<-…]`, a migrating slot.
 fn range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some(first.parse().ok()?..=last.parse().ok()?)

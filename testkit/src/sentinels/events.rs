@@ -1,4 +1,4 @@
-//! What Sentinels say of themselves, with the time when it was heard.
+//! The events that Sentinels publish, with their times.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,16 +10,16 @@ use crate::clock::clock;
 use crate::server::Redis;
 use crate::wire::{Connection, Reply};
 
-/// Something that a Sentinel has told its subscribers.
+/// An event that a Sentinel has published.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When it was heard.
+    /// When it arrived.
     pub at: Instant,
     /// The number of the Sentinel.
     pub sentinel: usize,
-    /// What has happened, such as `+switch-master`.
+    /// The name of the event, such as `+switch-master`.
     pub name: String,
-    /// To whom, such as `mymaster 127.0.0.1 6379 127.0.0.1 6380`.
+    /// Its subject, such as `mymaster 127.0.0.1 6379 127.0.0.1 6380`.
     pub text: String,
 }
 
@@ -43,7 +43,7 @@ impl Events {
     ///
     /// # Panics
     ///
-    /// If there is none within `limit`; the message shows what came instead.
+    /// If none comes within `limit`. The message shows the events that came.
     #[track_caller]
     pub fn wait_for(&self, name: &str, limit: Duration) -> Event {
         let started = clock();
@@ -68,7 +68,7 @@ impl Drop for Events {
     }
 }
 
-/// Reads in a thread what a Sentinel says until the connection is closed.
+/// Reads the events of a Sentinel in a thread, until the connection is closed.
 fn listen(number: usize, sentinel: &Redis, tell: Sender<Event>) -> TcpStream {
     let mut connection = sentinel.access().open().expect("the Sentinel accepts connections");
     let confirmed = connection.command(&["PSUBSCRIBE", "*"]);

@@ -87,7 +87,7 @@ impl Sentinels {
         self.links.as_ref().expect("started without `.links()`")
     }
 
-    /// `127.0.0.1:PORT` of each Sentinel, for clients: that of TLS if they speak it.
+    /// Returns `127.0.0.1:PORT` of each Sentinel, for clients: the TLS port if Sentinels use TLS.
     pub fn addresses(&self) -> Vec<String> {
         let ports = (0..self.sentinels.len()).map(|number| self.sentinel_port(number));
         ports.map(|port| format!("127.0.0.1:{port}")).collect()
@@ -106,8 +106,8 @@ impl Sentinels {
         announced_port(&self.servers[server], &server_name(server), self.links.as_ref())
     }
 
-    /// Who is master now: the Sentinels that run name the same server, and it says so
-    /// itself. Waits until that is so.
+    /// Returns the current primary: all running Sentinels name the same server, and it reports the
+    /// same role. Waits until that is so.
     ///
     /// # Panics
     ///
@@ -203,8 +203,8 @@ impl Sentinels {
         Events::of(&self.sentinels)
     }
 
-    /// Makes a [user](Redis::user) at every server that runs. Whoever restarts has
-    /// forgotten it, but not one of [`Options::user`](crate::Options::user).
+    /// Creates a [user](Redis::user) at every running server. A server forgets it at a restart, but
+    /// not a user of [`Options::user`](crate::Options::user).
     ///
     /// # Panics
     ///
@@ -237,7 +237,7 @@ impl Sentinels {
         announced_port(&self.sentinels[number], &sentinel_name(number), self.links.as_ref())
     }
 
-    /// What each Sentinel that runs sees, if it answers.
+    /// The view of each running Sentinel, if it replies.
     fn views(&self) -> Vec<Option<View>> {
         let running = self.sentinels.iter().filter(|sentinel| sentinel.is_running());
         running.map(|sentinel| View::of(sentinel, &self.name)).collect()
@@ -266,7 +266,8 @@ impl Sentinels {
             && replicas.all(|(_, replica)| view::follows(replica, port))
     }
 
-    /// Tells a Sentinel whom to watch, in one write: it must not look before it can log in.
+    /// Tells a Sentinel which primary to watch, in one write, because it must not check it before
+    /// it can log in.
     fn watch(&self, sentinel: &Redis, options: &SentinelsOptions) {
         let quorum = options.quorum.unwrap_or(options.sentinels / 2 + 1).to_string();
         let port = self.announced_port(0).to_string();
@@ -288,7 +289,7 @@ impl Sentinels {
 }
 
 impl SentinelsOptions {
-    /// Starts them all, and waits until every Sentinel sees everybody.
+    /// Starts them all, and waits until every Sentinel knows all others.
     ///
     /// # Panics
     ///

@@ -59,7 +59,7 @@ impl SentinelsOptions {
         self
     }
 
-    /// Half a second of silence is enough, for whoever wants a failover that begins by itself.
+    /// Makes half a second of silence enough for a failover that begins by itself.
     pub fn impatient(self) -> Self {
         self.down_after(Duration::from_millis(500))
     }
@@ -70,8 +70,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Puts [links](crate::Links) between everybody: servers are called `redis-0` and so
-    /// on, Sentinels `sentinel-0` and so on.
+    /// Puts [links](crate::Links) between all of them. Servers are called `redis-0` and so on,
+    /// Sentinels `sentinel-0` and so on.
     pub fn links(mut self) -> Self {
         self.linked = true;
         self

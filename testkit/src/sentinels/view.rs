@@ -1,11 +1,11 @@
-//! What a Sentinel sees, and what servers say of themselves.
+//! The views of Sentinels, and the reports of servers.
 
 use std::collections::BTreeMap;
 
 use crate::server::Redis;
 use crate::wire::Reply;
 
-/// Whom a Sentinel knows, and how they are.
+/// The servers and Sentinels that a Sentinel knows, and their states.
 #[derive(Debug)]
 pub(super) struct View {
     master: Facts,
@@ -16,7 +16,7 @@ pub(super) struct View {
 type Facts = BTreeMap<String, String>;
 
 impl View {
-    /// What this Sentinel sees, unless it does not answer.
+    /// Returns the view of this Sentinel, if it replies.
     pub(super) fn of(sentinel: &Redis, name: &str) -> Option<Self> {
         let master = facts(&sentinel.ask(&["SENTINEL", "MASTER", name])?);
         let all = |what: &str| {
@@ -26,8 +26,8 @@ impl View {
         Some(Self { master, replicas: all("REPLICAS")?, sentinels: all("SENTINELS")? })
     }
 
-    /// Whether it sees this master, so many replicas of it and so many others like
-    /// itself, and nothing wrong with any of them.
+    /// Returns whether it knows this primary, this many replicas and this many other Sentinels, and
+    /// all of them are healthy.
     pub(super) fn is_complete(&self, master: u16, replicas: usize, sentinels: usize) -> bool {
         let port = master.to_string();
         let follows = |it: &&Facts| {
@@ -48,12 +48,12 @@ pub(super) fn master(sentinel: &Redis, name: &str) -> Option<u16> {
     reply.list().get(1)?.text().parse().ok()
 }
 
-/// Whether a server says that it is a master.
+/// Returns whether a server reports that it is a primary.
 pub(super) fn is_master(server: &Redis) -> bool {
     server.ask(&["ROLE"]).is_some_and(|role| role.list()[0].text() == "master")
 }
 
-/// Whether a server says that it is connected to the master at this port.
+/// Returns whether a server reports that it is connected to the primary at this port.
 pub(super) fn follows(server: &Redis, master: u16) -> bool {
     let is_it = |role: &Reply| match role.list() {
         [_, _, Reply::Number(port), Reply::Text(state), _] => {
@@ -64,14 +64,14 @@ pub(super) fn follows(server: &Redis, master: u16) -> bool {
     server.ask(&["ROLE"]).as_ref().is_some_and(is_it)
 }
 
-/// Reads names and values in turn.
+/// Reads a list of names and values.
 fn facts(reply: &Reply) -> Facts {
     let texts = reply.texts();
     texts.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
-/// Whether nothing is wrong with another Sentinel. That it took the master for down when
-/// it was last asked is nothing: Valkey 9 keeps that until it has a reason to ask again.
+/// Returns whether another Sentinel is healthy. Its last vote that the primary is down does not
+/// count, because Valkey 9 keeps that vote until it has a reason to ask again.
 fn is_well(sentinel: &Facts) -> bool {
     ["sentinel", "sentinel,master_down"].iter().any(|flags| is(sentinel, "flags", flags))
 }

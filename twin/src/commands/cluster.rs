@@ -1,4 +1,4 @@
-//! What a node says of its cluster.
+//! The commands by which a node reports its cluster.
 
 use super::{CONNECTION, Call, Keys, LOADING, NO_SCRIPT, Spec};
 use crate::{

@@ -1,4 +1,4 @@
-//! Who a client is, and in which protocol it speaks.
+//! The name of a client, and its protocol.
 
 use super::{
     ADMIN, BUSY, CONNECTION, Call, DANGEROUS, DISK, HEARING, Keys, LOADING, NO_AUTH, NO_SCRIPT,

@@ -85,7 +85,7 @@ fn hincrby(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::Int(sum))
 }
 
-/// A hash up to this length is told in one piece, as a small one of Redis.
+/// HSCAN returns a hash of up to this many fields at once, as Redis does for small hashes.
 const SMALL: usize = 128;
 
 fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {

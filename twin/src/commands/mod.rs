@@ -66,7 +66,7 @@ fn syntax<T>() -> Result<T, Reply> {
     Err(Reply::error(SYNTAX))
 }
 
-/// What the commands of one type of values need of the server.
+/// The parts of the server that the commands of one type need.
 impl Core {
     fn keys(&mut self, call: &Call<'_>) -> &mut Keyspace {
         self.database(call.db.get())

@@ -14,7 +14,7 @@ pub(super) fn added(
     number.checked_add(by).ok_or_else(|| Reply::error("ERR increment or decrement would overflow"))
 }
 
-/// What `DECRBY` adds.
+/// The number that `DECRBY` adds.
 pub(super) fn negated(by: i64) -> Result<i64, Reply> {
     by.checked_neg().ok_or_else(|| Reply::error("ERR decrement would overflow"))
 }

@@ -1,4 +1,4 @@
-//! What a server says of its replicas, and waits for.
+//! The commands about replicas, and waiting for them.
 
 use std::time::Duration;
 

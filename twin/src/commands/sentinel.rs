@@ -1,4 +1,4 @@
-//! What a sentinel says: it knows few of the other commands.
+//! The commands of a sentinel, which supports few others.
 
 use super::{ADMIN, Call, DANGEROUS, Keys, Spec};
 use crate::{
@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("sentinel|myid", 2, TRAITS, Keys::None, myid),
 ];
 
-/// What a sentinel knows of others besides these.
+/// The other commands that a sentinel supports.
 pub(super) const COMMON: [&str; 14] = [
     "acl|setuser",
     "acl|whoami",

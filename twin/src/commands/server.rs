@@ -1,4 +1,4 @@
-//! What the server tells of itself.
+//! The commands by which the server reports its state.
 
 use super::{Call, DANGEROUS, Keys, LOADING, Spec, connection::VERSION, replication};
 use crate::{

@@ -30,13 +30,13 @@ fn count(core: &mut Core, call: &Call<'_>, by: i64) -> Answer {
     Ok(Reply::Int(sum))
 }
 
-/// What `SET` is told beside key and value.
+/// The options of `SET`.
 #[derive(Debug, Default)]
 struct Options {
     only_new: bool,
     only_old: bool,
     keep: bool,
-    /// Which word says how long, and in how many milliseconds it counts.
+    /// The option of the TTL, and its unit in milliseconds.
     lives: Option<(usize, i64)>,
 }
 

@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("zscore", 3, READ, Keys::One, zscore),
 ];
 
-/// What `ZADD` is told before the first score.
+/// The options of `ZADD`, which precede the first score.
 #[derive(Debug, Default)]
 struct Adding {
     only_new: bool,
@@ -158,7 +158,7 @@ fn zrange(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(told(members.map(|(member, score)| (member.clone(), score)).collect(), with_scores))
 }
 
-/// From where and how many: negative places count from the end.
+/// Returns a range. Negative indices count from the end.
 pub(super) fn window(from: i64, to: i64, length: usize) -> (usize, usize) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };

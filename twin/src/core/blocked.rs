@@ -1,4 +1,4 @@
-//! Clients that wait for replicas: nothing else of theirs is executed meanwhile.
+//! Clients that wait for replicas. No other command of theirs is executed meanwhile.
 
 use super::{
     Core,
@@ -11,7 +11,7 @@ impl Core {
         self.client(id).and_then(|client| client.blocked)
     }
 
-    /// Ends the wait of a client whose time is over.
+    /// Ends the wait of a client whose timeout is over.
     pub(crate) fn unblock_late(&mut self, id: u64) {
         let now = self.instant();
         if let Some(wait) = self.blocked(id)
@@ -21,7 +21,7 @@ impl Core {
         }
     }
 
-    /// Ends the wait of those for whom enough replicas are far enough.
+    /// Ends the wait of clients that have enough replicas.
     pub(crate) fn unblock(&mut self) {
         for (id, wait) in self.all_blocked() {
             if self.acknowledged(wait.offset) >= wait.least {
@@ -30,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Ends all waits, and the connections: this server becomes a replica.
+    /// Ends all waits and their connections, because this server becomes a replica.
     pub(super) fn unblock_by_force(&mut self) {
         for (id, _) in self.all_blocked() {
             self.say(id, &Reply::error(FORCED));

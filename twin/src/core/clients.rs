@@ -1,4 +1,4 @@
-//! The clients: what they are told, and what they listen to.
+//! The clients: their outgoing bytes and their subscriptions.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,7 +13,7 @@ use crate::{
     reply::{Protocol, Reply},
 };
 
-/// What the server knows of a connection.
+/// The state of a connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     host: String,
@@ -23,9 +23,9 @@ pub(crate) struct Client {
     pub(crate) protocol: Protocol,
     pub(crate) db: usize,
     channels: BTreeSet<Channel>,
-    /// What is on its way to the client, and when it is there.
+    /// The bytes in transit to the client, and when they arrive.
     outbox: VecDeque<(Instant, Vec<u8>)>,
-    /// How the connection was cut while somebody still attends to it.
+    /// How the connection was cut, while its task still runs.
     pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
     /// How far the history of the data was after its last command.
@@ -39,10 +39,10 @@ pub(crate) struct Client {
     pub(crate) is_ending: bool,
 }
 
-/// What a client waits for.
+/// The condition that a client waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// So many replicas are to be so far.
+    /// How many replicas must have reached the offset.
     pub(crate) least: i64,
     pub(crate) offset: u64,
     pub(crate) until: Option<Instant>,
@@ -66,9 +66,9 @@ pub(crate) struct Wait {
 pub struct Connection {
     /// The number that the server has given it.
     pub id: u64,
-    /// The [`Host`](crate::Host) that it comes from, or nothing.
+    /// The [`Host`](crate::Host) that it comes from, or an empty text.
     pub host: String,
-    /// What it calls itself, or nothing.
+    /// Its name, or an empty text.
     pub name: String,
     /// The user that it has logged in as.
     pub user: String,
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Whether it is to be woken by this.
+    /// Sets the waker that is woken when bytes arrive.
     pub(crate) fn attend(&mut self, waker: &Waker) {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// When the next thing arrives that is on its way.
+    /// When the next bytes in transit arrive.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.outbox.front().map(|(due, _)| *due)
     }
@@ -188,7 +188,7 @@ impl Core {
         self.clients.last
     }
 
-    /// A client that has gone, or has to.
+    /// Removes a client that has disconnected, or must.
     pub(crate) fn leave(&mut self, id: u64) {
         let client = self.clients.by_id.get(&id);
         let channels = client.map(|client| client.channels.clone()).unwrap_or_default();
@@ -242,8 +242,8 @@ impl Core {
         }
     }
 
-    /// Tells all who listen to a channel, and says how many these are. Not all of
-    /// them hear it, if messages are lost.
+    /// Publishes to all subscribers of a channel, and returns their number. Not all of them receive
+    /// it if messages are lost.
     pub(crate) fn publish(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
         self.note_message(scope, channel, message);
         self.deliver(scope, channel, message)
@@ -263,7 +263,7 @@ impl Core {
         hearers.len()
     }
 
-    /// How many channels the client hears from now on.
+    /// Subscribes, and returns the number of channels of the client.
     pub(crate) fn subscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
         let channel = (scope, channel.to_vec());
         self.clients.by_channel.entry(channel.clone()).or_default().insert(id);
@@ -272,7 +272,7 @@ impl Core {
         client.count(scope)
     }
 
-    /// How many channels the client still hears.
+    /// Unsubscribes, and returns the remaining number of channels.
     pub(crate) fn unsubscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
         let channel = (scope, channel.to_vec());
         if let Some(hearers) = self.clients.by_channel.get_mut(&channel) {
@@ -286,7 +286,7 @@ impl Core {
         client.count(scope)
     }
 
-    /// Whether the client listens to any channel.
+    /// Returns whether the client is subscribed to any channel.
     pub(crate) fn listens(&self, id: u64) -> bool {
         self.clients.by_id.get(&id).is_some_and(|client| !client.channels.is_empty())
     }

@@ -1,5 +1,4 @@
-//! The place of a server in a cluster: what it knows of the others, and where it sends
-//! clients that ask for the keys of another node.
+//! The role of a server in a cluster: the topology that it knows, and its redirects to other nodes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,13 +14,13 @@ use crate::{
     traits::{SHARDED, WRITE},
 };
 
-/// Who has which slot, since some change.
+/// Which node has which slot, since a certain change.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     /// How many changes there were.
     pub(crate) version: u64,
     pub(crate) nodes: Vec<Member>,
-    /// The node of each slot, by its place among all.
+    /// The node of each slot, by its index.
     pub(crate) owners: Owners,
 }
 
@@ -36,7 +35,7 @@ pub(crate) struct Member {
     pub(crate) has_failed: bool,
 }
 
-/// What a node knows and does.
+/// The state of a node.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) me: usize,
@@ -124,7 +123,7 @@ impl Standing {
         self.map.nodes.get(node).map(|it| it.address.clone()).unwrap_or_default()
     }
 
-    /// Whether it is a replica of a node.
+    /// Returns whether it is a replica of a node.
     fn follows(&self, node: usize) -> bool {
         self.map.nodes.get(self.me).is_some_and(|it| it.master == Some(node))
     }
@@ -135,7 +134,7 @@ impl Core {
         self.cluster.is_some()
     }
 
-    /// What the server calls its kind.
+    /// The name of the server's mode.
     pub(crate) fn mode(&self) -> &'static str {
         match (self.is_clustered(), &self.watched) {
             (true, _) => "cluster",
@@ -144,7 +143,8 @@ impl Core {
         }
     }
 
-    /// Whether this node executes a command of a client, in the order in which Redis asks.
+    /// Returns whether this node executes a command of a client, with the checks in the order of
+    /// Redis.
     pub(super) fn redirect(
         &mut self,
         id: u64,
@@ -202,12 +202,12 @@ impl Core {
         standing.last = standing.last.max(now + standing.gossip.draw(&mut self.random));
         let (channel, message) = (channel.to_vec(), message.to_vec());
         let notice = Notice { due: standing.last, from: standing.me, scope, channel, message };
-        // Without a cluster around it nobody listens.
+        // Without a cluster there is no receiver.
         drop(standing.bus.send(notice));
     }
 
-    /// Learns who has which slot. The subscribers of slots that have left are dismissed,
-    /// and the keys of those slots deleted.
+    /// Learns a new topology. It ends the subscriptions of slots that have left, and deletes the
+    /// keys of those slots.
     pub(crate) fn learn(&mut self, map: &Arc<Map>) {
         self.tick();
         let Some(standing) = &mut self.cluster else { return };
@@ -257,7 +257,7 @@ type Moved = Vec<(Vec<u8>, Entry)>;
 
 /// Keys that move with their slot.
 impl Core {
-    /// Takes up to `most` keys of a slot away.
+    /// Removes and returns up to `most` keys of a slot.
     pub(crate) fn take_out(&mut self, slot: u16, most: usize) -> Moved {
         self.tick();
         let now = self.now();

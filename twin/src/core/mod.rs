@@ -1,4 +1,4 @@
-//! The server itself: what a command passes through on its way.
+//! The server itself: the path of a command.
 //!
 //! Everything happens under one lock, so a command and a script are atomic. A
 //! command is looked up, admitted by the rights of its user and by what is wrong
@@ -59,20 +59,20 @@ pub(super) struct Core {
     /// Which run of which server this is.
     pub(super) run: u64,
     replication: Replication,
-    /// Its place in a cluster, if it is a node of one.
+    /// Its role in a cluster, if it is a node of one.
     pub(super) cluster: Option<Standing>,
-    /// What it watches, if it is a sentinel.
+    /// The primary that it watches, if it is a sentinel.
     pub(super) watched: Option<Arc<Watched>>,
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
     born: Instant,
     /// When the command that runs began: scripts see no other time.
     now: Instant,
-    /// The same in microseconds since 1970: no two commands have the same.
+    /// The same in microseconds since 1970. No two commands have the same time.
     moment: i64,
 }
 
-/// Who is told of each command.
+/// The observer of each command.
 pub(super) type Watcher = Box<dyn FnMut(&Executed<'_>) + Send>;
 
 /// A command that was executed.
@@ -87,7 +87,7 @@ pub(super) type Watcher = Box<dyn FnMut(&Executed<'_>) + Send>;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Executed<'a> {
-    /// The number of the connection that it came from.
+    /// The number of its connection.
     pub client: u64,
     /// Whether a script called it.
     pub in_script: bool,
@@ -102,7 +102,7 @@ impl Executed<'_> {
         words.join(" ")
     }
 
-    /// What it was answered with, in RESP3.
+    /// Its reply, in RESP3.
     pub fn reply(&self) -> String {
         let mut bytes = Vec::new();
         self.reply.write(Protocol::Resp3, &mut bytes);
@@ -140,14 +140,14 @@ impl Script {
     }
 }
 
-/// What a script that runs may do.
+/// The permissions of a running script.
 #[derive(Debug)]
 pub(super) struct InScript {
     pub(super) client: u64,
     pub(super) db: usize,
-    /// What keeps it from its first write.
+    /// The rejections of its first write.
     pub(super) denied: Vec<Refusal>,
-    /// Whether it has written: nothing stops it then.
+    /// Whether it has written. No rejection stops it after that.
     pub(super) wrote: bool,
 }
 
@@ -175,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Answers a command of a client.
+    /// Executes a command of a client.
     pub(super) fn serve(&mut self, client: u64, words: &[&[u8]]) {
         if words.is_empty() {
             return;
@@ -211,7 +211,7 @@ impl Core {
         answer
     }
 
-    /// Whether the command may run, in the order in which Redis asks.
+    /// Returns whether the command may run, with the checks in the order of Redis.
     fn admit(&mut self, id: u64, spec: &Spec, words: &[&[u8]]) -> Result<(), Reply> {
         if !spec.is(NO_AUTH) && !self.is_logged_in(id) {
             return Err(Reply::error("NOAUTH Authentication required."));
@@ -236,7 +236,7 @@ impl Core {
         self.admit_subscriber(id, spec)
     }
 
-    /// Who listens in RESP2 may do little else.
+    /// A subscriber in RESP2 may run few other commands.
     fn admit_subscriber(&mut self, id: u64, spec: &Spec) -> Result<(), Reply> {
         let new = self.client(id).is_some_and(|client| client.protocol == Protocol::Resp3);
         if new || spec.is(HEARING) || !self.listens(id) {
@@ -268,7 +268,7 @@ impl Core {
         self.refusals().into_iter().find(|refusal| refusal.hits(traits))
     }
 
-    /// What is wrong this time.
+    /// Returns the faults that affect this command.
     fn refusals(&mut self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         for (refusal, per_mille) in &self.faults.refusals {
@@ -300,7 +300,7 @@ impl Core {
         InScript { client: call.client, db: call.db.get(), denied, wrote: false }
     }
 
-    /// Answers a command of a script.
+    /// Executes a command of a script.
     pub(super) fn serve_script(&mut self, script: &mut InScript, words: &[&[u8]]) -> Reply {
         let reply = self.obey_script(script, words).unwrap_or_else(|refused| refused);
         self.tell(script.client, words, &reply, true);
@@ -393,8 +393,8 @@ impl Core {
         Ok(Reply::OK)
     }
 
-    /// Changes a user's rights, and cuts off its subscribers that must not listen any
-    /// more. One rule that is none spoils them all.
+    /// Changes a user's permissions, and disconnects its subscribers that lose theirs. One invalid
+    /// rule invalidates all of them.
     pub(super) fn set_user<'a>(
         &mut self,
         name: &str,
@@ -450,12 +450,12 @@ impl Core {
         self.now
     }
 
-    /// What leases are counted by, in milliseconds since 1970.
+    /// The clock of leases, in milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
         self.micros().div_euclid(1_000)
     }
 
-    /// What the clock of the server shows, in microseconds since 1970.
+    /// The clock of the server, in microseconds since 1970.
     pub(super) fn clock(&self) -> i64 {
         self.micros().max(self.moment).saturating_add(self.faults.step)
     }

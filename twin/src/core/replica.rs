@@ -24,17 +24,17 @@ use crate::{
     delay::Delay,
 };
 
-/// How often a replica says how far it is, and looks for its primary.
+/// How often a replica reports its offset, and checks its primary.
 const EACH: Duration = Duration::from_secs(1);
 
-/// What a replica is sent.
+/// A message to a replica.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     /// The value of a key of a database now, if there is one.
     Key(usize, Vec<u8>, Option<Entry>),
     Everything(Vec<Keyspace>),
     Message(Scope, Vec<u8>, Vec<u8>),
-    /// It is to say how far it is.
+    /// A request for its offset.
     Question,
 }
 
@@ -47,11 +47,11 @@ struct Batch {
     offset: u64,
 }
 
-/// The place of a server among others.
+/// The role of a server among others.
 #[derive(Debug, Default)]
 pub(super) struct Replication {
     feeds: Vec<Feed>,
-    /// Whom it follows, if it is a replica.
+    /// The primary that it follows, if it is a replica.
     leader: Option<Leader>,
     /// How often that has changed.
     term: u64,
@@ -62,7 +62,7 @@ pub(super) struct Replication {
     last_feed: u64,
     /// The keys that were written since the last batch.
     touched: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether it was more than these.
+    /// Whether it includes all data.
     everything: bool,
     messages: Vec<Effect>,
 }
@@ -83,11 +83,11 @@ struct Feed {
     lag: Delay,
     last: Instant,
     batches: UnboundedSender<Batch>,
-    /// How far the replica says that it is, and when it said so; not before it has all data.
+    /// The last reported offset of the replica, and its time. `None` until it has all data.
     acknowledged: Option<(u64, Instant)>,
 }
 
-/// What a replica receives, and by which feed.
+/// A message for a replica, and the feed that it came from.
 struct Received {
     number: u64,
     batches: UnboundedReceiver<Batch>,
@@ -125,7 +125,7 @@ impl Core {
         self.replication.feeds.iter().filter(|it| !it.batches.is_closed()).map(follower).collect()
     }
 
-    /// How many replicas have said that they are at least so far.
+    /// Returns how many replicas have reported at least this offset.
     pub(crate) fn acknowledged(&self, offset: u64) -> i64 {
         let is_there = |feed: &&Feed| {
             !feed.batches.is_closed() && feed.acknowledged.is_some_and(|(at, _)| at >= offset)
@@ -196,7 +196,7 @@ impl Core {
         Effect::Key(db, key, entry)
     }
 
-    /// What a new follower receives, everything first.
+    /// Returns the feed of a new follower, with all data first.
     fn followed(&mut self, replica: &Address, lag: Delay) -> Received {
         self.replication.counts = true;
         self.replication.feeds.retain(|feed| !feed.batches.is_closed());
@@ -205,7 +205,7 @@ impl Core {
         let (batches, received) = unbounded_channel();
         let last = self.instant() + lag.draw(&mut self.random);
         let (effects, offset) = (vec![Effect::Everything(self.snapshot())], self.offset());
-        // A follower that has gone is dropped by the next batch.
+        // The next batch drops a follower that has ended.
         drop(batches.send(Batch { due: last, effects, offset }));
         let replica = replica.clone();
         self.replication.feeds.push(Feed {
@@ -219,7 +219,7 @@ impl Core {
         Received { number, batches: received }
     }
 
-    /// Applies a batch. Returns whether the replica is to say how far it is.
+    /// Applies a batch. Returns whether the replica must report its offset.
     fn apply(&mut self, batch: Batch) -> bool {
         self.tick();
         let mut is_asked = false;
@@ -248,7 +248,7 @@ impl Core {
         is_asked
     }
 
-    /// A replica says how far it is.
+    /// Notes the offset that a replica reports.
     fn note_acknowledged(&mut self, feed: u64, offset: u64) {
         self.tick();
         let now = self.instant();
@@ -260,7 +260,7 @@ impl Core {
         self.unblock();
     }
 
-    /// Stops following. Returns whom it followed, and how closely.
+    /// Stops following. Returns the former primary, and the lag.
     fn lead(&mut self) -> Option<Leader> {
         self.replication.term += 1;
         self.replication.leader.take()
@@ -333,7 +333,7 @@ fn linked(
     Some(core.followed(address, lag))
 }
 
-/// Makes `replica` a master. Its old master follows it from now on, if it is to.
+/// Makes `replica` a primary. If `demotes`, its old primary follows it from now on.
 pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
     let leader = replica.core().lead();
     if let Some(leader) = leader.filter(|_| demotes)
@@ -401,7 +401,7 @@ impl Link {
                 },
                 () = sleep_until(says) => {
                     says += EACH;
-                    // A server that was killed ends its connections, and says no more.
+                    // A killed server ends its connections, and reports nothing any more.
                     if self.replica.upgrade().is_none_or(|it| it.core().replication.term != self.term) {
                         return;
                     }

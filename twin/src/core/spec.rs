@@ -1,4 +1,4 @@
-//! What is known of a command before it runs, and how it is found.
+//! The properties of a command before it runs, and the lookup of commands.
 
 use std::{cell::Cell, collections::BTreeMap};
 
@@ -16,16 +16,16 @@ pub(crate) enum Keys {
     One,
     /// All after the name.
     All,
-    /// As many as the second one says, from the third on.
+    /// As many keys as the second argument says, from the third on.
     Counted,
 }
 
-/// What is known of a command before it runs.
+/// The properties of a command before it runs.
 #[derive(Debug)]
 pub(crate) struct Spec {
     /// In small letters; `container|command` if it is in a container.
     pub(crate) name: &'static str,
-    /// How many words it has, its name among them; if negative, at least so many.
+    /// The number of its words, with its name. A negative number is a minimum.
     arity: i32,
     pub(super) traits: Traits,
     keys: Keys,
@@ -98,7 +98,7 @@ fn leading(word: &[u8]) -> usize {
     str::from_utf8(&word[..digits]).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// A command on its way.
+/// A command before its execution.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) words: &'a [&'a [u8]],
@@ -112,7 +112,7 @@ pub(crate) type Table = BTreeMap<&'static str, &'static Spec>;
 
 const CONTAINERS: [&str; 6] = ["acl", "client", "cluster", "pubsub", "script", "sentinel"];
 
-/// The command that these words call, or why there is none.
+/// Returns the command of these words, or the error.
 pub(super) fn lookup(table: &Table, words: &[&[u8]]) -> Result<&'static Spec, Reply> {
     let name = lower(words.first().copied().unwrap_or_default());
     if let Some(spec) = table.get(name.as_str()) {
@@ -147,7 +147,7 @@ fn unknown(words: &[&[u8]]) -> Reply {
     Reply::error(format!("ERR unknown command '{name}', with args beginning with: {rest}"))
 }
 
-/// Whether there is a command, or a container, of that name.
+/// Returns whether a command or a container of that name exists.
 pub(super) fn exists(table: &Table, name: &str) -> bool {
     table.contains_key(name) || CONTAINERS.contains(&name)
 }

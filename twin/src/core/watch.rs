@@ -1,4 +1,4 @@
-//! What a sentinel knows of the primary that it watches.
+//! The state of the primary that a sentinel watches.
 
 use std::sync::Arc;
 

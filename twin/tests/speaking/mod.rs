@@ -1,4 +1,4 @@
-//! A client of the simulated server that hides nothing: it shows the bytes.
+//! A client of the simulated server that shows all bytes.
 
 #![allow(dead_code, unreachable_pub)] // each test uses its part of it
 
@@ -36,8 +36,8 @@ impl Speaker {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Sends a command and returns all that comes before the answer to the next one,
-    /// or until the connection ends.
+    /// Sends a command and returns all bytes before the reply to the next one, or until the
+    /// connection ends.
     pub async fn ask(&mut self, command: &str) -> String {
         self.ask_words(&command.split(' ').collect::<Vec<_>>()).await
     }
@@ -52,7 +52,7 @@ impl Speaker {
         self.until(&marker).await
     }
 
-    /// What has come without being asked for.
+    /// Returns the bytes that came without a request.
     pub async fn heard(&mut self) -> String {
         let marker = self.mark();
         if self.stream.write_all(&packed(&["PING", &marker])).await.is_err() {
@@ -61,7 +61,7 @@ impl Speaker {
         self.until(&marker).await
     }
 
-    /// What comes within a while.
+    /// Returns the bytes that come within a while.
     pub async fn within(&mut self, patience: Duration) -> String {
         let mut bytes = vec![0; 4096];
         match timeout(patience, self.stream.read(&mut bytes)).await {
@@ -91,10 +91,10 @@ impl Speaker {
     }
 }
 
-/// How long an answer may take.
+/// The longest time for a reply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// How a connection that has ended is shown.
+/// The text for a connection that has ended.
 pub const ENDED: &str = "(ended)";
 
 /// A command as it is sent.
@@ -104,11 +104,11 @@ pub fn packed(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{blocks}", words.len()).into_bytes()
 }
 
-/// What stands before the answer to a marked PING, if that has come.
+/// Returns the bytes before the reply to a marked PING, if that has come.
 pub fn before(bytes: &[u8], marker: &str) -> Option<String> {
     let block = format!("${}\r\n{marker}\r\n", marker.len()).into_bytes();
     let before = bytes.strip_suffix(block.as_slice())?;
-    // Who listens in RESP2 is answered by a list.
+    // A subscriber in RESP2 gets a list as a reply.
     Some(shown(before.strip_suffix(b"*2\r\n$4\r\npong\r\n").unwrap_or(before)))
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The body of the function whose name has just been read, if it has one.
+/// Returns the body of the function whose name was just read, if it has one.
 fn body(tokens: &mut Tokens<'_>) -> Option<Range<usize>> {
     let mut depth = 0_usize;
     loop {
@@ -31,7 +31,7 @@ fn body(tokens: &mut Tokens<'_>) -> Option<Range<usize>> {
     }
 }
 
-/// Where the block ends whose brace has just been read.
+/// Returns where the block ends whose opening brace was just read.
 fn end(tokens: &mut Tokens<'_>) -> Option<usize> {
     let mut depth = 1_usize;
     while depth > 0 {
@@ -76,13 +76,13 @@ impl<'text> Tokens<'text> {
         &self.text[self.at..]
     }
 
-    /// Goes on behind the next `end`, or to the end of the text.
+    /// Continues after the next `end`, or at the end of the text.
     fn skip_past(&mut self, end: &str) {
         let rest = self.rest();
         self.at += rest.find(end).map_or(rest.len(), |it| it + end.len());
     }
 
-    /// Goes on behind a comment that may have others inside.
+    /// Continues after a comment, which may contain other comments.
     fn skip_block_comment(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -98,7 +98,7 @@ impl<'text> Tokens<'text> {
         }
     }
 
-    /// Goes on behind a text that ends with `quote`, unless a backslash stands before it.
+    /// Continues after a text that ends with `quote`, unless a backslash precedes the quote.
     fn skip_quoted(&mut self, quote: char) {
         let mut chars = self.rest().char_indices().skip(1);
         while let Some((at, it)) = chars.next() {
@@ -114,7 +114,7 @@ impl<'text> Tokens<'text> {
         self.at = self.text.len();
     }
 
-    /// Goes on behind a character, or behind the quote of a lifetime.
+    /// Continues after a character, or after the quote of a lifetime.
     fn skip_character(&mut self) {
         let mut chars = self.rest().chars().skip(1);
         match (chars.next(), chars.next()) {
@@ -123,7 +123,7 @@ impl<'text> Tokens<'text> {
         }
     }
 
-    /// Goes on behind a raw string, if one begins here behind its letters.
+    /// Continues after a raw string, if one begins here.
     fn skip_raw(&mut self) {
         let hashes = self.rest().bytes().take_while(|it| *it == b'#').count();
         if self.rest()[hashes..].starts_with('"') {

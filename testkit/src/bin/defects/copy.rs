@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::planting::Texts;
 
-/// What the tests are built from.
+/// The parts that the tests are built from.
 const PARTS: [&str; 12] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -25,7 +25,7 @@ const PARTS: [&str; 12] = [
     "twin",
 ];
 
-/// Where the copy lies. Nobody else uses it as long as this value lives.
+/// Where the copy is. No other run uses it while this value exists.
 pub(crate) struct Bed {
     folder: PathBuf,
     _lock: File,
@@ -48,8 +48,8 @@ impl Bed {
     }
 }
 
-/// Makes `folder` a copy of the sources in `root`, but for `texts`, which stand there instead. A file
-/// that is right already stays as old as it is, so that cargo builds nothing twice.
+/// Makes `folder` a copy of the sources in `root`, with `texts` in place of some files. An
+/// unchanged file keeps its time, so that cargo builds nothing twice.
 pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), String> {
     let said = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = BTreeSet::new();

@@ -6,7 +6,7 @@
 
 use crate::{Defect, Edit, Finder};
 
-/// What the simulation has to find.
+/// Defects that the simulation finds.
 pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a token goes from hold to hold with the lock",
@@ -154,7 +154,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
     },
 ];
 
-/// What the simulation does not come across, with the test that has to find it.
+/// Defects that the simulation does not find, each with the test that finds it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),

@@ -4,9 +4,8 @@
 //! that defects change has all the changed bodies, and each process runs the one whose number it
 //! is given ([`planting`]). The same program without a number is the sound one, whose tests pass.
 //!
-//! A defect that cannot be planted, does not build or fails in an unknown way is an error, and so
-//! is a test that fails with nothing planted. The sources are read and never written, so that an
-//! interruption is safe.
+//! It is an error if a defect cannot be planted, does not build, or fails in an unknown way. So is
+//! a test that fails with nothing planted. The sources are only read, so an interruption is safe.
 //!
 //! An argument chooses the defects that have it in their words.
 
@@ -36,15 +35,14 @@ use program::Program;
 use search::{Found, search};
 use store::SERVED;
 
-/// A mistake that somebody could make: it changes what stands in functions, or in files whose whole
-/// text becomes part of the program.
+/// A possible mistake. It changes text in functions, or in files that are included in the program
+/// as text.
 struct Defect {
     says: &'static str,
     edits: &'static [Edit],
 }
 
-/// One place of a defect: a text that stands there once, and what stands there
-/// instead.
+/// One place of a defect: a text that occurs once, and its replacement.
 struct Edit {
     file: &'static str,
     from: &'static str,
@@ -69,13 +67,13 @@ struct Case {
 }
 
 impl Case {
-    /// Whether the simulation has to find it.
+    /// Whether the simulation must find it.
     fn is_told(&self) -> bool {
         matches!(self.finder, Finder::Simulation(_))
     }
 }
 
-/// What came of a defect; an error says why nobody knows.
+/// The outcome of a search. An error explains why it is unknown.
 type Outcome = Result<Option<Found>, String>;
 
 fn main() -> ExitCode {
@@ -98,14 +96,14 @@ fn all() -> Vec<Case> {
     all.map(|((finder, defect), number)| Case { number, finder, defect }).collect()
 }
 
-/// Those of `cases` whose words contain `part`, or all of them.
+/// Returns the `cases` whose words contain `part`, or all of them.
 fn chosen(cases: &[Case], part: Option<&str>) -> Vec<Case> {
     let has = |case: &&Case| part.is_none_or(|part| case.defect.says.contains(part));
     cases.iter().filter(has).copied().collect()
 }
 
-/// Plants every defect, and searches for those whose words contain `part`. Returns whether each
-/// was found.
+/// Plants every defect, and searches for the defects whose words contain `part`. Returns whether
+/// each was found.
 fn plant_all(part: Option<&str>) -> Result<bool, String> {
     let all = all();
     let cases = chosen(&all, part);
@@ -144,7 +142,7 @@ fn target() -> Result<PathBuf, String> {
     Ok(target.to_owned())
 }
 
-/// What is searched for: a defect, or with nothing planted whatever this test may find.
+/// The goal of a search: a defect, or, with nothing planted, any failure of this test.
 enum Search {
     Defect(Case),
     Nothing(Finder),
@@ -158,8 +156,8 @@ struct Searches {
 }
 
 impl Searches {
-    /// Searches for each of `cases`, and runs each of their tests with nothing planted. Returns
-    /// those that were not found.
+    /// Searches for each of `cases`, and runs each of their tests with nothing planted. Returns the
+    /// defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
         // Tests that wait for a while, and behind them stories, which only compute.
         let (stories, tests): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_told());
@@ -191,7 +189,7 @@ impl Searches {
         Ok(missed)
     }
 
-    /// Without a defect, a test that is to find one passes.
+    /// Without a defect, the test that finds it must pass.
     fn find_nothing(&self, finder: Finder) -> Result<(), String> {
         let name = self.bed.at(&format!("{:?}", thread::current().id()));
         match search(&self.program, finder, 0, None, &name)? {
@@ -202,7 +200,7 @@ impl Searches {
         }
     }
 
-    /// Prints what came of `case`, and returns whether it was found.
+    /// Prints the outcome of `case`, and returns whether it was found.
     fn finds(&self, case: Case) -> bool {
         let Case { number, finder, defect: Defect { says, .. } } = case;
         let started = clock();

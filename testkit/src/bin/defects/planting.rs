@@ -12,20 +12,20 @@ use crate::{Case, Defect, Edit};
 /// The variable with the number of the defect that a process has.
 pub(crate) const NUMBER: &str = "LEASEHOLD_PLANTED";
 
-/// The library, where functions look up which defect they have.
+/// The library, whose functions look up the number of the defect.
 const LIBRARY: &str = "src/lib.rs";
 
-/// Where they look it up.
+/// The file of that lookup.
 const PLANTED: &str = "src/planted.rs";
 
-/// What the library's tests depend on.
+/// The dependencies of the library's tests.
 const DEPENDENCIES: &str = "Cargo.toml";
 
 /// The library itself, for examples and other tests. Its own tests can do without, and it would be
 /// built a second time for them.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
-/// A number that cannot be read is no defect: with it, nothing is found.
+/// A number that cannot be read is no defect, so nothing is found.
 fn planted() -> String {
     format!(
         "use std::{{env, sync::LazyLock}};\n\n\
@@ -41,10 +41,10 @@ pub(crate) type Texts = BTreeMap<&'static str, String>;
 
 /// All defects in the sources.
 pub(crate) struct Planted {
-    /// What stands in a copy of the sources instead of what stands there.
+    /// The changed files of the copied sources.
     pub(crate) texts: Texts,
-    /// What stands in the program instead of some of `texts`, by the number of the defect. Each is as
-    /// long as the one whose place it takes.
+    /// The included texts that replace some of `texts`, by the number of the defect. Each is as
+    /// long as the text that it replaces.
     included: BTreeMap<usize, Texts>,
 }
 
@@ -73,7 +73,7 @@ impl Planted {
         Ok(Self { texts, included })
     }
 
-    /// The files whose texts are written over in the program.
+    /// The files whose texts are replaced in the program.
     pub(crate) fn included(&self) -> impl Iterator<Item = &'static str> {
         let mut files: Vec<_> = self.included.values().flat_map(Texts::keys).copied().collect();
         files.sort_unstable();
@@ -81,14 +81,14 @@ impl Planted {
         files.into_iter()
     }
 
-    /// What the defect of this number writes over in the program.
+    /// The texts that the defect of this number replaces in the program.
     pub(crate) fn included_by(&self, number: usize) -> Option<&Texts> {
         self.included.get(&number)
     }
 }
 
-/// What functions do instead with a defect: arms of a match on its number. A function is known by
-/// its file, and by how many stand before it.
+/// The changed bodies of functions: arms of a match on the number of the defect. A function is
+/// identified by its file and by its index in it.
 type Functions = BTreeMap<(&'static str, usize), String>;
 
 /// Adds the functions that `case` changes in these texts.
@@ -132,7 +132,7 @@ fn switched(
     read: impl Fn(&str) -> Result<String, String>,
 ) -> Result<Texts, String> {
     let mut texts = Texts::new();
-    // From the end of each file, so that places stay what they are.
+    // From the end of each file, so that earlier places stay valid.
     for ((file, place), arms) in functions.into_iter().rev() {
         let mut text = texts.remove(file).map_or_else(|| read(file), Ok)?;
         let body = bodies(&text)[place].clone();
@@ -146,7 +146,7 @@ fn switched(
     Ok(texts)
 }
 
-/// The texts whose place others take, made as long as the longest of them, as those are.
+/// Returns the replaced texts, each as long as the longest replacement.
 fn with_room(
     included: &mut BTreeMap<usize, Texts>,
     read: impl Fn(&str) -> Result<String, String>,

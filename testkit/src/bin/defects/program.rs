@@ -24,8 +24,8 @@ pub(crate) struct Program {
     sources: PathBuf,
     /// Where each text stands that defects write over.
     places: BTreeMap<&'static str, Vec<u64>>,
-    /// Who writes a program or starts one: a process that begins has all files of this one for a
-    /// moment, and what somebody may write to does not start.
+    /// Guards the writing and the starting of a program. A starting process has all open files of
+    /// this one for a moment, and a file that is open for writing cannot be started.
     starting: Mutex<()>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Program {
 pub(crate) struct Run<'a> {
     pub(crate) test: &'a str,
     pub(crate) seeds: u64,
-    /// The number of the defect; 0 is none.
+    /// The number of the defect; 0 for none.
     pub(crate) number: usize,
-    /// What the defect writes over.
+    /// The texts that the defect replaces.
     pub(crate) included: Option<&'a Texts>,
 }
 
@@ -61,8 +61,8 @@ impl Program {
         Ok(Self { path, sources, places, starting: Mutex::new(()) })
     }
 
-    /// Runs a test. Returns how it ended, if it did within `longest`, and what it said; the files
-    /// that it takes have the name `name`.
+    /// Runs a test. Returns how it ended, if it ended within `longest`, and its output. Its
+    /// temporary files have the name `name`.
     pub(crate) fn run(
         &self,
         run: &Run<'_>,
@@ -140,14 +140,14 @@ fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
     Ok(found)
 }
 
-/// Builds the tests and returns what cargo says. Stories are told three times as fast with a little
-/// optimisation.
+/// Builds the tests and returns cargo's output. A little optimisation makes simulations three times
+/// as fast.
 ///
-/// Nothing here may change what the profile says of dependencies, or they are built anew.
+/// This must not change the profile of dependencies, because they would be built again.
 fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
-    // What `cargo run` says of this program is true of no dependency; one that looks at it would
-    // be built anew.
+    // The environment of `cargo run` describes this program and no dependency. A dependency that
+    // reads it would be built again.
     let (names, of_us) = (env::vars_os().map(|(name, _)| name), ["CARGO_MANIFEST_", "CARGO_PKG_"]);
     for name in names.filter(|name| of_us.iter().any(|it| name.to_string_lossy().starts_with(it))) {
         cargo.env_remove(name);
@@ -171,18 +171,18 @@ fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     }
 }
 
-/// The one program that cargo says it has built.
+/// Returns the one program that cargo has built.
 fn executable(messages: &str) -> Option<PathBuf> {
     let (_, path) = messages.split_once("\"executable\":\"")?;
     path.split('"').next().map(PathBuf::from)
 }
 
-/// A file that goes with this value.
+/// A file that is deleted with this value.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What an interrupted run leaves is written over by the next one.
+        // The next run overwrites the files of an interrupted one.
         drop(fs::remove_file(&self.0));
     }
 }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn changed_program_runs_with_its_text_and_its_number() {
-        // given a program that says its text, its arguments and its number
+        // given a program that prints its text, its arguments and its number
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         let text = "#!/bin/sh\necho text \"$1\" $LEASEHOLD_PLANTED $LEASEHOLD_SEEDS\nexit 3\n";
@@ -223,7 +223,7 @@ mod tests {
             (status.unwrap().code(), said)
         };
 
-        // then with other texts it says those, and leaves nothing behind
+        // then with other texts it prints those, and leaves no file behind
         let texts = Texts::from([("a.lua", "TEXT".into())]);
         assert_eq!(run(Some(&texts), 2), (Some(3), "TEXT a::b 2 7\n".into()));
         assert_eq!(run(None, 0), (Some(3), "text a::b 0 7\n".into()));

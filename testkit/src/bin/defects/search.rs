@@ -1,4 +1,4 @@
-//! Runs the test that has to find a defect, and reads what it says.
+//! Runs the test that must find a defect, and reads its output.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use crate::{Finder, Outcome};
 /// How many seeds a defect has to be found within.
 const SEEDS: u64 = 2_000;
 
-/// How many seeds are to find nothing where nothing is planted. That no more of them do is what
-/// `make simulate` shows, of the same sources.
+/// The number of seeds that must find nothing if nothing is planted. `make simulate` runs more of
+/// them with the same sources.
 const SOUND_SEEDS: u64 = 200;
 
 /// No test takes as long as this without a defect.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Who found a defect, and after how much.
+/// The test that found a defect, and after which effort.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) by: String,
     pub(crate) after: String,
 }
 
-/// Runs the test of `finder` with the defect of this `number`, or with none if it is 0. Nothing is
-/// found if it passes. The files that it takes have the name `name`.
+/// Runs the test of `finder` with the defect of this `number`, or with none if it is 0. If the test
+/// passes, nothing is found. Its temporary files have the name `name`.
 pub(crate) fn search(
     program: &Program,
     finder: Finder,
@@ -51,7 +51,7 @@ pub(crate) fn search(
     }
 }
 
-/// What the simulation says: the first seed that breaks a rule, and the rule.
+/// Reads the output of the simulation: the first seed that breaks a rule, and the rule.
 fn by_simulation(passed: bool, said: &str) -> Outcome {
     if passed {
         return exactly_one(said).map(|()| None);
@@ -66,7 +66,7 @@ fn by_simulation(passed: bool, said: &str) -> Outcome {
     Ok(Some(Found { by: format!("simulation: {rule}"), after: format!("{} seeds", seed + 1) }))
 }
 
-/// What a test says that is found by its name.
+/// Reads the output of a test that is selected by its name.
 fn by_test(name: &str, passed: bool, said: &str) -> Outcome {
     exactly_one(said)?;
     match passed {
@@ -75,7 +75,7 @@ fn by_test(name: &str, passed: bool, said: &str) -> Outcome {
     }
 }
 
-/// A name that no test has passes, and shows nothing.
+/// If no test has the name, the run passes and proves nothing.
 fn exactly_one(said: &str) -> Result<(), String> {
     match said.contains("running 1 test\n") {
         true => Ok(()),

@@ -2,7 +2,7 @@
 
 use crate::{Defect, Edit};
 
-/// What the simulation on a simulated server has to find.
+/// Defects that the simulation on a simulated server finds.
 pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a lock that is always wanted has no yield window",

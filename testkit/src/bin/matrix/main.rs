@@ -3,9 +3,9 @@
 //! `matrix redis-6.2 redis_tls` one suite there, `matrix redis-6.2 'testkit server'` one of
 //! the test kit.
 //!
-//! What a suite said stays in `target/servers/NAME/said`; the table in `docs/servers.md`
-//! is made of all that is there. A test that wants what a server does not have fails
-//! there, and is counted by itself.
+//! The output of a suite is kept in `target/servers/NAME/said`. The table in `docs/servers.md` is
+//! made of all of them. A test that needs an ability that a server does not have fails there, and
+//! is counted separately.
 
 mod said;
 mod suite;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what is wanted and writes the table. Returns whether nothing in it has failed.
+/// Runs the wanted suites and writes the table. Returns whether nothing in it has failed.
 fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     let suites = Suite::all(root())?;
     for server in chosen(&servers()?, on, Server::name)? {
@@ -87,7 +87,7 @@ impl Server {
         self.dir.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
-    /// Runs a suite and keeps what it says.
+    /// Runs a suite and keeps its output.
     fn try_out(&self, suite: &Suite) -> io::Result<()> {
         let output = suite.run(&self.program())?;
         fs::create_dir_all(self.dir.join("said"))?;
@@ -100,7 +100,7 @@ impl Server {
         self.dir.join("said").join(suite.name.replace(' ', "_"))
     }
 
-    /// What the server calls itself: `Redis 7.0.15`.
+    /// The name and version of the server: `Redis 7.0.15`.
     fn version(&self) -> String {
         let said = std::process::Command::new(self.program()).arg("--version").output();
         let said =

@@ -1,6 +1,6 @@
-//! Reads what a suite has said.
+//! Reads the output of a suite.
 
-/// What came of the tests of a suite on one server.
+/// The results of a suite on one server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) passed: usize,
@@ -8,7 +8,7 @@ pub(crate) struct Said {
     pub(crate) failed: Vec<String>,
     /// Those that want what the server does not have: their names, and what that is.
     pub(crate) unsupported: Vec<(String, String)>,
-    /// Whether it came to its end.
+    /// Whether the suite ran to its end.
     ended: bool,
 }
 
@@ -34,7 +34,7 @@ impl Said {
         }
     }
 
-    /// Whether it came to its end, and nothing has failed.
+    /// Whether the suite ran to its end without a failure.
     pub(crate) fn is_well(&self) -> bool {
         self.ended && self.failed.is_empty()
     }
@@ -57,7 +57,7 @@ fn verdict(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("test ")?.split_once(" ... ")
 }
 
-/// What the server lacks, if that is why the test failed.
+/// Returns the missing ability, if that is why the test failed.
 fn reason<'a>(name: &str, output: &'a str) -> Option<&'a str> {
     let (_, from) = output.split_once(&format!("\n---- {name} stdout ----\n"))?;
     let story = from.split_once("\n---- ").map_or(from, |(story, _)| story);

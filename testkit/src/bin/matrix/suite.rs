@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// Tests that are run together.
 pub(crate) struct Suite {
     pub(crate) name: String,
-    /// What `cargo test` is told to run.
+    /// The arguments for `cargo test`.
     words: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Suite {
         Self { name: name.to_owned(), words }
     }
 
-    /// Runs it on `server`. Returns what it says.
+    /// Runs it on `server`. Returns its output.
     pub(crate) fn run(&self, server: &Path) -> io::Result<String> {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.arg("test").args(&self.words).args(["--", "--test-threads=4"]);

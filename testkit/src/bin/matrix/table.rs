@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::said::Said;
 use crate::suite::Suite;
 
-/// What a server has shown, suite by suite; `None` where it was not run.
+/// The results of a server, suite by suite; `None` for suites that did not run.
 pub(crate) struct Column {
     pub(crate) server: String,
     pub(crate) said: Vec<Option<Said>>,
@@ -27,7 +27,7 @@ fn cell(said: Option<&Said>) -> String {
     said.map_or_else(|| "not run".to_owned(), Said::cell)
 }
 
-/// What each server does not have, and how many tests want it.
+/// Returns the abilities that each server does not have, and how many tests need them.
 fn unsupported(columns: &[Column]) -> String {
     let mut wanted = BTreeMap::<(&str, &str), usize>::new();
     for column in columns {
