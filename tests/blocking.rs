@@ -244,7 +244,7 @@ mod reentry {
 
     /// Does `work` while another thread shares the hold of this thread. This thread releases its
     /// share, `ours`, first.
-    fn beside_a_reader(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
+    fn while_another_thread_shares(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
         let (reads, others) = mpsc::channel();
         let (over, end) = mpsc::channel::<()>();
         thread::scope(|scope| {
@@ -267,7 +267,7 @@ mod reentry {
     fn thread_may_write_after_it_released_its_read_hold() {
         let prices = World::new().one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
-        beside_a_reader(&read, read.acquire().unwrap(), || {
+        while_another_thread_shares(&read, read.acquire().unwrap(), || {
             assert!(write.acquire_within(millis(20)).unwrap_err().is_busy());
             assert!(write.try_acquire().unwrap().is_none());
         });
@@ -281,7 +281,7 @@ mod reentry {
         let prices = world.one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
         thread::scope(|scope| {
-            beside_a_reader(&read, read.acquire().unwrap(), || {
+            while_another_thread_shares(&read, read.acquire().unwrap(), || {
                 scope.spawn(|| leave(write.acquire().unwrap()));
                 eventually(|| world.one.stats().waiting == 1);
                 assert!(read.try_acquire().unwrap().is_none());

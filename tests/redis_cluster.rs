@@ -284,12 +284,12 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     with_user(&cluster);
     for node in [missing, other_password] {
         let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
-        give_back(once_let_in(&lock).await).await;
+        give_back(when_login_is_accepted(&lock).await).await;
     }
 }
 
 /// Acquires it as soon as the node accepts the login.
-async fn once_let_in(lock: &Lock) -> LockGuard {
+async fn when_login_is_accepted(lock: &Lock) -> LockGuard {
     let until = Instant::now() + PATIENCE;
     loop {
         match lock.acquire_within(PATIENCE).await {
@@ -319,7 +319,7 @@ async fn node_that_rejects_the_login_is_named_and_holds_released() {
     }
     drop(guard);
     with_user(&cluster);
-    give_back(once_let_in(&lock).await).await;
+    give_back(when_login_is_accepted(&lock).await).await;
     // long before its lease would have ended
     eventually("it is given back", SOON, || node.command(&["EXISTS", &held]).number() == 0);
     assert_eq!(client.stats().releases_abandoned, 0);
@@ -345,11 +345,11 @@ async fn joining_node_that_rejects_the_client_is_named() {
     not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), &joined);
     give_back(other.acquire().await.unwrap()).await;
     with_user(&cluster);
-    give_back(once_let_in(&lock).await).await;
+    give_back(when_login_is_accepted(&lock).await).await;
 }
 
 /// The permissions of the guide for a user with locks below `app:` in a cluster.
-fn rights_of_the_guide() -> Vec<&'static str> {
+fn guide_permissions() -> Vec<&'static str> {
     let commands = rights_in(GUIDE, "leasehold");
     let of_clusters = commands.iter().find(|rights| rights.contains(&"+asking")).unwrap();
     [&commands[0][..], of_clusters].concat()
@@ -359,7 +359,7 @@ fn rights_of_the_guide() -> Vec<&'static str> {
 async fn documented_permissions_suffice_in_a_cluster() {
     came_with(7, "rights to channels that lie in slots");
     let cluster = three_masters();
-    cluster.user("narrow", &rights_of_the_guide());
+    cluster.user("narrow", &guide_permissions());
     let (one, other) = (as_user(&cluster, "narrow").await, as_user(&cluster, "narrow").await);
     let held = one.lock("app:door").unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock("app:door").unwrap());

@@ -93,7 +93,7 @@ impl Referee {
     }
 
     /// Waits until each contender of these names was inside once more.
-    async fn sees_all_go_on(&self, names: &BTreeSet<String>) -> Duration {
+    async fn all_continue(&self, names: &BTreeSet<String>) -> Duration {
         let (begun, before) = (Instant::now(), self.entered());
         let goes_on = |contender: &(String, usize)| {
             let count = |counts: &BTreeMap<_, u64>| counts.get(contender).copied().unwrap_or(0);
@@ -207,7 +207,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
     let all: BTreeSet<_> = replicated.union(&plain).cloned().collect();
     let url = cluster.url();
     let crowd = Crowd::of(&url, &replicated, &plain).await;
-    crowd.referee.sees_all_go_on(&all).await;
+    crowd.referee.all_continue(&all).await;
 
     for master in cluster.masters().into_iter().take(2) {
         let its = on(&cluster, &master, &all);
@@ -220,11 +220,11 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
         let elsewhere = all.difference(&its).cloned().collect();
         let without = alone_suffice.union(&elsewhere).cloned().collect();
-        let took = crowd.referee.sees_all_go_on(&without).await;
+        let took = crowd.referee.all_continue(&without).await;
         master.start_again();
         let again = Arc::clone(&cluster);
         spawn_blocking(move || again.wait_until_ok()).await.unwrap();
-        let all_took = crowd.referee.sees_all_go_on(&all).await;
+        let all_took = crowd.referee.all_continue(&all).await;
         println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
 
         // and only what was granted without a replica was forgotten, and may have been had by two

@@ -32,7 +32,7 @@ fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
 }
 
 /// Waits until no client is subscribed.
-fn until_silence(redis: &Redis) {
+fn until_no_subscribers(redis: &Redis) {
     let channels = || redis.command(&["PUBSUB", "CHANNELS"]);
     eventually("nobody listens", secs(10), || channels().list().is_empty());
 }
@@ -183,7 +183,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
         give_back(entered(waiting).await).await;
 
         // then no subscription is left when they have gone
-        until_silence(&redis);
+        until_no_subscribers(&redis);
         let chain = Chain::of(&redis, "door", HOLD).await;
         let mut java = Listener::to(&redis, &channel("door"));
         let before = chain.granted();
@@ -250,7 +250,7 @@ async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
     let guard = entered(one).await;
     assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
     give_back(guard).await;
-    until_silence(&redis);
+    until_no_subscribers(&redis);
 }
 
 #[tokio::test(flavor = "multi_thread")]

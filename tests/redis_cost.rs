@@ -392,13 +392,13 @@ async fn alternating_clients_cost_three_evalsha_each() {
         // given clients that have waited for each other before
         let redis = Redis::start();
         let clients = join_all((0..clients).map(|_| client(&redis))).await;
-        take_turns(&clients, 15).await;
+        acquire_in_turn(&clients, 15).await;
         let before = redis.calls();
         let granted = || clients.iter().map(|client| client.stats().granted).sum::<u64>();
         let granted_before = granted();
 
         // when each of them always has to wait for the others
-        let long = take_turns(&clients, rounds).await;
+        let long = acquire_in_turn(&clients, rounds).await;
         let (calls, granted) = (redis.calls().since(&before), granted() - granted_before);
 
         // then each time one client queues, one releases, and the notified one asks
@@ -431,7 +431,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
 
 /// Each client acquires this many times, and holds for long enough that the others wait. Returns
 /// how many waited so long that they asked by themselves.
-async fn take_turns(clients: &[Client], rounds: usize) -> u64 {
+async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
     let tasks = clients.iter().map(|client| {
         let lock = client.lock("door").unwrap();
         tokio::spawn(async move {

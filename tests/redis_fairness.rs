@@ -153,7 +153,7 @@ async fn subscribed_redisson_client_acquires_in_its_window() {
 }
 
 /// Lets a separate client acquire the lock again and again, each time for this long.
-fn comes_back_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
+fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
     let lock = door(busy);
     let task = tokio::spawn(async move {
         loop {
@@ -173,7 +173,7 @@ async fn redisson_client_acquires_behind_an_eager_client() {
     // given a client that never waits, so that its lock is never handed on
     let redis = std::sync::Arc::new(Redis::start());
     let busy = client(&redis).await;
-    let task = comes_back_at_once(&busy, ms(0));
+    let task = reacquires_at_once(&busy, ms(0));
 
     // then a waiter that needs a notification acquires soon
     for _ in 0..10 {
@@ -193,7 +193,7 @@ async fn polling_waiter_acquires_behind_a_returning_client() {
     for hold in [ms(20), ms(60)] {
         let redis = Redis::start();
         let (busy, poller) = (client(&redis).await, client(&redis).await);
-        let task = comes_back_at_once(&busy, hold);
+        let task = reacquires_at_once(&busy, hold);
         for _ in 0..3 {
             let took = entry(door(&poller).wait_strategy(POLLING), bound).await;
             println!("polls behind one that holds for {hold:?}: {took:?}");

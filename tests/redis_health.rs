@@ -33,7 +33,7 @@ fn over(log: &Log, words: &str) -> usize {
 
 /// A client at `url` warns of this once, with the remedy, and not again when the connections to
 /// `redis` are made anew; and a probe finds it.
-async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
+async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
     let health = healed(&client, PATIENCE, "it is found", |health| has(health, &is_it)).await;
@@ -71,7 +71,7 @@ async fn healthy_server_has_no_findings_and_no_logs() {
 async fn evicting_server_is_found_and_logged_once() {
     let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { policy } if policy == "allkeys-lru");
-    is_found_and_told_once(&redis.url(), &redis, is_it).await;
+    is_found_and_logged_once(&redis.url(), &redis, is_it).await;
     let health = Client::connect(&redis.url()).await.unwrap().health().await;
     assert_eq!(health.eviction_policy.as_deref(), Some("allkeys-lru"));
     assert!(health.is_ready(), "{health:?}");
@@ -81,7 +81,8 @@ async fn evicting_server_is_found_and_logged_once() {
 async fn unprotected_primary_is_found_and_logged_once() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
-    is_found_and_told_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary).await;
+    is_found_and_logged_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary)
+        .await;
 
     // and no more when it does not, or has none
     let client = Client::connect(&primary.url()).await.unwrap();
@@ -234,14 +235,14 @@ async fn lagging_replica_is_found_and_logged_once_by_name() {
     assert!(!has(&client.health().await, is_it));
     replica.pause();
     healed(&client, PATIENCE, "it is late", |health| has(health, is_it)).await;
-    is_found_and_told_once(&primary.url(), &primary, is_it).await;
+    is_found_and_logged_once(&primary.url(), &primary, is_it).await;
     replica.resume();
     healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
 }
 
 /// A server whose replies are changed: wherever it says `this` it says what `that` makes of what
 /// comes behind it on the line.
-fn one_that_says(
+fn server_with_changed_replies(
     redis: &Redis,
     this: &'static str,
     that: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -261,14 +262,14 @@ fn one_that_says(
 async fn skewed_clock_is_found_and_logged_once() {
     let redis = Redis::start();
     for (seconds, is_ahead) in [(100_i64, true), (-100, false)] {
-        let liar = one_that_says(&redis, "server_time_usec:", move |told| {
+        let liar = server_with_changed_replies(&redis, "server_time_usec:", move |told| {
             (told.parse::<i64>().unwrap() + 1_000_000 * seconds).to_string()
         });
         let is_it = |it: &Hazard| {
             let near = secs(60)..secs(101);
             matches!(it, Hazard::ClockApart { ahead, by } if *ahead == is_ahead && near.contains(by))
         };
-        is_found_and_told_once(&liar.url(), &redis, is_it).await;
+        is_found_and_logged_once(&liar.url(), &redis, is_it).await;
     }
 }
 
@@ -286,7 +287,7 @@ async fn old_server_is_found_and_logged_once() {
         _ => Lie::Truth,
     });
     let is_it = |it: &Hazard| matches!(it, Hazard::OldVersion { version } if version == "6.0.16");
-    is_found_and_told_once(&liar.url(), &redis, is_it).await;
+    is_found_and_logged_once(&liar.url(), &redis, is_it).await;
 }
 
 #[tokio::test]
@@ -309,7 +310,7 @@ async fn two_sentinels_are_a_hazard_that_is_logged_once() {
     let redis = Sentinels::options().sentinels(2).replicas(1).start();
     let url = redis.url();
     let is_it = |it: &Hazard| *it == Hazard::FewSentinels { known: 2 };
-    is_found_and_told_once(&url, redis.master(), is_it).await;
+    is_found_and_logged_once(&url, redis.master(), is_it).await;
 }
 
 #[tokio::test]
@@ -326,7 +327,7 @@ async fn lost_sentinel_majority_is_found_and_logged_once() {
     redis.sentinels()[1..].iter().for_each(Redis::stop);
     let ill = healed(&client, PATIENCE, "they are missed", |health| has(health, is_it)).await;
     assert!(ill.is_ready(), "{ill:?}");
-    is_found_and_told_once(&url, &redis.servers()[0], is_it).await;
+    is_found_and_logged_once(&url, &redis.servers()[0], is_it).await;
 }
 
 /// The log of a sentinel that had replied for minutes said that it may use TLS.

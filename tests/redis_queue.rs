@@ -99,7 +99,7 @@ fn owner(redis: &Redis) -> String {
 }
 
 /// Returns the guard of `waiter`, which must come so soon that no timer was involved.
-async fn entered_at_once(waiter: Waiter) -> LockGuard {
+async fn acquired_at_once(waiter: Waiter) -> LockGuard {
     let released = Instant::now();
     let guard = entered(waiter).await;
     assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
@@ -107,7 +107,7 @@ async fn entered_at_once(waiter: Waiter) -> LockGuard {
 }
 
 /// Each client acquires this many times, as soon as it can, and holds for this long.
-async fn take_turns(clients: &[Client], rounds: usize, hold: Duration) {
+async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
     let tasks = clients.iter().map(|client| {
         let lock = door(client);
         tokio::spawn(async move {
@@ -177,10 +177,10 @@ async fn later_waiter_does_not_overtake() {
         let first = line(&redis, &clients[1..2], door).await.remove(0);
         let second = line(&redis, &clients[2..], door).await.remove(0);
         give_back(guard).await;
-        let guard = entered_at_once(first).await;
+        let guard = acquired_at_once(first).await;
         assert!(!second.is_finished());
         give_back(guard).await;
-        give_back(entered_at_once(second).await).await;
+        give_back(acquired_at_once(second).await).await;
     }
 }
 
@@ -192,7 +192,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
     let (near, far) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
     proxy.delay(ms(5));
     let busy = near.clone();
-    let busy = tokio::spawn(async move { take_turns(&[busy], usize::MAX, ms(2)).await });
+    let busy = tokio::spawn(async move { acquire_in_turn(&[busy], usize::MAX, ms(2)).await });
     eventually("it does", SOON, || near.stats().granted > 10);
 
     // then a queued client acquires, although its requests take longer
@@ -206,7 +206,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
 async fn finished_clients_leave_no_queue() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
-    take_turns(&clients, 50, ms(1)).await;
+    acquire_in_turn(&clients, 50, ms(1)).await;
     assert!(!keys(&redis).contains(&"door".to_owned()));
     nothing_is_left(&redis);
     assert!(keys(&redis).is_empty());
@@ -237,7 +237,7 @@ async fn killed_waiter_is_skipped_at_once() {
     eventually("they are gone", SOON, || subscribers(&redis, &channel("door")) == 1);
 
     give_back(guard).await;
-    give_back(entered_at_once(behind).await).await;
+    give_back(acquired_at_once(behind).await).await;
     assert!(keys(&redis).is_empty());
 }
 
@@ -263,7 +263,7 @@ async fn leaving_waiter_leaves_no_queue_entry() {
     // then one queue entry is left, and its owner acquires
     until_queued(&redis, 1);
     give_back(guard).await;
-    give_back(entered_at_once(behind).await).await;
+    give_back(acquired_at_once(behind).await).await;
     assert!(keys(&redis).is_empty());
 }
 
@@ -301,7 +301,7 @@ async fn waiter_leaving_with_a_reservation_passes_it_on() {
         leaving.abort();
         // And with it the guard that may have come already.
         drop(leaving);
-        let guard = entered_at_once(behind).await;
+        let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
         give_back(guard).await;
         eventually("it is free", SOON, || keys(&redis).is_empty());
@@ -321,7 +321,7 @@ async fn dropped_client_is_skipped_in_the_queue() {
     drop(other);
     eventually("it is gone", SOON, || subscribers(&redis, &channel("door")) == 1);
     give_back(guard).await;
-    give_back(entered_at_once(behind).await).await;
+    give_back(acquired_at_once(behind).await).await;
     nothing_is_left(&redis);
 }
 
@@ -413,10 +413,10 @@ async fn waiter_without_messages_still_gets_its_reservation() {
     // then they enter in their order
     give_back(guard).await;
     let (first, second) = (waiting.remove(0), waiting.remove(0));
-    let guard = entered_at_once(first).await;
+    let guard = acquired_at_once(first).await;
     assert!(!second.is_finished());
     give_back(guard).await;
-    give_back(entered_at_once(second).await).await;
+    give_back(acquired_at_once(second).await).await;
     nothing_is_left(&redis);
 }
 
@@ -457,7 +457,7 @@ async fn fast_reacquirer_yields_at_its_next_release() {
     give_back(guard).await;
 
     // then only that client is notified
-    let guard = entered_at_once(waiting).await;
+    let guard = acquired_at_once(waiting).await;
     let told = monitor.stop();
     assert!(told.iter().any(|line| line.contains(TURN)), "{told:#?}");
     assert!(!told.iter().any(|line| line.contains(ANNOUNCED)), "{told:#?}");
@@ -491,10 +491,10 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
     // given clients that acquire in turn, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
-    take_turns(&clients, 5, ms(2)).await;
+    acquire_in_turn(&clients, 5, ms(2)).await;
     let mut java = Listener::to(&redis, &channel("door"));
     let (began, monitor) = (Instant::now(), redis.monitor());
-    take_turns(&clients, 100, ms(2)).await;
+    acquire_in_turn(&clients, 100, ms(2)).await;
 
     // then it hears of a release that is free for it at least each 80 ms and a hold: it is
     // left free for a fifth of the time, 16 ms at most, or at each other release
@@ -513,7 +513,7 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
     let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, QUEUERS);
     eventually("it is gone", SOON, gone);
     let (began, monitor) = (Instant::now(), redis.monitor());
-    take_turns(&clients, 100, ms(2)).await;
+    acquire_in_turn(&clients, 100, ms(2)).await;
     let (took, lines) = (began.elapsed(), monitor.stop());
     assert!(turns(&lines) >= 200, "{}", turns(&lines));
     // with a queued client, which may be late on a busy machine
@@ -551,7 +551,7 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let busy = clients[..2].to_vec();
-    let busy = tokio::spawn(async move { take_turns(&busy, usize::MAX, ms(1)).await });
+    let busy = tokio::spawn(async move { acquire_in_turn(&busy, usize::MAX, ms(1)).await });
     eventually("they do", SOON, || clients[1].stats().granted > 10);
 
     // when a polling client comes
@@ -626,10 +626,10 @@ async fn queued_and_unqueued_clients_alternate() {
             eventually("it listens", SOON, || subscribers(&redis, &channel("door")) >= 1);
             sleep(ms(300)).await;
             give_back(guard).await;
-            give_back(entered_at_once(waiting).await).await;
+            give_back(acquired_at_once(waiting).await).await;
         }
     }
-    take_turns(&[limited, free], 20, ms(2)).await;
+    acquire_in_turn(&[limited, free], 20, ms(2)).await;
     nothing_is_left(&redis);
 }
 
@@ -650,7 +650,7 @@ async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     // when the lock is free without a message, and that one leaves, then the other is notified
     redis.command(&["DEL", "door"]);
     leaves.abort();
-    give_back(entered_at_once(waiting).await).await;
+    give_back(acquired_at_once(waiting).await).await;
 }
 
 /// A client of a user without permissions for queues.
@@ -671,7 +671,7 @@ async fn wrong_type_of_the_queue_key_blocks_no_client() {
         sleep(ms(600)).await;
         assert!(!waiting.is_finished(), "{put:?}: {:?}", waiting.await);
         give_back(guard).await;
-        give_back(entered_at_once(waiting).await).await;
+        give_back(acquired_at_once(waiting).await).await;
         assert_eq!(keys(&redis), [QUEUE], "{put:?}");
     }
 }
@@ -691,7 +691,7 @@ async fn flushed_scripts_lose_no_queue() {
     }
     give_back(guard).await;
     for waiter in waiting {
-        let guard = entered_at_once(waiter).await;
+        let guard = acquired_at_once(waiter).await;
         flush();
         give_back(guard).await;
     }
@@ -728,7 +728,7 @@ async fn full_server_hands_locks_to_queued_waiters() {
         }
         give_back(guard).await;
         for waiter in waiting {
-            give_back(entered_at_once(waiter).await).await;
+            give_back(acquired_at_once(waiter).await).await;
         }
         assert!(keys(&redis).is_empty(), "{wait:?}");
     }
@@ -750,7 +750,7 @@ async fn waiter_waits_without_queue_when_the_server_is_full() {
     // and enters when there is memory again
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     give_back(guard).await;
-    give_back(entered_at_once(waiting).await).await;
+    give_back(acquired_at_once(waiting).await).await;
 }
 
 // Leases.
@@ -767,7 +767,7 @@ async fn fixed_lease_starts_at_the_grant() {
 
         let released = Instant::now();
         give_back(guard).await;
-        let guard = entered_at_once(waiting).await;
+        let guard = acquired_at_once(waiting).await;
         let left = ms(pttl(&redis, "door").try_into().expect("it is held"));
         let passed = released.elapsed();
         assert!(
@@ -793,7 +793,7 @@ async fn reserved_waiter_gets_a_whole_lease() {
         give_back(guard).await;
 
         // then it has all of it when it enters, and not what was reserved for it
-        let guard = entered_at_once(waiting).await;
+        let guard = acquired_at_once(waiting).await;
         assert!(pttl(&redis, "door") > 28_000, "{}", pttl(&redis, "door"));
         assert!(guard.is_held(), "{waits:?}");
         give_back(guard).await;
@@ -820,7 +820,7 @@ async fn passed_on_after(waits: Duration, ttl: Duration) {
     let waiting = line(&redis, &clients[1..], short).await.remove(0);
     sleep(waits).await;
     give_back(guard).await;
-    let guard = entered_at_once(waiting).await;
+    let guard = acquired_at_once(waiting).await;
     let left = pttl(&redis, "door");
     assert!(left > 0 && left <= i64::try_from(ttl.as_millis()).unwrap(), "{ttl:?}: {left}");
     sleep(ttl * 2).await;
@@ -839,7 +839,7 @@ async fn ttl_below_a_reservation_passes_the_queue() {
     give_back(guard).await;
 
     // then it has no more than that when it enters, whether it can be kept or not
-    let guard = entered_at_once(waiting).await;
+    let guard = acquired_at_once(waiting).await;
     let left = pttl(&redis, "door");
     assert!(left <= i64::try_from(ttl.as_millis()).unwrap(), "{left}");
     drop(guard);

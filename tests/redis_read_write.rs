@@ -81,7 +81,7 @@ fn until_heard_by(redis: &Redis, number: i64) {
 /// Waits until no client has sent a request for a while. By then each waiter has asked once more
 /// after its subscription.
 #[track_caller]
-fn until_nobody_asks(redis: &Redis) {
+fn until_no_requests(redis: &Redis) {
     let asked = || redis.calls().of("evalsha");
     eventually("they sleep", SOON, || {
         let before = asked();
@@ -173,7 +173,7 @@ async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
     let waiting = waiter(t.theirs().write());
     until_writers_wait(&t.redis, 1);
     until_heard_by(&t.redis, 1);
-    until_nobody_asks(&t.redis);
+    until_no_requests(&t.redis);
     give_back(one).await;
     assert!(!waiting.is_finished());
     give_back(other).await;
@@ -183,7 +183,7 @@ async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
 
     let waiting = [waiter(t.ours().read()), waiter(t.ours().read())];
     until_heard_by(&t.redis, 2);
-    until_nobody_asks(&t.redis);
+    until_no_requests(&t.redis);
     give_back(writing).await;
     let [one, other] = waiting;
     let (one, other) = (entered(one).await, entered(other).await);
@@ -200,7 +200,7 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
     let reader = waiter(t.theirs().prefer_writers(false).read());
     let writer = waiter(door(&third).write());
     until_heard_by(&t.redis, 2);
-    until_nobody_asks(&t.redis);
+    until_no_requests(&t.redis);
     assert_eq!(t.other.stats().wake_ups, 0);
     let reading = t.ours().downgrade(writing).await.unwrap();
     let beside = entered(reader).await;
@@ -664,7 +664,7 @@ async fn denied_writers_key_disables_writer_preference() {
             door(&with_rights(&redis, "limited", rights).await),
             door(&with_rights(&redis, "limited", rights).await),
         ];
-        each_enters_when_the_other_has_left(&redis, &ours, &theirs).await;
+        each_acquires_after_the_other(&redis, &ours, &theirs).await;
     }
 }
 
@@ -673,7 +673,7 @@ async fn foreign_writers_key_blocks_no_client() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);
-        each_enters_when_the_other_has_left(&t.redis, &t.ours(), &t.theirs()).await;
+        each_acquires_after_the_other(&t.redis, &t.ours(), &t.theirs()).await;
         t.redis.command(&["DEL", WRITERS]);
     }
 }
@@ -696,7 +696,7 @@ async fn refused_release_changes_nothing() {
 }
 
 /// Each client waits once, to read or to write, and leaves no key of the lock.
-async fn each_enters_when_the_other_has_left(
+async fn each_acquires_after_the_other(
     redis: &Redis,
     ours: &ReadWriteLock,
     theirs: &ReadWriteLock,
@@ -1110,7 +1110,7 @@ async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
 
 /// It waits as Redisson's does, which no reader knows: it is woken by a message alone, or finds the
 /// lock free. Without a gap between the holds of those readers it never does.
-async fn a_writer_that_nobody_knows_enters_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
+async fn unannounced_writer_acquires_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -1150,18 +1150,18 @@ async fn reads_for_a_millisecond_and_drops(lock: ReadWriteLock) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unqueued_writer_acquires_behind_shared_readers() {
-    a_writer_that_nobody_knows_enters_behind(64, reads_and_releases).await;
+    unannounced_writer_acquires_behind(64, reads_and_releases).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unannounced_writer_acquires_among_trying_readers() {
-    a_writer_that_nobody_knows_enters_behind(64, tries_to_read).await;
+    unannounced_writer_acquires_behind(64, tries_to_read).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unqueued_writer_acquires_behind_dropped_reading_guards() {
     for readers in [1, 8] {
-        a_writer_that_nobody_knows_enters_behind(readers, reads_for_a_millisecond_and_drops).await;
+        unannounced_writer_acquires_behind(readers, reads_for_a_millisecond_and_drops).await;
     }
 }
 
@@ -1207,13 +1207,13 @@ async fn one_evalsha_per_third_of_the_ttl_renews_hundred_readers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn script_cost_is_independent_of_the_number_of_readers() {
-    let few = commands_beside(40).await;
-    let many = commands_beside(10_000).await;
+    let few = commands_with_other_readers(40).await;
+    let many = commands_with_other_readers(10_000).await;
     assert_eq!(few, many);
 }
 
 /// How many commands each step executes, with this many other readers.
-async fn commands_beside(readers: usize) -> Vec<(&'static str, usize)> {
+async fn commands_with_other_readers(readers: usize) -> Vec<(&'static str, usize)> {
     let t = Setup::new().await;
     give_back(read(&t.ours()).await).await;
     give_back(write(&t.ours()).await).await;

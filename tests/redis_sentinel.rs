@@ -241,7 +241,7 @@ async fn empty_restarted_primary_loses_replicated_locks() {
 }
 
 /// Acquires and releases again and again, until `enough`. Fails if it waits for a lease.
-async fn comes_and_goes(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
+async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
         let guard = lock.acquire_within(secs(15)).await.unwrap();
         sleep(ms(200)).await;
@@ -259,7 +259,7 @@ async fn lock_released_at_old_primary_is_free_at_the_new_one() {
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
     let lock = |number| client.lock(format!("door-{number}")).unwrap();
-    let comes = |number| tokio::spawn(comes_and_goes(lock(number), Arc::clone(&enough)));
+    let comes = |number| tokio::spawn(acquires_and_releases(lock(number), Arc::clone(&enough)));
     let all: Vec<_> = (0..100).map(comes).collect();
     sleep(secs(2)).await;
 

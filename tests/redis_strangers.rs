@@ -217,7 +217,7 @@ async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
 }
 
 /// Sees that it waits as before, and enters when the lock is free.
-async fn it_waits_and_enters(redis: &Redis, guard: LockGuard, process: &Helper) {
+async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
     assert!(guard.is_held());
     assert_eq!(hash(redis, "door"), [(guard.owner().to_string(), "1".into())]);
     give_back(guard).await;
@@ -251,7 +251,7 @@ async fn message_flood_costs_few_requests_and_little_memory() {
     let most = memory(&process, "VmHWM");
     println!("{had} MB before, {most} MB at most");
     assert!(most < had + 32, "{had} MB, then {most} MB");
-    it_waits_and_enters(&redis, guard, &process).await;
+    waits_and_acquires(&redis, guard, &process).await;
 }
 
 /// Waits until the waiter has received all messages, and asks no more.
@@ -288,7 +288,7 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
     println!("{asked} EVALSHA; {had} MB before, {most} MB at most");
     assert!(asked <= 60, "{asked}");
     assert!(most < had + 64, "{had} MB, then {most} MB");
-    it_waits_and_enters(&redis, guard, &process).await;
+    waits_and_acquires(&redis, guard, &process).await;
 }
 
 // The lock.

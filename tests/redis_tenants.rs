@@ -24,7 +24,7 @@ fn command_of_the_guide(user: &str) -> Vec<&str> {
 }
 
 /// Nothing was refused since the log was reset, and each of these commands was run.
-fn has_no_right_too_few_or_too_many(redis: &Redis, before: &testkit::Calls, words: &[&str]) {
+fn permissions_are_exact(redis: &Redis, before: &testkit::Calls, words: &[&str]) {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
     let calls = redis.calls().since(before);
@@ -158,7 +158,7 @@ async fn documented_user_for_fenced_locks_suffices() {
     guard.release().await.unwrap().into_result().unwrap();
     let fenced_lock = as_user(&redis, "leasehold").await.fenced_lock("app:door").unwrap();
     assert_eq!(fenced_lock.raise_token(1041).await.unwrap(), 1041);
-    has_no_right_too_few_or_too_many(&redis, &before, fenced);
+    permissions_are_exact(&redis, &before, fenced);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +176,7 @@ async fn guide_user_for_replicas_has_exact_permissions() {
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
     give_back(ours().await.acquire().await.unwrap()).await;
-    has_no_right_too_few_or_too_many(&redis, &before, replicas);
+    permissions_are_exact(&redis, &before, replicas);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +209,7 @@ async fn guide_user_for_permits_has_exact_permissions() {
     let error = one.expirable_semaphore("app:list").unwrap().try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
     sleep(secs(4)).await;
-    has_no_right_too_few_or_too_many(&redis, &before, &words);
+    permissions_are_exact(&redis, &before, &words);
     // and others' permits are not its own
     let theirs = one.expirable_semaphore("evil:seats").unwrap().set(1).await;
     assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
@@ -245,7 +245,7 @@ async fn guide_user_for_semaphores_has_exact_permissions() {
     let error = one.semaphore("app:list").unwrap().try_acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
     sleep(secs(4)).await;
-    has_no_right_too_few_or_too_many(&redis, &before, &words);
+    permissions_are_exact(&redis, &before, &words);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +270,7 @@ async fn guide_user_for_latches_has_exact_permissions() {
     let error = one.latch("app:list").unwrap().wait().await.unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
     sleep(secs(4)).await;
-    has_no_right_too_few_or_too_many(&redis, &before, &words);
+    permissions_are_exact(&redis, &before, &words);
 }
 
 #[tokio::test(flavor = "multi_thread")]

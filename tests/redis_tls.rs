@@ -26,7 +26,7 @@ async fn refusal(builder: ClientBuilder, url: &str) -> String {
     refused(builder, url).await.0
 }
 
-/// The same of what stays until somebody changes something. All of it was transient.
+/// The same for a failure that lasts until a person changes something. All were transient.
 async fn lasting_refusal(builder: ClientBuilder, url: &str) -> String {
     let (reason, lasting) = refused(builder, url).await;
     assert!(lasting, "{reason}");

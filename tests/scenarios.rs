@@ -53,24 +53,24 @@ macro_rules! both_ways {
 both_ways! {
     crashed_client_blocks_others_for_one_ttl_at_most
     fixed_lease_expires_and_its_guard_reports_it
-    a_forced_release_frees_the_lock_for_everybody
-    a_guard_whose_lock_another_has_taken_cannot_release_it
-    a_hundred_clients_exclude_each_other
-    a_lock_can_be_taken_again_after_its_release
-    a_lock_that_is_entered_twice_is_free_after_two_releases
-    a_stopped_server_is_an_error_when_patience_ends
-    a_try_fails_while_another_holds_and_succeeds_after
-    a_wait_succeeds_if_the_lock_is_released_in_time
+    forced_release_frees_the_lock_for_all
+    guard_of_a_lost_lock_cannot_release_it
+    hundred_clients_exclude_each_other
+    lock_can_be_acquired_again_after_its_release
+    reentered_lock_is_free_after_two_releases
+    stopped_server_is_an_error_at_the_timeout
+    try_fails_while_another_holds_and_succeeds_after
+    wait_succeeds_if_the_lock_is_released_in_time
     failed_wait_ends_at_its_timeout
     each_hold_of_a_fenced_lock_has_a_greater_token
-    an_unlimited_wait_ends_with_the_release
-    anybody_sees_whether_it_is_locked
-    only_its_owner_is_seen_to_hold_it
+    unlimited_wait_ends_with_the_release
+    any_client_sees_whether_it_is_locked
+    only_its_owner_counts_as_holder
     sixteen_clients_count_to_sixteen_hundred_together
     tasks_of_one_client_exclude_each_other
-    the_hold_count_is_that_of_its_guards
-    the_remaining_time_is_that_of_lease_or_ttl
-    what_was_given_back_is_renewed_no_more
+    hold_count_matches_the_guards
+    remaining_time_matches_lease_or_ttl
+    released_lock_is_not_renewed
     holder_that_acquires_again_waits_like_others
 }
 
@@ -99,7 +99,7 @@ impl Setup {
 }
 
 // testRedisFailed
-async fn a_stopped_server_is_an_error_when_patience_ends(wait_strategy: WaitStrategy) {
+async fn stopped_server_is_an_error_at_the_timeout(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     t.redis.stop();
     let error = within(SOON, "it ends", t.ours().acquire_within(secs(3))).await.unwrap_err();
@@ -107,7 +107,7 @@ async fn a_stopped_server_is_an_error_when_patience_ends(wait_strategy: WaitStra
 }
 
 // testForceUnlock
-async fn a_forced_release_frees_the_lock_for_everybody(wait_strategy: WaitStrategy) {
+async fn forced_release_frees_the_lock_for_all(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.ours().force_release().await.unwrap());
@@ -136,7 +136,7 @@ async fn fixed_lease_expires_and_its_guard_reports_it(wait_strategy: WaitStrateg
 }
 
 // testRemainTimeToLive
-async fn the_remaining_time_is_that_of_lease_or_ttl(wait_strategy: WaitStrategy) {
+async fn remaining_time_matches_lease_or_ttl(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let remaining = async || t.theirs().holder().await.unwrap().unwrap().remaining().unwrap();
 
@@ -183,7 +183,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
 }
 
 // testGetHoldCount
-async fn the_hold_count_is_that_of_its_guards(wait_strategy: WaitStrategy) {
+async fn hold_count_matches_the_guards(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let owner = guard.owner().clone();
@@ -199,7 +199,7 @@ async fn the_hold_count_is_that_of_its_guards(wait_strategy: WaitStrategy) {
 }
 
 // testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread
-async fn only_its_owner_is_seen_to_hold_it(wait_strategy: WaitStrategy) {
+async fn only_its_owner_counts_as_holder(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let other = t.other.lock("window").unwrap().acquire().await.unwrap();
     assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
@@ -215,7 +215,7 @@ async fn only_its_owner_is_seen_to_hold_it(wait_strategy: WaitStrategy) {
 }
 
 // testIsLocked, testIsLockedOtherThread
-async fn anybody_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
+async fn any_client_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let seen =
         async || (t.ours().is_locked().await.unwrap(), t.theirs().is_locked().await.unwrap());
@@ -227,7 +227,7 @@ async fn anybody_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
 }
 
 // testUnlockFail
-async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_strategy: WaitStrategy) {
+async fn guard_of_a_lost_lock_cannot_release_it(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let old = t.ours().acquire().await.unwrap();
     t.ours().force_release().await.unwrap();
@@ -240,7 +240,7 @@ async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_strategy: W
 }
 
 // testLockUnlock
-async fn a_lock_can_be_taken_again_after_its_release(wait_strategy: WaitStrategy) {
+async fn lock_can_be_acquired_again_after_its_release(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let lock = t.ours();
     for _ in 0..2 {
@@ -249,7 +249,7 @@ async fn a_lock_can_be_taken_again_after_its_release(wait_strategy: WaitStrategy
 }
 
 // testReentrancy
-async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_strategy: WaitStrategy) {
+async fn reentered_lock_is_free_after_two_releases(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().try_acquire().await.unwrap().unwrap();
     let again = guard.reenter().await.unwrap();
@@ -315,7 +315,7 @@ async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_strategy: WaitStrat
 
 // ReadLockEntryTest.shouldHaveNoThreadsAfterNonReentrantAcquireAndRelease,
 // shouldHaveNoThreadsAfterReentrantAcquireAndRelease
-async fn what_was_given_back_is_renewed_no_more(wait_strategy: WaitStrategy) {
+async fn released_lock_is_not_renewed(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let lock = t.ours().ttl(secs(1));
     give_back(lock.acquire().await.unwrap()).await;
@@ -385,7 +385,7 @@ async fn sixteen_clients_count_to_sixteen_hundred_together(wait_strategy: WaitSt
 }
 
 // testConcurrency_MultiInstance
-async fn a_hundred_clients_exclude_each_other(wait_strategy: WaitStrategy) {
+async fn hundred_clients_exclude_each_other(wait_strategy: WaitStrategy) {
     let redis = Redis::start();
     let clients = join_all((0..100).map(|_| client(&redis))).await;
     assert_eq!(count_together(clients, 1, wait_strategy).await, 100);
@@ -393,7 +393,7 @@ async fn a_hundred_clients_exclude_each_other(wait_strategy: WaitStrategy) {
 }
 
 // testTryLockAsync
-async fn an_unlimited_wait_ends_with_the_release(wait_strategy: WaitStrategy) {
+async fn unlimited_wait_ends_with_the_release(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let waiting = waiter(t.theirs());
@@ -404,7 +404,7 @@ async fn an_unlimited_wait_ends_with_the_release(wait_strategy: WaitStrategy) {
 }
 
 // testTimedTryLockAsync
-async fn a_wait_succeeds_if_the_lock_is_released_in_time(wait_strategy: WaitStrategy) {
+async fn wait_succeeds_if_the_lock_is_released_in_time(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let theirs = t.theirs().lease(secs(30));
@@ -429,7 +429,7 @@ async fn failed_wait_ends_at_its_timeout(wait_strategy: WaitStrategy) {
 }
 
 // testTryLockAsyncFailed, testTryLockAsyncSucceed
-async fn a_try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStrategy) {
+async fn try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.theirs().try_acquire().await.unwrap().is_none());

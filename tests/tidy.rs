@@ -105,7 +105,7 @@ fn every_guarantee_names_a_test() {
 
 #[test]
 fn every_link_has_a_target() {
-    none(documents().flat_map(|(path, text)| links(&path, &text, &leads_somewhere)));
+    none(documents().flat_map(|(path, text)| links(&path, &text, &has_target)));
 }
 
 #[test]
@@ -670,7 +670,7 @@ fn links(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
 }
 
 /// Whether `target`, `docs/x.md` or `docs/x.md#heading`, exists.
-fn leads_somewhere(target: &str) -> bool {
+fn has_target(target: &str) -> bool {
     let Some((file, anchor)) = target.split_once('#') else { return root(target).exists() };
     root(file).exists() && read(file).lines().any(|line| anchor_of(line).as_deref() == Some(anchor))
 }

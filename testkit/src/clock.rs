@@ -24,7 +24,7 @@ pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) 
 ///
 /// As [`eventually`] does.
 #[track_caller]
-pub(crate) fn eventually_if_asked(
+pub(crate) fn eventually_with_requests(
     what: &str,
     limit: Duration,
     again: Duration,
@@ -73,10 +73,16 @@ mod tests {
     fn wait_repeats_its_request() {
         let (asked, mut checked) = (Cell::new(0), 0);
         let ask = || asked.set(asked.get() + 1);
-        eventually_if_asked("twice", Duration::from_secs(5), Duration::from_millis(1), ask, || {
-            checked += 1;
-            asked.get() == 2
-        });
+        eventually_with_requests(
+            "twice",
+            Duration::from_secs(5),
+            Duration::from_millis(1),
+            ask,
+            || {
+                checked += 1;
+                asked.get() == 2
+            },
+        );
         assert!(checked >= 2);
     }
 

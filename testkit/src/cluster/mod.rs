@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::clock::{clock, eventually, eventually_if_asked};
+use crate::clock::{clock, eventually, eventually_with_requests};
 use crate::deployment::{announced_port, start_all};
 use crate::links::Links;
 use crate::options::{Kind, Options};
@@ -240,7 +240,7 @@ impl Cluster {
             assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
         };
         let agreed = || self.all_name(slot, &view.own);
-        eventually_if_asked("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
+        eventually_with_requests("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
     }
 
     /// Returns the migration of a slot to this node, step by step.
@@ -459,7 +459,7 @@ impl Cluster {
         let meet = || others.iter().for_each(|node| self.introduce(first, node));
         let all_known = |view: &View| view.well() >= nodes.len();
         let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
-        eventually_if_asked("the nodes know each other", AGREEMENT, GIVEN_UP, meet, all_met);
+        eventually_with_requests("the nodes know each other", AGREEMENT, GIVEN_UP, meet, all_met);
     }
 
     fn introduce(&self, node: &Redis, other: &Redis) {
