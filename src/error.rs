@@ -328,7 +328,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// Returns the text of a rejection. The command is added unless the text names it.
+/// The words of a rejection. The command is added unless they name it.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
     let text = format!("{code} {message}");
     match command {

@@ -209,9 +209,7 @@ pub(crate) fn leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
 // Entering again, spinning, force.
 
 #[track_caller]
-pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(
-    both: &Together<S>,
-) {
+pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         // given a lock entered three times, and one more who waits
         for count in 1..=3 {
@@ -266,7 +264,9 @@ pub(crate) fn rust_waiter_polls_a_java_spin_lock<S: Servers>(both: &Together<S>)
 }
 
 #[track_caller]
-pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(both: &Together<S>) {
+pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(
+    both: &Together<S>,
+) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         // given a Rust or a Java holder, and a waiter of the other side
         assert!(holder.lock("door").acquired());

@@ -117,7 +117,7 @@ impl Waiting {
         }
     }
 
-    /// Returns how long to wait without messages, from `first` to `longest`.
+    /// How long to wait without messages, from `first` to `longest`.
     pub(super) fn for_poll(&mut self, first: Duration, longest: Duration) -> Duration {
         self.polls.next((first.min(longest), longest))
     }

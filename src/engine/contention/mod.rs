@@ -353,7 +353,7 @@ impl NameRegistry {
             Event::SubscriptionsLost => {
                 entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
-            // Waiters ask again by themselves, because their requests failed.
+            // Waiters ask again by themselves: their questions failed.
             Event::Back | Event::Moved => {}
             Event::Subscribed(object, level) => {
                 if let Some(inbox) = entries.inbox(&object) {
@@ -446,7 +446,7 @@ impl Entries {
         self.inbox(object).filter(|_| asked)
     }
 
-    /// Returns every inbox, in a fixed order.
+    /// Every mailbox, in an order that does not depend on chance.
     fn inboxes(&self) -> impl Iterator<Item = &Inbox> {
         let mut names: Vec<&Object> = self.of.keys().collect();
         names.sort_unstable();

@@ -69,7 +69,7 @@ struct WantedName {
 
 #[derive(Debug)]
 struct Channel {
-    meaning: Meaning,
+    says: Says,
     state: State,
     /// The names that use this channel. `door` and `{door}` share their release channel.
     objects: BTreeSet<Object>,
@@ -77,7 +77,7 @@ struct Channel {
 
 /// The meaning of a message on a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Meaning {
+enum Says {
     Released,
     /// The channel carries no messages: scripts count its listeners.
     Nothing,
@@ -219,8 +219,8 @@ impl Table {
         let gone = before.into_iter().filter(|it| !wanted.iter().any(|(kept, _)| kept == it));
         let gone = gone.collect();
         self.give_up(object, gone);
-        for (channel, meaning) in wanted {
-            let fresh = || Channel { meaning, state: State::Off, objects: BTreeSet::new() };
+        for (channel, says) in wanted {
+            let fresh = || Channel { says, state: State::Off, objects: BTreeSet::new() };
             let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
             entry.objects.insert(object.clone());
             self.outdated.insert(channel);
@@ -228,15 +228,15 @@ impl Table {
         self.update(object);
     }
 
-    fn wanted(&self, object: &Object) -> Vec<(String, Meaning)> {
+    fn wanted(&self, object: &Object) -> Vec<(String, Says)> {
         let Rights { queue, own_channels, releases } = self.rights(object);
         let mut wanted = Vec::new();
         if releases {
-            wanted.push((channel_of(object), Meaning::Released));
+            wanted.push((channel_of(object), Says::Released));
         }
         if releases && queue && own_channels && is_queued(object) {
-            wanted.push((keys::queuers(&object.name), Meaning::Nothing));
-            wanted.push((keys::waiter(&object.name, &self.client), Meaning::Ask));
+            wanted.push((keys::queuers(&object.name), Says::Nothing));
+            wanted.push((keys::waiter(&object.name, &self.client), Says::Ask));
         }
         wanted
     }
@@ -367,16 +367,16 @@ impl Table {
     pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.objects.iter().cloned();
-        match entry.meaning {
-            Meaning::Released => {
+        match entry.says {
+            Says::Released => {
                 let queue_told = replies::queue_was_notified(message);
                 self.events.extend(names.map(|object| Event::Freed { object, queue_told }));
             }
-            Meaning::Ask => {
+            Says::Ask => {
                 let after = replies::ask_after(message);
                 self.events.extend(names.map(|object| Event::Ask { object, after }));
             }
-            Meaning::Nothing => {}
+            Says::Nothing => {}
         }
     }
 }
