@@ -240,7 +240,7 @@ async fn renewals_are_logged_with_their_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn doubt_is_warned_of_once_for_each_time_of_trouble() {
+async fn doubt_is_logged_once_for_each_outage() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();

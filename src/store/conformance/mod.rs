@@ -132,7 +132,7 @@ impl Bench {
         assert_eq!(self.hand_over(claim).await, None);
     }
 
-    /// Gives a lock back, which is free then for a moment.
+    /// Releases a lock, which is free for a moment then.
     async fn yields(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
         assert!(matches!(given, GivenBack::Freed(RemoteWaiters::Next(_))), "{given:?}");

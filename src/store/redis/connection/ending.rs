@@ -49,7 +49,9 @@ impl From<io::Error> for Ending {
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Astray => f.write_str("this connection reached another server than commands do"),
+            Self::Astray => f.write_str(
+                "this connection leads to another server than the one that executes commands",
+            ),
             Self::Behind(late) => write!(f, "replies take longer than {late:?}"),
             Self::Broken(how) => write!(f, "the connection broke: {how}"),
             Self::Demoted => f.write_str("the server is no longer the primary"),
