@@ -295,7 +295,7 @@ async fn release_wakes_an_executor_that_blocks_the_runtime() {
     assert_eq!(notices.recv().unwrap(), Some(true));
 }
 
-/// Polls `future` a limited number of times, as an executor without other tasks does.
+/// Polls `future` for at most ten seconds, as an executor without other tasks does.
 fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -97,7 +97,7 @@ impl Failovers {
         let lasts = fault.longest();
         match kind {
             FaultKind::Parted => {
-                parted.iter().for_each(|it| stale_connections.excuse(&it.id, lasts))
+                parted.iter().for_each(|it| stale_connections.excuse(&it.id, lasts));
             }
             FaultKind::Stale => peers.iter().for_each(|it| stale_connections.excuse(&it.id, lasts)),
             _ => {}

@@ -76,7 +76,7 @@ impl ForeignClient {
         while !is_granted(&raw.ask(&["EVAL", LOCK, "1", name.as_str(), "3000", &owner]).await?) {
             match self.waits {
                 Waiting::Subscribed => {
-                    drop(timeout(Duration::from_secs(3), subscriber.read()).await)
+                    drop(timeout(Duration::from_secs(3), subscriber.read()).await);
                 }
                 Waiting::BusyPolling => sleep(Duration::from_millis(3)).await,
             }
