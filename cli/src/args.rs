@@ -1,0 +1,150 @@
+//! The command line.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser};
+
+/// Locks for commands and scripts, on Redis.
+///
+/// REDIS_URL names the server. Its passwords never belong on a command line.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Run(Run),
+}
+
+/// Runs a command while holding a lock.
+///
+/// Waits for the lock, runs the command, and releases the lock. If the lock is lost, the command
+/// is stopped: TERM to its process group, then KILL after the grace period.
+///
+/// Exits with the code of the command, or 128 and the number of the signal that ended it. Other
+/// codes: 64 wrong usage, 65 another number of permits, 69 Redis is unreachable or rejects the
+/// request, 71 the system refuses something, 75 another owner holds the lock, 76 the lock was
+/// lost, 126 the command is not executable, 127 the command was not found.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    /// Does not wait: exits at once if another owner holds the lock
+    #[arg(short = 'n', long = "nonblock", alias = "nb", conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+
+    /// Waits at most this long: seconds such as 1.5, or a duration such as 500ms, 30s, 5m, 1h
+    #[arg(short, long, alias = "timeout", value_name = "SEC", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit code if another owner holds the lock
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
+    pub(crate) conflict_exit_code: u8,
+
+    /// Exits with 0 if another owner holds the lock
+    #[arg(long, conflicts_with = "conflict_exit_code")]
+    pub(crate) busy_ok: bool,
+
+    /// Shares the lock with other commands that run with --shared; see --exclusive
+    #[arg(short, long, conflicts_with_all = ["exclusive", "permits", "fenced"])]
+    pub(crate) shared: bool,
+
+    /// Excludes the commands that run with --shared. Commands without either option use another
+    /// kind of lock, so they must not share a name with these
+    #[arg(short = 'x', short_alias = 'e', long, conflicts_with_all = ["permits", "fenced"])]
+    pub(crate) exclusive: bool,
+
+    /// Lets this many commands run at once: all of them must give the same number
+    #[arg(long, value_name = "N", conflicts_with = "fenced", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) permits: Option<u32>,
+
+    /// Gives the command a fencing token, LOCK_FENCE, which grows with each hold
+    #[arg(long)]
+    pub(crate) fenced: bool,
+
+    /// The lease, which is renewed while the command runs
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// The time between TERM and KILL if the lock is lost: at most half of the lease [default: 5s,
+    /// or a third of the lease]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+
+    /// Runs this text with the shell, in place of COMMAND
+    #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "command")]
+    pub(crate) shell: Option<OsString>,
+
+    /// The name of the lock
+    pub(crate) name: String,
+
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "shell")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How the server is found.
+#[derive(Args, Debug)]
+pub(crate) struct Server {
+    /// The server, without a password
+    #[arg(long, value_name = "URL", conflicts_with = "url_file")]
+    pub(crate) url: Option<String>,
+
+    /// A file with the URL of the server, which may have a password
+    #[arg(long, value_name = "FILE")]
+    pub(crate) url_file: Option<PathBuf>,
+}
+
+/// Reads seconds, `1.5`, or a number with a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("use seconds, or a unit: ms, s, m, h".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| "use a number such as 1.5 or 30s".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn command_line_has_no_contradiction() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn duration_is_read_with_and_without_a_unit() {
+        for (text, millis) in
+            [("0", 0), ("1.5", 1_500), ("20ms", 20), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for wrong in ["", "s", "1d", "1.2.3", "-1", "1e3", "999999999999999999999h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_of_flock_are_understood() {
+        let line = ["leasehold", "run", "-n", "-E", "7", "-x", "door", "ls", "-l", "--wait"];
+        let Subcommand::Run(run) = Cli::try_parse_from(line).unwrap().command;
+        assert!(run.nonblock && run.exclusive && run.conflict_exit_code == 7);
+        assert_eq!(
+            (run.name.as_str(), run.command.as_slice()),
+            ("door", &["ls", "-l", "--wait"].map(OsString::from)[..])
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The exit codes, and the line on stderr that explains each.
+
+use std::{fmt, process::ExitCode};
+
+use leasehold::Error;
+
+/// The command line is wrong, `EX_USAGE`.
+pub(crate) const USAGE: u8 = 64;
+/// Existing data contradicts the command line, `EX_DATAERR`.
+pub(crate) const DATA: u8 = 65;
+/// Redis is unreachable or rejects the request, `EX_UNAVAILABLE`.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The operating system refused something, `EX_OSERR`.
+pub(crate) const OS: u8 = 71;
+/// Another owner holds the lock, `EX_TEMPFAIL`.
+pub(crate) const BUSY: u8 = 75;
+/// The lock was lost, `EX_PROTOCOL`.
+pub(crate) const LOST: u8 = 76;
+/// The command exists, and cannot be executed; as in a shell.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command; as in a shell.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// Added to the number of a signal.
+pub(crate) const SIGNALLED: u8 = 128;
+
+/// The end of this process: a code, and its reason.
+#[derive(Debug)]
+pub(crate) struct Exit {
+    pub(crate) code: u8,
+    reason: String,
+}
+
+impl Exit {
+    pub(crate) fn new(code: u8, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+
+    pub(crate) fn os(operation: &str, object: &str, cause: &dyn fmt::Display) -> Self {
+        Self::new(OS, format!("{operation} `{object}`: {cause}; check the limits of this user"))
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        say(&self.reason);
+        self.code.into()
+    }
+}
+
+impl From<Error> for Exit {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Duration(_)
+            | Error::Name(_)
+            | Error::TooMany { .. }
+            | Error::Url(_)
+            | Error::ZeroCount { .. } => USAGE,
+            Error::TimedOut { .. } => BUSY,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Writes one line to stderr.
+pub(crate) fn say(line: &str) {
+    eprintln!("leasehold: {line}");
+}

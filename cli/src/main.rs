@@ -1,0 +1,52 @@
+//! The command `leasehold`.
+//!
+//! The process starts itself in two more modes, which users never type: `__start` becomes the
+//! command of `run`, and `__watch` outlives `run` to kill that command. See `run/mod.rs`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod exit;
+mod run;
+mod server;
+
+use std::{env, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{
+    args::{Cli, Subcommand},
+    exit::{Exit, USAGE},
+};
+
+fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1);
+    let mode = words.next();
+    match mode.as_deref().and_then(|mode| mode.to_str()) {
+        Some(run::START) => run::start(words),
+        Some(run::WATCH) => run::watch(words),
+        _ => command(),
+    }
+}
+
+fn command() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // If this cannot be written, the code still shows that the words are wrong.
+            drop(error.print());
+            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let Subcommand::Run(run) = cli.command;
+    match in_this_thread(run::run(&run)) {
+        Ok(code) => code.into(),
+        Err(exit) => exit.report(),
+    }
+}
+
+/// Runs everything on the main thread: the kernel kills the command of `run` as soon as the
+/// thread that started it ends.
+fn in_this_thread(work: impl Future<Output = Result<u8, Exit>>) -> Result<u8, Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Exit::os("start", "runtime", &error))?.block_on(work)
+}

@@ -1,0 +1,102 @@
+//! The command that runs under the lock: its start, its process group, its end.
+//!
+//! Normally the command leads a process group of its own, so signals reach its descendants, too. In
+//! the foreground of a terminal it stays in the group of this process, because a group in the
+//! background may not read from the terminal. There, signals reach only the command itself.
+
+use std::{env, ffi::OsString, fs::File, io, process::ExitStatus, time::Duration};
+
+use rustix::{
+    process::{Pid, Signal, getpgrp},
+    termios::tcgetpgrp,
+};
+use tokio::process::Child;
+
+use super::{
+    environment,
+    hold::Hold,
+    starter::{START, this_program},
+    target::Target,
+    watcher::Watcher,
+};
+use crate::{
+    args::Run,
+    exit::{Exit, say},
+};
+
+#[derive(Debug)]
+pub(super) struct Command {
+    child: Child,
+    target: Target,
+    watcher: Watcher,
+}
+
+impl Command {
+    pub(super) fn start(run: &Run, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
+        let failed = |error: io::Error| Exit::os("start", "command", &error);
+        // First, so that it knows the command as soon as there is one.
+        let mut watcher = Watcher::start().map_err(failed)?;
+        let mut command = tokio::process::Command::new(this_program().map_err(failed)?);
+        command.arg(START).arg(std::process::id().to_string()).args(words(run));
+        if !in_terminal {
+            command.process_group(0);
+        }
+        environment::set(&mut command, run, hold);
+        let child = command.spawn().map_err(failed)?;
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let pid = pid.ok_or_else(|| failed(io::Error::other("it has no process id")))?;
+        let target = if in_terminal { Target::Process(pid) } else { Target::Group(pid) };
+        watcher.allow(target, hold.remaining().unwrap_or_default());
+        Ok(Self { child, target, watcher })
+    }
+
+    /// Waits for its end. After that, the watcher kills nothing.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await?;
+        self.watcher.end();
+        Ok(status)
+    }
+
+    /// Lets it run for so long, from now on.
+    pub(super) fn allow(&mut self, left: Duration) {
+        self.watcher.allow(self.target, left);
+    }
+
+    /// Forwards a signal, unless the terminal has sent it to the command as well.
+    pub(super) fn forward(&self, signal: Signal) {
+        let by_terminal = [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::TSTP, Signal::CONT];
+        match self.target {
+            Target::Process(_) if by_terminal.contains(&signal) => {}
+            _ => self.signal(signal),
+        }
+    }
+
+    /// Sends TERM. A stopped process would not receive it.
+    pub(super) fn terminate(&self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    pub(super) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Err(error) = self.target.signal(signal) {
+            say(&format!("signal command: {error}; check the user that it runs as"));
+        }
+    }
+}
+
+fn words(run: &Run) -> Vec<OsString> {
+    let shell = || env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    match &run.shell {
+        Some(text) => [shell(), "-c".into(), text.clone()].into(),
+        None => run.command.clone(),
+    }
+}
+
+/// Returns whether this process may read from its terminal.
+pub(super) fn is_in_foreground() -> bool {
+    File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
+}

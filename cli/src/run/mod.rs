@@ -1,0 +1,166 @@
+//! `leasehold run`: a command that runs only while a lock is held.
+//!
+//! Three processes work together.
+//!
+//! - This one acquires the lock, renews it, forwards signals, and stops the command if the lock is
+//!   lost. It sends TERM so early that the grace period ends before the lease does.
+//! - The command. It begins as this program in the mode `__start`, which asks the kernel to kill
+//!   it when this process dies, and then becomes the command. See `starter.rs`.
+//! - The watcher, this program in the mode `__watch`. It kills the process group of the command
+//!   when this process dies, or has not renewed the lease in time because it was stopped. See
+//!   `watcher.rs`.
+
+mod command;
+mod environment;
+mod hold;
+mod signals;
+mod starter;
+mod target;
+mod watcher;
+
+use std::{pin::pin, process::ExitStatus, time::Duration};
+
+use leasehold::{Client, LostReason, Release};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use self::{command::Command, hold::Hold, signals::Signals};
+pub(crate) use self::{
+    starter::{START, start},
+    watcher::{WATCH, watch},
+};
+use crate::{
+    args::Run,
+    exit::{Exit, LOST, SIGNALLED, USAGE, say},
+    server,
+};
+
+/// How long a release may take when the command has ended, or a waiter is interrupted.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+const DEFAULT_GRACE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
+    let grace = grace(run)?;
+    let in_terminal = command::is_in_foreground();
+    let mut signals = Signals::catch(in_terminal)?;
+    let client = tokio::select! {
+        client = server::connect(&run.server, run.ttl) => client?,
+        signal = signals.fatal() => return Ok(signals::code(signal)),
+    };
+    let acquired = tokio::select! {
+        acquired = hold::acquire(&client, run) => acquired,
+        signal = signals.fatal() => Err(Exit::new(
+            signals::code(signal),
+            format!("acquire `{}`: ended by a signal; nothing was started", run.name),
+        )),
+    };
+    let result = match acquired {
+        Ok(Some(hold)) => supervise(run, grace, hold, &mut signals, in_terminal).await,
+        Ok(None) => hold::busy(&client, run).await,
+        Err(exit) => Err(exit),
+    };
+    farewell(&client).await;
+    result
+}
+
+/// Completes releases and withdrawals that are left. Locks that remain end with their leases.
+async fn farewell(client: &Client) {
+    let shutdown = client.shutdown(FAREWELL).await;
+    if shutdown.pending > 0 {
+        say("release: Redis did not confirm it in time; the lock ends with its lease");
+    }
+}
+
+fn grace(run: &Run) -> Result<Duration, Exit> {
+    match run.grace {
+        None => Ok(DEFAULT_GRACE.min(run.ttl / 3)),
+        Some(grace) if grace <= run.ttl / 2 => Ok(grace),
+        Some(_) => Err(Exit::new(
+            USAGE,
+            "read `--grace`: it is more than half of the lease; use a longer --ttl",
+        )),
+    }
+}
+
+/// Runs the command, and releases the lock.
+async fn supervise(
+    run: &Run,
+    grace: Duration,
+    hold: Hold,
+    signals: &mut Signals,
+    in_terminal: bool,
+) -> Result<u8, Exit> {
+    let mut command = Command::start(run, &hold, in_terminal)?;
+    let ended = attend(run, grace, &hold, signals, &mut command).await;
+    let (status, stopped) = ended.map_err(|error| Exit::os("wait for", "command", &error))?;
+    let lost = match hold.release().await {
+        Ok(Release::NotHeld { reason, .. }) => Some(reason.to_string()),
+        Ok(_) => stopped,
+        Err(error) => {
+            say(&error.to_string());
+            stopped
+        }
+    };
+    match lost {
+        None => Ok(code(status)),
+        Some(reason) => Err(Exit::new(
+            LOST,
+            format!("run `{}`: lock lost: {reason}; check the result of the command", run.name),
+        )),
+    }
+}
+
+/// Waits for the command. Returns why it was stopped, if it was.
+async fn attend(
+    run: &Run,
+    grace: Duration,
+    hold: &Hold,
+    signals: &mut Signals,
+    command: &mut Command,
+) -> std::io::Result<(ExitStatus, Option<String>)> {
+    let mut lost = pin!(hold.lost());
+    let (mut stopped, mut kill_at, mut terminated) = (None, None::<Instant>, false);
+    loop {
+        let left = hold.remaining();
+        if let Some(left) = left {
+            command.allow(left);
+        }
+        if stopped.is_none() && left.is_some_and(|left| left <= grace) {
+            stopped = Some("its lease was about to end, and no renewal succeeded".to_owned());
+            command.terminate();
+            kill_at = Some(Instant::now() + grace);
+        }
+        let look_again = left.unwrap_or_default().saturating_sub(grace).min(run.ttl / 10);
+        tokio::select! {
+            biased;
+            status = command.wait() => return Ok((status?, stopped)),
+            reason = &mut lost, if stopped.is_none() => {
+                // After an expiry there is no time left.
+                let grace = if reason == LostReason::NotOwned { grace } else { Duration::ZERO };
+                command.terminate();
+                (stopped, kill_at) = (Some(reason.to_string()), Some(Instant::now() + grace));
+            }
+            () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
+                command.kill();
+                kill_at = None;
+            }
+            signal = signals.next() => {
+                // A user who repeats it does not want to wait.
+                match signals::is_term(signal) && terminated {
+                    true => command.kill(),
+                    false => command.forward(signal),
+                }
+                terminated |= signals::is_term(signal);
+            }
+            () = sleep(look_again.max(Duration::from_millis(1))), if stopped.is_none() => {}
+        }
+    }
+}
+
+/// The code of a shell for this end of a command.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = || status.signal().map(|signal| i32::from(SIGNALLED) + signal);
+    let code = status.code().or_else(signal);
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,85 @@
+//! The signals that `run` receives.
+
+use rustix::process::Signal;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+};
+
+use crate::exit::{Exit, SIGNALLED};
+
+/// The signals that are forwarded. TSTP is not among them in the foreground of a terminal, where
+/// the shell must see that this process stops, too.
+const FORWARDED: [Signal; 9] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::WINCH,
+    Signal::CONT,
+    Signal::TSTP,
+];
+
+/// The signals that end a process which does not catch them.
+const FATAL: [Signal; 6] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+#[derive(Debug)]
+pub(super) struct Signals(UnboundedReceiver<Signal>);
+
+impl Signals {
+    /// Catches all signals, except those that are ignored, as under `nohup`.
+    pub(super) fn catch(in_terminal: bool) -> Result<Self, Exit> {
+        let (sender, receiver) = unbounded_channel();
+        let ignored = ignored();
+        let is_wanted = |it: &Signal| {
+            ignored & (1 << (it.as_raw() - 1)) == 0 && !(in_terminal && *it == Signal::TSTP)
+        };
+        for caught in FORWARDED.into_iter().filter(is_wanted) {
+            let stream = signal(SignalKind::from_raw(caught.as_raw()));
+            let mut stream = stream.map_err(|error| Exit::os("catch", "signals", &error))?;
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while stream.recv().await.is_some() && sender.send(caught).is_ok() {}
+            });
+        }
+        Ok(Self(receiver))
+    }
+
+    pub(super) async fn next(&mut self) -> Signal {
+        match self.0.recv().await {
+            Some(signal) => signal,
+            // All of them are ignored.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a signal that ends a process.
+    pub(super) async fn fatal(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                signal if FATAL.contains(&signal) => return signal,
+                _ => {}
+            }
+        }
+    }
+}
+
+pub(super) fn is_term(signal: Signal) -> bool {
+    signal == Signal::TERM
+}
+
+/// The exit code after `signal`.
+pub(super) fn code(signal: Signal) -> u8 {
+    SIGNALLED + u8::try_from(signal.as_raw()).unwrap_or_default()
+}
+
+/// The signals that this process was started to ignore, a bit for each. Only Linux shows them
+/// without unsafe code; elsewhere this process catches them all.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}

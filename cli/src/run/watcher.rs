@@ -1,0 +1,186 @@
+//! The mode `__watch`: kills the command if the process that holds the lock cannot.
+//!
+//! The watcher reads lines `group|process ID DEADLINE` from its input, each of which replaces the
+//! one before. It kills when the input ends, because the holder died, or when the deadline passes
+//! without another line, because the holder was stopped or could not renew. The deadline is that of
+//! the lease, by a clock that continues in suspend.
+//!
+//! The watcher has a process group of its own, so that no signal for the command or from the
+//! terminal ends it. Before the holder exits in order, it ends the watcher.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::{Child, Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::ioctl_fionbio,
+    process::{Pid, Signal},
+    time::{ClockId, clock_gettime},
+};
+
+use super::{starter::this_program, target::Target};
+use crate::exit::{OS, say};
+
+pub(crate) const WATCH: &str = "__watch";
+
+/// How late the watcher may notice that the machine was suspended: its timer was, too.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A deadline that changes by less is not sent again.
+const SMALL: Duration = Duration::from_millis(5);
+
+/// The watcher, as the process that holds the lock sees it.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    child: Child,
+    deadline: Duration,
+    is_reachable: bool,
+}
+
+impl Watcher {
+    pub(super) fn start() -> io::Result<Self> {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(this_program()?);
+        command.arg(WATCH).process_group(0).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        if let Some(input) = &child.stdin {
+            // A watcher that is stopped must not stop this process.
+            ioctl_fionbio(input, true)?;
+        }
+        Ok(Self { child, deadline: Duration::ZERO, is_reachable: true })
+    }
+
+    /// Lets `target` run for so long, from now on.
+    pub(super) fn allow(&mut self, target: Target, left: Duration) {
+        let deadline = now() + left;
+        if deadline.abs_diff(self.deadline) < SMALL || !self.is_reachable {
+            return;
+        }
+        self.deadline = deadline;
+        let (kind, id) = match target {
+            Target::Group(id) => ("group", id),
+            Target::Process(id) => ("process", id),
+        };
+        let line = format!("{kind} {} {}\n", id.as_raw_nonzero(), deadline.as_millis());
+        let Some(input) = &mut self.child.stdin else { return };
+        if let Err(error) = input.write_all(line.as_bytes()) {
+            self.is_reachable = false;
+            say(&format!(
+                "watch command: {error}; if this process is killed, descendants of the command \
+                 may survive it"
+            ));
+        }
+    }
+
+    /// Ends it. It kills nothing.
+    pub(super) fn end(&mut self) {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Err(error) = ended {
+            say(&format!("end watcher: {error}; check the processes of this user"));
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs until its input ends or a deadline passes.
+pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
+    let (mut text, mut order) = (Vec::new(), None::<Order>);
+    loop {
+        let left = order.as_ref().map_or(LOOK, |order| order.deadline.saturating_sub(now()));
+        match has_input(left.min(LOOK)) {
+            Ok(true) if read(&mut text) => {
+                order = newest(&mut text).or(order);
+            }
+            Ok(false) if !left.is_zero() => {}
+            // It has ended, cannot be read, or the time is over.
+            _ => return kill(order),
+        }
+    }
+}
+
+/// A command, and the time until when it may run.
+#[derive(Debug)]
+struct Order {
+    target: Target,
+    deadline: Duration,
+}
+
+fn has_input(wait: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&wait)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads some input, without the buffer of `Stdin`, which `poll` does not see. Returns whether there
+/// was any.
+fn read(text: &mut Vec<u8>) -> bool {
+    let mut bytes = [0; 512];
+    let count = rustix::io::read(io::stdin(), &mut bytes).unwrap_or(0);
+    text.extend_from_slice(&bytes[..count]);
+    count > 0
+}
+
+/// Takes the complete lines out of `text`, and reads the last one.
+fn newest(text: &mut Vec<u8>) -> Option<Order> {
+    let end = text.iter().rposition(|byte| *byte == b'\n')?;
+    let lines: Vec<u8> = text.drain(..=end).collect();
+    order(str::from_utf8(&lines).ok()?.lines().last()?)
+}
+
+fn order(line: &str) -> Option<Order> {
+    let mut words = line.split(' ');
+    let kind = words.next()?;
+    let id = Pid::from_raw(words.next()?.parse().ok()?)?;
+    let deadline = Duration::from_millis(words.next()?.parse().ok()?);
+    let target = match kind {
+        "group" => Target::Group(id),
+        _ => Target::Process(id),
+    };
+    Some(Order { target, deadline })
+}
+
+fn kill(order: Option<Order>) -> ExitCode {
+    match order.map(|order| order.target.signal(Signal::KILL)) {
+        Some(Err(_)) => OS.into(),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The time since the machine was started.
+fn now() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    // It continues in suspend on macOS, and there is none that does elsewhere.
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_complete_line_is_the_order() {
+        let mut text = b"group 7 100\nprocess 8 200\ngroup 9".to_vec();
+        let order = newest(&mut text).unwrap();
+        assert!(matches!(order.target, Target::Process(id) if id.as_raw_nonzero().get() == 8));
+        assert_eq!(order.deadline, Duration::from_millis(200));
+        assert_eq!(text, b"group 9");
+        assert!(newest(&mut text).is_none());
+    }
+}

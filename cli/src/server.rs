@@ -1,0 +1,88 @@
+//! Finds the server, and connects to it.
+
+use std::{env, fs, io, path::PathBuf, time::Duration};
+
+use leasehold::Client;
+
+use crate::{
+    args::Server,
+    exit::{Exit, UNAVAILABLE, USAGE},
+};
+
+/// Connects with holds of this `ttl`.
+pub(crate) async fn connect(server: &Server, ttl: Duration) -> Result<Client, Exit> {
+    let url = url(server)?;
+    Ok(Client::builder().ttl(ttl).connect(&url).await?)
+}
+
+/// Finds the URL: on the command line, in the environment, or in a file of the user or the machine.
+fn url(server: &Server) -> Result<String, Exit> {
+    if let Some(url) = &server.url {
+        return match has_password(url) {
+            true => Err(Exit::new(
+                USAGE,
+                "read `--url`: every user of this machine can read a password on a command line; \
+                 use REDIS_URL or --url-file",
+            )),
+            false => Ok(url.clone()),
+        };
+    }
+    if let Some(path) = &server.url_file {
+        return read(path.clone()).map_err(|error| unreadable(path.clone(), &error));
+    }
+    if let Ok(url) = env::var("REDIS_URL") {
+        return Ok(url);
+    }
+    for path in files() {
+        match read(path.clone()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => return read.map_err(|error| unreadable(path, &error)),
+        }
+    }
+    Err(Exit::new(USAGE, "find server: no URL; set REDIS_URL, or use --url-file"))
+}
+
+/// The files that need no option.
+fn files() -> impl Iterator<Item = PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let user = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let folders = user.into_iter().chain([PathBuf::from("/etc")]);
+    folders.map(|folder| folder.join("leasehold/url"))
+}
+
+fn read(path: PathBuf) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.trim().to_owned())
+}
+
+fn unreadable(path: PathBuf, error: &io::Error) -> Exit {
+    let path = path.display();
+    Exit::new(UNAVAILABLE, format!("read `{path}`: {error}; check its owner and its mode"))
+}
+
+/// Returns whether `url` may have a password: before an `@`, or as an option of a socket.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let before_host = rest.rsplit_once('@').map_or("", |(user, _)| user);
+    let mut options = rest.split(['?', '&']).skip(1);
+    before_host.contains(':') || options.any(|option| option.starts_with("pass"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_found_in_every_kind_of_url() {
+        for url in [
+            "redis://:secret@host",
+            "redis://user:secret@host:6379/0",
+            "redis-cluster://user:secret@one,two",
+            "unix:///run/redis.sock?db=1&pass=secret",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in ["redis://host:6379/0", "redis://user@host", "unix:///run/redis.sock?db=1"] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Starts `leasehold` as a process, and watches it.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Redis, eventually};
+
+/// How long a busy machine may take for what happens at once.
+pub(crate) const SOON: Duration = Duration::from_secs(15);
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// `leasehold` with these words, and without a server.
+pub(crate) fn command(words: &[&str]) -> Command {
+    let mut command = with_all_signals(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(words).env_remove("REDIS_URL").env("XDG_CONFIG_HOME", "/nonexistent");
+    command
+}
+
+/// A program that ignores no signal. Tests in the background of a script ignore INT.
+pub(crate) fn with_all_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
+/// `leasehold` with these words, running.
+pub(crate) fn leasehold(redis: &Redis, words: &[&str]) -> Process {
+    let mut command = command(words);
+    command.env("REDIS_URL", redis.url());
+    Process::of(command)
+}
+
+/// `leasehold run OPTIONS door -c TEXT`, running.
+pub(crate) fn shell(redis: &Redis, options: &[&str], text: &str) -> Process {
+    leasehold(redis, &[&["run"], options, &["door", "-c", text]].concat())
+}
+
+/// A running process. It is killed with this value.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    input: Mutex<Option<ChildStdin>>,
+    out: Arc<Mutex<String>>,
+    err: Arc<Mutex<String>>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Process {
+    pub(crate) fn of(mut command: Command) -> Self {
+        // In a group of its own it is in the background of any terminal.
+        command.process_group(0).env("SHELL", "/bin/sh");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (out, reads_out) = collected(child.stdout.take().expect("it is a pipe"));
+        let (err, reads_err) = collected(child.stderr.take().expect("it is a pipe"));
+        let input = Mutex::new(child.stdin.take());
+        Self { child, input, out, err, readers: vec![reads_out, reads_err] }
+    }
+
+    /// Waits for a line of its output that begins with `start`.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, start: &str) -> String {
+        let line = || {
+            let text = self.out.lock().unwrap();
+            text.lines().find(|line| line.starts_with(start)).map(str::to_owned)
+        };
+        let mut found = None;
+        let what = || format!("`{start}`: {:?} {:?}", self.out.lock(), self.err.lock());
+        let limit = if line().is_some() { ms(1) } else { SOON };
+        if !poll(limit, || {
+            found = line();
+            found.is_some()
+        }) {
+            panic!("no line {}", what());
+        }
+        found.expect("it was found")
+    }
+
+    pub(crate) fn write(&self, text: &str) {
+        let mut input = self.input.lock().unwrap();
+        input.as_mut().expect("it is open").write_all(text.as_bytes()).expect("it reads");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.child.id(), signal);
+    }
+
+    /// The processes that it has started, and that run.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let id = self.child.id();
+        let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn ended(mut self) -> Ended {
+        use std::os::unix::process::ExitStatusExt;
+        let mut status = None;
+        eventually("the process ends", SOON, || {
+            status = self.child.try_wait().expect("it is ours");
+            status.is_some()
+        });
+        self.input.lock().unwrap().take();
+        for reader in self.readers.drain(..) {
+            reader.join().expect("it only reads");
+        }
+        let status = status.expect("it has ended");
+        let code = status.code().unwrap_or_else(|| -status.signal().unwrap_or_default());
+        let text = |of: &Mutex<String>| of.lock().unwrap().clone();
+        Ended { code, out: text(&self.out), err: text(&self.err) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn collected(pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, thread::JoinHandle<()>) {
+    let text = Arc::<Mutex<String>>::default();
+    let into = Arc::clone(&text);
+    let reader = thread::spawn(move || {
+        let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+        while pipe.read_line(&mut line).is_ok_and(|count| count > 0) {
+            into.lock().unwrap().push_str(&line);
+            line.clear();
+        }
+    });
+    (text, reader)
+}
+
+fn poll(limit: Duration, mut check: impl FnMut() -> bool) -> bool {
+    let pause = ms(3);
+    let times = limit.as_millis() / pause.as_millis() + 1;
+    (0..times).any(|_| {
+        check() || {
+            thread::sleep(pause);
+            false
+        }
+    })
+}
+
+/// Sends a signal to a process of the test.
+pub(crate) fn kill(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.cast_signed()).expect("it is an id");
+    kill_process(pid, signal).expect("it is there");
+}
+
+/// The number at the end of a line.
+pub(crate) fn pid_in(line: &str) -> u32 {
+    line.rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the line ends with a number")
+}
+
+/// Returns whether a process runs. One that nobody waits for does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat"));
+    status.is_ok_and(|text| !text.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
+}

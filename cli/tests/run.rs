@@ -1,0 +1,397 @@
+//! `leasehold run`, with real processes and a real Redis.
+
+mod common;
+
+use std::thread::sleep;
+
+use rustix::process::Signal;
+use testkit::{Redis, eventually};
+
+use crate::common::{
+    Process, SOON, command, is_alive, leasehold, ms, pid_in, shell, with_all_signals,
+};
+
+#[test]
+fn command_runs_under_the_lock_and_returns_its_code() {
+    let redis = Redis::start();
+    let ended = leasehold(&redis, &["run", "door", "--", "sh", "-c", "echo out; exit 7"]).ended();
+    assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (7, "out\n", ""));
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+
+    let process = leasehold(&redis, &["run", "door", "-c", "echo ready; read line; echo $line"]);
+    process.wait_for("ready");
+    assert_eq!(redis.command(&["HLEN", "door"]).number(), 1);
+    process.write("done\n");
+    let ended = process.ended();
+    assert_eq!((ended.code, ended.out.as_str()), (0, "ready\ndone\n"));
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn signalled_command_returns_128_and_its_signal() {
+    let redis = Redis::start();
+    for (name, code) in [("TERM", 143), ("KILL", 137), ("USR1", 138)] {
+        let ended = shell(&redis, &[], &format!("kill -{name} $$")).ended();
+        assert_eq!(ended.code, code, "{name}: {}", ended.err);
+    }
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn command_that_cannot_start_returns_the_codes_of_a_shell() {
+    let redis = Redis::start();
+    for (program, code) in [("no-such-command", 127), ("/etc/passwd", 126)] {
+        let ended = leasehold(&redis, &["run", "door", "--", program]).ended();
+        assert_eq!(ended.code, code, "{}", ended.err);
+        assert!(ended.err.starts_with(&format!("leasehold: run `{program}`: ")), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}
+
+#[test]
+fn wrong_usage_returns_64() {
+    let redis = Redis::start();
+    for words in [
+        &["run", "door"][..],
+        &["run", "--no-such-option", "door", "true"],
+        &["run", "-s", "-x", "door", "true"],
+        &["run", "", "true"],
+        &["run", "--ttl", "soon", "door", "true"],
+        &["run", "--ttl", "0", "door", "true"],
+        &["run", "--ttl", "9s", "--grace", "5s", "door", "true"],
+        &["run", "--permits", "0", "door", "true"],
+        &["run", "--url", "nonsense", "door", "true"],
+    ] {
+        let ended = leasehold(&redis, words).ended();
+        assert_eq!((ended.code, ended.out.as_str()), (64, ""), "{words:?}: {}", ended.err);
+        assert!(!ended.err.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn password_on_the_command_line_is_refused() {
+    let redis = Redis::options().password("secret").start();
+    let url = redis.url_with_password();
+    let ended = leasehold(&redis, &["run", "--url", &url, "door", "true"]).ended();
+    assert_eq!(ended.code, 64);
+    assert!(ended.err.contains("--url-file") && !ended.err.contains("secret"), "{}", ended.err);
+
+    // the same URL is taken from a file, and from the environment
+    let file = redis.dir().join("url");
+    std::fs::write(&file, format!("{url}\n")).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(leasehold(&redis, &["run", "--url-file", file, "door", "true"]).ended().code, 0);
+    let mut by_environment = command(&["run", "door", "true"]);
+    by_environment.env("REDIS_URL", &url);
+    assert_eq!(Process::of(by_environment).ended().code, 0);
+
+    let config = redis.dir().join("config/leasehold");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("url"), url).unwrap();
+    let mut by_config = command(&["run", "door", "true"]);
+    by_config.env("XDG_CONFIG_HOME", redis.dir().join("config"));
+    assert_eq!(Process::of(by_config).ended().code, 0);
+}
+
+#[test]
+fn missing_url_returns_64() {
+    let ended = Process::of(command(&["run", "door", "true"])).ended();
+    assert_eq!(ended.code, 64);
+    assert!(ended.err.contains("set REDIS_URL"), "{}", ended.err);
+}
+
+#[test]
+fn unreachable_or_denying_server_returns_69() {
+    let redis = Redis::start();
+    let url = redis.user("narrow", &["+@all", "&*", "~other"]);
+    let mut denied = command(&["run", "door", "true"]);
+    denied.env("REDIS_URL", url);
+    let ended = Process::of(denied).ended();
+    assert_eq!(ended.code, 69);
+    assert!(ended.err.starts_with("leasehold: access to `door` denied: "), "{}", ended.err);
+
+    redis.stop();
+    let ended = leasehold(&redis, &["run", "door", "true"]).ended();
+    assert_eq!(ended.code, 69);
+    assert!(ended.err.starts_with("leasehold: cannot connect to "), "{}", ended.err);
+}
+
+#[test]
+fn busy_lock_returns_75_or_the_chosen_code() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "java:7", "1"]);
+    redis.command(&["PEXPIRE", "door", "60000"]);
+    for (words, code) in [
+        (&["-n"][..], 75),
+        (&["-w", "0"], 75),
+        (&["-w", "0.2"], 75),
+        (&["-n", "-E", "9"], 9),
+        (&["-n", "--fenced"], 75),
+    ] {
+        let ended = shell(&redis, words, "echo never").ended();
+        assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{words:?}: {}", ended.err);
+        assert!(
+            ended.err.starts_with("leasehold: acquire `door`: held by `java:7`"),
+            "{}",
+            ended.err
+        );
+    }
+    let ended = shell(&redis, &["-n", "--busy-ok"], "echo never").ended();
+    assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (0, "", ""));
+}
+
+#[test]
+fn ten_commands_run_one_after_the_other() {
+    let redis = Redis::start();
+    let order = redis.dir().join("order");
+    let text = format!("echo in >> {0}; sleep 0.02; echo out >> {0}", order.display());
+    let all: Vec<_> = (0..10).map(|_| shell(&redis, &[], &text)).collect();
+    assert!(all.into_iter().all(|process| process.ended().code == 0));
+    assert_eq!(std::fs::read_to_string(order).unwrap(), "in\nout\n".repeat(10));
+}
+
+#[test]
+fn one_of_ten_commands_runs_without_waiting() {
+    let redis = Redis::start();
+    let all: Vec<_> = (0..10).map(|_| shell(&redis, &["-n"], "sleep 3")).collect();
+    let mut codes: Vec<_> = all.into_iter().map(|process| process.ended().code).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 75, 75, 75, 75, 75, 75, 75, 75, 75]);
+}
+
+#[test]
+fn waiting_command_ends_by_a_signal_and_leaves_the_queue() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "java:7", "1"]);
+    redis.command(&["PEXPIRE", "door", "60000"]);
+    let waiting = shell(&redis, &[], "echo never");
+    let queue = "leasehold_lock__queue:{door}";
+    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+    waiting.signal(Signal::TERM);
+    let ended = waiting.ended();
+    assert_eq!((ended.code, ended.out.as_str()), (143, ""), "{}", ended.err);
+    assert_eq!(redis.command(&["EXISTS", queue]).number(), 0);
+}
+
+#[test]
+fn signals_reach_the_process_group_of_the_command() {
+    let redis = Redis::start();
+    let inner = "trap 'echo inner; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
+    let outer = format!("trap 'echo outer' USR1; sh -c \"{inner}\"; exit 4");
+    let process = shell(&redis, &[], &outer);
+    process.wait_for("ready");
+    process.signal(Signal::TERM);
+    let ended = process.ended();
+    assert_eq!(ended.code, 143);
+    assert_eq!(ended.out, "ready\ninner\n");
+
+    for (signal, name) in [(Signal::HUP, "HUP"), (Signal::INT, "INT"), (Signal::USR2, "USR2")] {
+        let text =
+            format!("trap 'echo {name}; exit 5' {name}; echo ready; while :; do sleep 0.02; done");
+        let process = shell(&redis, &[], &text);
+        process.wait_for("ready");
+        process.signal(signal);
+        let ended = process.ended();
+        assert_eq!((ended.code, ended.out), (5, format!("ready\n{name}\n")), "{}", ended.err);
+    }
+}
+
+#[test]
+fn second_term_kills_the_command() {
+    let redis = Redis::start();
+    let process =
+        shell(&redis, &[], "trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done");
+    process.wait_for("ready");
+    process.signal(Signal::TERM);
+    process.wait_for("term");
+    process.signal(Signal::TERM);
+    assert_eq!(process.ended().code, 137);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn ignored_signal_stays_ignored() {
+    let redis = Redis::start();
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let text = format!("trap '' HUP; exec {program} run door -c 'echo ready; read line; exit 6'");
+    let mut nohup = with_all_signals("sh");
+    nohup.args(["-c", &text]).env("REDIS_URL", redis.url());
+    let process = Process::of(nohup);
+    process.wait_for("ready");
+    process.signal(Signal::HUP);
+    sleep(ms(200));
+    process.write("\n");
+    assert_eq!(process.ended().code, 6);
+}
+
+#[test]
+fn lost_lock_ends_the_command_and_returns_76() {
+    let redis = Redis::start();
+    let process = shell(&redis, &["--ttl", "1s"], "echo ready; while :; do sleep 0.02; done");
+    process.wait_for("ready");
+    redis.command(&["DEL", "door"]);
+    let ended = process.ended();
+    assert_eq!(ended.code, 76);
+    assert!(ended.err.starts_with("leasehold: run `door`: lock lost: "), "{}", ended.err);
+}
+
+#[test]
+fn command_that_ignores_term_is_killed_with_its_descendants() {
+    let redis = Redis::start();
+    let ignores = "trap '' TERM; echo pid $$; while :; do sleep 0.02; done";
+    let text = format!("trap '' TERM; sh -c \"{}\" & wait", ignores.replace('$', "\\$"));
+    let process = shell(&redis, &["--ttl", "1s", "--grace", "300ms"], &text);
+    let descendant = pid_in(&process.wait_for("pid"));
+    redis.command(&["DEL", "door"]);
+    assert_eq!(process.ended().code, 76);
+    eventually("the descendant is gone", SOON, || !is_alive(descendant));
+}
+
+/// TERM and the whole grace period lie within the lease.
+#[test]
+fn command_ends_before_its_lease_when_redis_is_silent() {
+    let redis = Redis::start();
+    let text = "trap 'echo term; exit' TERM; echo pid $$; while :; do sleep 0.02; done";
+    let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);
+    let child = pid_in(&process.wait_for("pid"));
+    redis.pause();
+    eventually("the command is gone", ms(2_000), || !is_alive(child));
+    redis.resume();
+    let ended = process.ended();
+    assert_eq!(ended.code, 76, "{}", ended.err);
+    assert!(ended.out.contains("\nterm\n"), "{}", ended.out);
+}
+
+#[test]
+fn killed_leasehold_leaves_no_command_behind() {
+    let redis = Redis::start();
+    let text = "sh -c 'echo pid $$; while :; do sleep 0.02; done' & echo own $$; wait";
+    let process = shell(&redis, &[], text);
+    let (child, descendant) = (pid_in(&process.wait_for("own")), pid_in(&process.wait_for("pid")));
+    assert!(is_alive(child) && is_alive(descendant));
+    process.signal(Signal::KILL);
+    eventually("both are gone", SOON, || !is_alive(child) && !is_alive(descendant));
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "the lease outlives them");
+}
+
+/// The kernel kills it, although the watcher cannot.
+#[test]
+fn command_dies_with_leasehold_when_the_watcher_died_first() {
+    let redis = Redis::start();
+    let process = shell(&redis, &[], "echo own $$; while :; do sleep 0.02; done");
+    let child = pid_in(&process.wait_for("own"));
+    let others = process.children();
+    let watcher = others.into_iter().find(|pid| *pid != child).expect("there is a watcher");
+    common::kill(watcher, Signal::KILL);
+    process.signal(Signal::KILL);
+    eventually("it is gone", SOON, || !is_alive(child));
+}
+
+#[test]
+fn command_dies_with_its_lease_when_leasehold_is_stopped() {
+    let redis = Redis::start();
+    let process = shell(&redis, &["--ttl", "1s"], "echo own $$; while :; do sleep 0.02; done");
+    let child = pid_in(&process.wait_for("own"));
+    process.signal(Signal::STOP);
+    let held = || redis.command(&["EXISTS", "door"]).number() == 1;
+    eventually("it is gone", ms(1_500), || !is_alive(child));
+    eventually("the lease has ended", SOON, || !held());
+    process.signal(Signal::CONT);
+    assert_eq!(process.ended().code, 76);
+}
+
+#[test]
+fn command_finds_the_lock_in_its_environment() {
+    let redis = Redis::start();
+    let print =
+        "echo $LOCK_HELD $LOCK_NAME $LOCK_OWNER $LOCK_TTL_MS $LOCK_DEADLINE fence=$LOCK_FENCE";
+    let ended = shell(&redis, &["--fenced", "--ttl", "20s"], print).ended();
+    let words: Vec<_> = ended.out.split_whitespace().collect();
+    let [held, name, owner, ttl, deadline, fence] = words[..] else { panic!("{}", ended.out) };
+    assert_eq!((held, name, ttl, fence), ("1", "door", "20000", "fence=1"));
+    assert!(owner.len() > 36 && owner.contains(':'), "{owner}");
+    let deadline: i64 = deadline.parse().unwrap();
+    let now = redis.command(&["TIME"]).list()[0].text().parse::<i64>().unwrap() * 1_000;
+    assert!((now + 10_000..now + 21_000).contains(&deadline), "{deadline} at {now}");
+
+    // an inner lock replaces all of them
+    let inner = "echo $LOCK_NAME fence=$LOCK_FENCE";
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let nested = format!("{inner}; {program} run inner -c '{inner}'; {inner}");
+    let ended = shell(&redis, &["--fenced"], &nested).ended();
+    assert_eq!(ended.out, "door fence=2\ninner fence=\ndoor fence=2\n");
+}
+
+#[test]
+fn shared_commands_run_together_and_exclude_the_exclusive_one() {
+    let redis = Redis::start();
+    let reader = shell(&redis, &["-s"], "echo ready; read line");
+    reader.wait_for("ready");
+    assert_eq!(shell(&redis, &["-s", "-n"], "true").ended().code, 0);
+    assert_eq!(shell(&redis, &["-x", "-n"], "true").ended().code, 75);
+    // a plain lock of this name does not run either
+    assert_ne!(shell(&redis, &["-n"], "true").ended().code, 0);
+    reader.write("\n");
+    assert_eq!(reader.ended().code, 0);
+    assert_eq!(shell(&redis, &["-x", "-n"], "true").ended().code, 0);
+}
+
+#[test]
+fn as_many_commands_run_as_there_are_permits() {
+    let redis = Redis::start();
+    let two = &["--permits", "2", "-n"];
+    let holders = [0, 1].map(|_| shell(&redis, two, "echo ready; read line"));
+    holders.iter().for_each(|it| drop(it.wait_for("ready")));
+    let third = shell(&redis, two, "true").ended();
+    assert_eq!(third.code, 75);
+    assert!(third.err.contains("all 2 permits are held"), "{}", third.err);
+    let other = shell(&redis, &["--permits", "3", "-n"], "true").ended();
+    assert_eq!(other.code, 65);
+    assert!(other.err.contains("it has 2 permits, not 3"), "{}", other.err);
+    holders.iter().for_each(|it| it.write("\n"));
+    assert!(holders.into_iter().all(|it| it.ended().code == 0));
+    assert_eq!(redis.command(&["GET", "door"]).text(), "2");
+}
+
+#[test]
+fn lost_permit_ends_the_command() {
+    let redis = Redis::start();
+    let words = &["--permits", "1", "--ttl", "1s"];
+    let process = shell(&redis, words, "echo ready; while :; do sleep 0.02; done");
+    process.wait_for("ready");
+    redis.command(&["DEL", "{door}:timeout"]);
+    assert_eq!(process.ended().code, 76);
+}
+
+/// A process group in the background could not read from the terminal.
+#[test]
+fn command_reads_from_the_terminal_in_the_foreground() {
+    let redis = Redis::start();
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let line = format!("{program} run door -c 'echo ready; read line; echo got $line; exit 5'");
+    let mut terminal = with_all_signals("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("REDIS_URL", redis.url());
+    let process = Process::of(terminal);
+    process.wait_for("ready");
+    process.write("words\n");
+    let ended = process.ended();
+    assert!(ended.out.contains("got words"), "{}", ended.out);
+    assert_eq!(ended.code, 5);
+}
+
+#[test]
+fn interrupt_of_the_terminal_reaches_the_command_once() {
+    let redis = Redis::start();
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let text = "trap \"echo once\" INT; echo ready; read a; read b; echo end";
+    let line = format!("{program} run door -c '{text}'");
+    let mut terminal = with_all_signals("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("REDIS_URL", redis.url());
+    let process = Process::of(terminal);
+    process.wait_for("ready");
+    process.write("\x03");
+    process.wait_for("^Conce");
+    sleep(ms(200));
+    process.write("one\ntwo\n");
+    assert_eq!(process.ended().out.matches("once").count(), 1);
+}
