@@ -1,18 +1,19 @@
 //! The client and its settings.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, marker::PhantomData, sync::Arc, time::Duration};
 
 #[cfg(feature = "testing")]
 use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
-    domain::{Health, Identity, Kind, Name, Object, Pace, Replicas, Stats},
+    domain::{Health, Identity, Inspection, Kind, Name, Object, Pace, Replicas, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
         ExpirableSemaphore, FencedLock, Latch, Lock, RateLimiter, ReadWriteLock, Semaphore,
         Throttle,
     },
+    store::inspect,
 };
 
 /// The default of Redisson's `lockWatchdogTimeout`.
@@ -348,6 +349,71 @@ impl Client {
     /// ```
     pub async fn health(&self) -> Health {
         self.engine.health().await
+    }
+
+    /// Reads what Redis has about the object `name`, of any kind, also of Redisson.
+    ///
+    /// Returns `None` if no key of this name looks like an object. It is for operators, and sends
+    /// more than ten commands, all of which only read. [The guide](crate::docs::guide::command) has the
+    /// permissions. `MemoryStore` rejects it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid, and those of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let found = client.inspect("orders:42").await?;
+    /// for holder in found.iter().flat_map(|it| &it.holders) {
+    ///     println!("held by {holder}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<Inspection>> {
+        let name = Name::new(name)?;
+        self.engine.ask(&name, |store| inspect::inspect(store, &name)).await
+    }
+
+    /// Lists the names of keys that match `pattern` and may be objects, in order.
+    ///
+    /// The pattern is that of Redis's `SCAN`, such as `orders:*`. Keys of other programs are among
+    /// the names: [`inspect`](Self::inspect) returns `None` for them. Every name that existed during
+    /// the whole call is in the list. In a cluster, all primaries are asked. `MemoryStore` rejects
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the pattern is not the text of a name, and those of
+    /// the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// for name in client.names("orders:*").await? {
+    ///     println!("{name}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn names(&self, pattern: impl AsRef<str>) -> Result<BTreeSet<Name>> {
+        let pattern = Name::new(pattern)?;
+        let (mut names, mut server, mut cursor) = (BTreeSet::new(), 0, 0);
+        loop {
+            let search = |store| inspect::search(store, server, cursor, pattern.as_str());
+            let Some(found) = self.engine.ask(&pattern, search).await? else { return Ok(names) };
+            names.extend(found.names);
+            (server, cursor) = found.next.map_or((server + 1, 0), |next| (server, next));
+        }
     }
 
     /// Shuts this client and its clones down, within `timeout`.

@@ -32,7 +32,8 @@ pub mod messages {}
 /// The manual: [getting started](guide::getting_started), [primitives](guide::primitives),
 /// [correctness](guide::correctness), [deployments](guide::deployments),
 /// [errors and settings](guide::errors_and_settings), [observability](guide::observability),
-/// [runbook](guide::runbook), [ACL](guide::acl) and [recipes](guide::recipes).
+/// [runbook](guide::runbook), [ACL](guide::acl), [recipes](guide::recipes) and
+/// [the command](guide::command).
 pub mod guide {
     #[doc = include_str!("docs/links.md")]
     #[doc = include_str!("../docs/guide/getting-started.md")]
@@ -69,6 +70,10 @@ pub mod guide {
     #[doc = include_str!("docs/links.md")]
     #[doc = include_str!("../docs/guide/recipes.md")]
     pub mod recipes {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/command.md")]
+    pub mod command {}
 }
 
 #[doc = include_str!("docs/links.md")]

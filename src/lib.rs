@@ -63,9 +63,9 @@ pub use crate::store::redis::memory::MemoryStore;
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        Finding, Hazard, Health, Holder, InvalidDuration, InvalidName, InvalidOwner,
-        InvalidPermitId, LostReason, Name, NodeHealth, Owner, Pace, PermitId, Quota, Rate,
-        RatePermits, Replicas, Role, Script, Stats, Value, WaitStrategy, Write,
+        Finding, Hazard, Health, Holder, Inspection, InvalidDuration, InvalidName, InvalidOwner,
+        InvalidPermitId, LostReason, Name, NodeHealth, ObjectKind, Owner, Pace, PermitId, Quota,
+        Rate, RatePermits, Replicas, Role, Script, Stats, Value, WaitStrategy, Waiter, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

@@ -1075,7 +1075,10 @@ type Api = BTreeSet<(String, String)>;
 
 /// What a task can do and a thread cannot, and the other way round. A thread that writes may read
 /// by `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 4] = [
+const FOR_TASKS_ALONE: [(&str, &str); 6] = [
+    // For operators, whose command is async.
+    ("Client", "inspect"),
+    ("Client", "names"),
     ("Lock", "on_loss"),
     ("ExpirableSemaphore", "on_loss"),
     ("ReadWriteLock", "downgrade"),

@@ -17,6 +17,8 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Run(Run),
+    Show(Show),
+    Ls(List),
 }
 
 /// Runs a command while holding a lock.
@@ -87,6 +89,44 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Shows who holds an object and who waits for it.
+///
+/// Exits with 1 if there is no such object.
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The name of the object
+    pub(crate) name: String,
+}
+
+/// Lists the objects that Redis shows, a line for each.
+///
+/// It reads the keys by SCAN, on a cluster at every node. Of a lock nothing is left once it is free.
+/// A semaphore or a latch without holders looks like any number: see --numbers.
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    /// Prints a line of JSON for each object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Also lists numbers: semaphores and latches, and numbers of other programs
+    #[arg(long)]
+    pub(crate) numbers: bool,
+
+    /// The names, as SCAN matches them, such as 'orders:*'
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+}
+
 /// How the server is found.
 #[derive(Args, Debug)]
 pub(crate) struct Server {
@@ -140,7 +180,8 @@ mod tests {
     #[test]
     fn words_of_flock_are_understood() {
         let line = ["leasehold", "run", "-n", "-E", "7", "-x", "door", "ls", "-l", "--wait"];
-        let Subcommand::Run(run) = Cli::try_parse_from(line).unwrap().command;
+        let command = Cli::try_parse_from(line).unwrap().command;
+        let Subcommand::Run(run) = command else { panic!("{command:?}") };
         assert!(run.nonblock && run.exclusive && run.conflict_exit_code == 7);
         assert_eq!(
             (run.name.as_str(), run.command.as_slice()),

@@ -4,6 +4,8 @@ use std::{fmt, process::ExitCode};
 
 use leasehold::Error;
 
+/// There is no such object.
+pub(crate) const ABSENT: u8 = 1;
 /// The command line is wrong, `EX_USAGE`.
 pub(crate) const USAGE: u8 = 64;
 /// Existing data contradicts the command line, `EX_DATAERR`.

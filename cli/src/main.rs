@@ -6,6 +6,7 @@
 
 mod args;
 mod exit;
+mod inspect;
 mod run;
 mod server;
 
@@ -37,8 +38,12 @@ fn command() -> ExitCode {
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
-    let Subcommand::Run(run) = cli.command;
-    match in_this_thread(run::run(&run)) {
+    let ended = match &cli.command {
+        Subcommand::Run(run) => in_this_thread(run::run(run)),
+        Subcommand::Show(show) => in_this_thread(inspect::show(show)),
+        Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
+    };
+    match ended {
         Ok(code) => code.into(),
         Err(exit) => exit.report(),
     }

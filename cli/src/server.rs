@@ -1,18 +1,21 @@
 //! Finds the server, and connects to it.
 
-use std::{env, fs, io, path::PathBuf, time::Duration};
+use std::{env, fs, io, path::PathBuf};
 
-use leasehold::Client;
+use leasehold::{Client, ClientBuilder};
 
 use crate::{
     args::Server,
     exit::{Exit, UNAVAILABLE, USAGE},
 };
 
-/// Connects with holds of this `ttl`.
-pub(crate) async fn connect(server: &Server, ttl: Duration) -> Result<Client, Exit> {
-    let url = url(server)?;
-    Ok(Client::builder().ttl(ttl).connect(&url).await?)
+pub(crate) async fn connect(server: &Server) -> Result<Client, Exit> {
+    connect_with(server, Client::builder()).await
+}
+
+/// Connects with these settings.
+pub(crate) async fn connect_with(server: &Server, settings: ClientBuilder) -> Result<Client, Exit> {
+    Ok(settings.connect(&url(server)?).await?)
 }
 
 /// Finds the URL: on the command line, in the environment, or in a file of the user or the machine.

@@ -1,7 +1,5 @@
 //! `leasehold run`, with real processes and a real Redis.
 
-mod common;
-
 use std::thread::sleep;
 
 use rustix::process::Signal;
@@ -282,7 +280,7 @@ fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let child = pid_in(&process.wait_for("own"));
     let others = process.children();
     let watcher = others.into_iter().find(|pid| *pid != child).expect("there is a watcher");
-    common::kill(watcher, Signal::KILL);
+    crate::common::kill(watcher, Signal::KILL);
     process.signal(Signal::KILL);
     eventually("it is gone", SOON, || !is_alive(child));
 }

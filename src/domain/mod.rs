@@ -9,6 +9,7 @@ mod guarded;
 mod hashed;
 mod hazard;
 mod health;
+mod inspection;
 mod lease;
 mod log_throttle;
 mod mutex;
@@ -45,6 +46,7 @@ pub use self::{
     guarded::{Script, Value, Write},
     hazard::{Finding, Hazard},
     health::{Health, NodeHealth, Role},
+    inspection::{Inspection, ObjectKind, Waiter},
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},

@@ -44,7 +44,7 @@ pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
     let in_terminal = command::is_in_foreground();
     let mut signals = Signals::catch(in_terminal)?;
     let client = tokio::select! {
-        client = server::connect(&run.server, run.ttl) => client?,
+        client = server::connect_with(&run.server, Client::builder().ttl(run.ttl)) => client?,
         signal = signals.fatal() => return Ok(signals::code(signal)),
     };
     let acquired = tokio::select! {

@@ -7,6 +7,7 @@ mod connection;
 #[cfg(test)]
 mod deployments;
 mod granted;
+pub(crate) mod inspect;
 mod keys;
 pub(crate) mod kinds;
 #[cfg(feature = "testing")]

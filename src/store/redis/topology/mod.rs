@@ -116,6 +116,22 @@ impl Topology {
         }
     }
 
+    /// Sends `command` to the primary with this index. Returns `None` if there are fewer.
+    pub(super) async fn call_at(
+        &self,
+        index: usize,
+        command: &Cmd,
+    ) -> Option<Result<Value, Failure>> {
+        match self {
+            Self::One(one) if index == 0 => Some(one.node.commands.call(command).await),
+            Self::One(_) => None,
+            Self::Cluster(cluster) => {
+                let (_, node) = cluster.cluster_state.masters().into_iter().nth(index)?;
+                Some(node.commands.call(command).await)
+            }
+        }
+    }
+
     /// Sends all of `commands`, which are about keys in the slot of `key`.
     pub(super) async fn call_all(
         &self,

@@ -1,0 +1,152 @@
+//! `leasehold show` and `leasehold ls`: what lies in Redis.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    time::Duration,
+};
+
+use leasehold::{Client, Error, Inspection, Name, ObjectKind};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    args::{List, Show},
+    exit::{ABSENT, Exit},
+    server,
+};
+
+/// The number of objects that are read at the same time.
+const AT_ONCE: usize = 64;
+
+pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
+    let client = server::connect(&show.server).await?;
+    let Some(found) = client.inspect(&show.name).await? else {
+        let name = &show.name;
+        return Err(Exit::new(
+            ABSENT,
+            format!("show `{name}`: nothing holds it or waits for it; see `leasehold ls`"),
+        ));
+    };
+    let text = if show.json { format!("{}\n", as_json(&found)) } else { as_text(&found) };
+    print(&text)?;
+    Ok(0)
+}
+
+pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
+    let client = server::connect(&list.server).await?;
+    let mut names = client.names(&list.pattern).await?.into_iter();
+    let mut reads = JoinSet::new();
+    let mut objects = vec![];
+    loop {
+        while reads.len() < AT_ONCE
+            && let Some(name) = names.next()
+        {
+            reads.spawn(read(client.clone(), name));
+        }
+        let Some(read) = reads.join_next().await else { break };
+        let read = read.map_err(|error| Exit::os("read", "objects", &error))?;
+        objects.extend(read?.filter(|it| list.numbers || it.kind != ObjectKind::Number));
+    }
+    objects.sort_by(|one, other| one.name.cmp(&other.name));
+    let line = |it| if list.json { as_json(it).to_string() } else { as_line(it) };
+    print(&objects.iter().map(|it| line(it) + "\n").collect::<String>())?;
+    Ok(0)
+}
+
+async fn read(client: Client, name: Name) -> Result<Option<Inspection>, Error> {
+    client.inspect(name).await
+}
+
+/// Writes to stdout. A reader that has seen enough, such as `head`, is no failure.
+fn print(text: &str) -> Result<(), Exit> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Exit::os("write", "stdout", &error)),
+    }
+}
+
+fn as_text(found: &Inspection) -> String {
+    let mut text = format!("{}: {}\n", found.name, found.kind);
+    let mut line = |title: &str, value: &dyn Display| text += &format!("  {title:<12}{value}\n");
+    for holder in &found.holders {
+        line(
+            "held by",
+            &format!("{} ×{}, {}", holder.owner(), holder.count(), lease(holder.remaining())),
+        );
+    }
+    for waiter in &found.waiters {
+        let waited = waiter.waited.map(|waited| format!(", for {}", seconds(waited)));
+        let overdue = if waiter.is_overdue { ", overdue" } else { "" };
+        line("waiter", &format!("{}{}{overdue}", waiter.owner, waited.unwrap_or_default()));
+    }
+    line("subscribers", &found.subscribers);
+    if let Some(number) = found.number {
+        line("number", &number);
+    }
+    if let Some(token) = found.token {
+        line("token", &token);
+    }
+    odd(found).iter().for_each(|odd| line("odd", odd));
+    text
+}
+
+fn as_line(found: &Inspection) -> String {
+    let holders = match found.holders.as_slice() {
+        [] => "free".to_owned(),
+        [holder] => format!("{}, {}", holder.owner(), lease(holder.remaining())),
+        holders => format!("{} holders", holders.len()),
+    };
+    let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
+    let odd: String = odd(found).iter().map(|odd| format!("\todd: {odd}")).collect();
+    let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
+    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{odd}")
+}
+
+fn as_json(found: &Inspection) -> Value {
+    let millis = |time: Option<Duration>| time.map(|time| time.as_millis() as u64);
+    let holders = found.holders.iter().map(|holder| {
+        let lease = millis(holder.remaining());
+        json!({ "owner": holder.owner().as_str(), "count": holder.count(), "lease_ms": lease })
+    });
+    let waiters = found.waiters.iter().map(|waiter| {
+        let waited = millis(waiter.waited);
+        json!({ "owner": waiter.owner.as_str(), "waited_ms": waited, "overdue": waiter.is_overdue })
+    });
+    json!({
+        "name": found.name.as_str(),
+        "kind": found.kind.to_string(),
+        "holders": holders.collect::<Vec<_>>(),
+        "waiters": waiters.collect::<Vec<_>>(),
+        "subscribers": found.subscribers,
+        "number": found.number,
+        "token": found.token,
+        "expires_ms": millis(found.expires_in),
+        "odd": odd(found),
+    })
+}
+
+/// What an operator should look at.
+fn odd(found: &Inspection) -> Vec<&'static str> {
+    let expires = !matches!(found.kind, ObjectKind::Semaphore | ObjectKind::Number);
+    let is_endless = found.holders.iter().any(|holder| holder.remaining().is_none());
+    [
+        (expires && is_endless, "held without an end"),
+        (found.waiters.first().is_some_and(|it| it.is_overdue), "the first waiter is overdue"),
+        (found.number.is_some_and(|it| it < 0), "the number is below 0"),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, odd)| is_so.then_some(odd))
+    .collect()
+}
+
+fn lease(remaining: Option<Duration>) -> String {
+    match remaining {
+        Some(left) => format!("lease ends in {}", seconds(left)),
+        None => "without an end".into(),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,8 @@
+//! All tests of the command, as one program.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../inspect.rs"]
+mod inspect;
+#[path = "../run.rs"]
+mod run;

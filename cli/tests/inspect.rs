@@ -1,0 +1,251 @@
+//! `leasehold show` and `leasehold ls`, with keys as Redisson and Leasehold write them.
+
+use serde_json::Value;
+use testkit::{Cluster, Redis, eventually, rights_in};
+
+use crate::common::{Process, SOON, command, leasehold, shell};
+
+const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
+
+fn json(redis: &Redis, name: &str) -> Value {
+    let ended = leasehold(redis, &["show", "--json", name]).ended();
+    assert_eq!(ended.code, 0, "{name}: {}", ended.err);
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    value.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect()
+}
+
+#[test]
+fn lock_is_shown_with_its_holder_waiters_and_token() {
+    let redis = Redis::start();
+    let holder = shell(&redis, &["--fenced"], "echo $LOCK_OWNER; read line");
+    let owner = holder.wait_for("").trim().to_owned();
+    let _waiting = shell(&redis, &[], "true");
+    eventually("it waits", SOON, || json(&redis, "door")["waiters"].as_array().unwrap().len() == 1);
+    let shown = json(&redis, "door");
+    assert_eq!(shown["kind"], "lock");
+    assert_eq!((&shown["holders"][0]["owner"], &shown["token"]), (&owner.into(), &1.into()));
+    assert!((1..=30_000).contains(&shown["holders"][0]["lease_ms"].as_u64().unwrap()), "{shown}");
+    assert!(shown["waiters"][0]["waited_ms"].is_u64() && shown["subscribers"] == 1, "{shown}");
+    let text = leasehold(&redis, &["show", "door"]).ended().out;
+    assert!(text.starts_with("door: lock\n  held by"), "{text}");
+    assert!(text.contains("  waiter      ") && text.contains(", lease ends in "), "{text}");
+    holder.write("\n");
+}
+
+#[test]
+fn absent_object_returns_1() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "cart", "total", "7"]);
+    redis.command(&["SET", "page", "text"]);
+    redis.command(&["RPUSH", "jobs", "1"]);
+    for name in ["door", "cart", "page", "jobs"] {
+        let ended = leasehold(&redis, &["show", name]).ended();
+        assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{name}");
+        assert!(ended.err.starts_with(&format!("leasehold: show `{name}`: ")), "{}", ended.err);
+    }
+}
+
+#[test]
+fn lock_without_an_end_is_marked() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "2"]);
+    let shown = json(&redis, "door");
+    assert_eq!(
+        (&shown["holders"][0]["count"], &shown["holders"][0]["lease_ms"]),
+        (&2.into(), &Value::Null)
+    );
+    assert_eq!(texts(&shown["odd"]), ["held without an end"]);
+}
+
+#[test]
+fn fair_queue_is_shown_and_an_overdue_head_marked() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    redis.command(&["PEXPIRE", "door", "60000"]);
+    redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER, OWNER]);
+    redis.command(&["ZADD", "redisson_lock_timeout:{door}", "1000", OTHER, "9000000000000", OWNER]);
+    let shown = json(&redis, "door");
+    assert_eq!(
+        (&shown["kind"], texts(&shown["odd"])),
+        (&"fair lock".into(), vec!["the first waiter is overdue"])
+    );
+    let waiters = shown["waiters"].as_array().unwrap();
+    assert_eq!((&waiters[0]["owner"], &waiters[0]["overdue"]), (&OTHER.into(), &true.into()));
+    assert_eq!((&waiters[1]["owner"], &waiters[1]["overdue"]), (&OWNER.into(), &false.into()));
+    // a queue that outlives its lock is shown, too
+    redis.command(&["DEL", "door"]);
+    assert_eq!(json(&redis, "door")["kind"], "fair lock");
+}
+
+#[test]
+fn readers_are_shown_with_their_own_leases() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "mode", "read", OWNER, "1", OTHER, "1"]);
+    redis.command(&["PEXPIRE", "door", "60000"]);
+    redis.command(&["SET", &format!("{{door}}:{OWNER}:rwlock_timeout:1"), "1", "PX", "60000"]);
+    redis.command(&["SET", &format!("{{door}}:{OTHER}:rwlock_timeout:1"), "1", "PX", "20000"]);
+    let shown = json(&redis, "door");
+    assert_eq!(shown["kind"], "read lock");
+    let leases: Vec<_> = shown["holders"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["lease_ms"].as_u64().unwrap())
+        .collect();
+    assert!(
+        leases.iter().max().unwrap() > &40_000 && leases.iter().min().unwrap() <= &20_000,
+        "{leases:?}"
+    );
+
+    redis.command(&["DEL", "door"]);
+    redis.command(&["HSET", "door", "mode", "write", &format!("{OWNER}:write"), "1"]);
+    redis.command(&["PEXPIRE", "door", "60000"]);
+    let shown = json(&redis, "door");
+    assert_eq!(
+        (&shown["kind"], &shown["holders"][0]["owner"]),
+        (&"write lock".into(), &OWNER.into())
+    );
+}
+
+#[test]
+fn permits_numbers_and_limiters_are_told_apart() {
+    let redis = Redis::start();
+    let holder =
+        leasehold(&redis, &["run", "--permits", "2", "pool", "-c", "echo ready; read line"]);
+    holder.wait_for("ready");
+    let shown = json(&redis, "pool");
+    assert_eq!((&shown["kind"], &shown["number"]), (&"expirable semaphore".into(), &1.into()));
+    assert_eq!(shown["holders"][0]["owner"].as_str().unwrap().len(), 32);
+    holder.write("\n");
+
+    redis.command(&["SET", "gates", "-3"]);
+    let shown = json(&redis, "gates");
+    assert_eq!(
+        (&shown["kind"], texts(&shown["odd"])),
+        (&"number".into(), vec!["the number is below 0"])
+    );
+    redis.command(&["SET", "seats", "3"]);
+    redis.command(&["HSET", "leasehold_semaphore:{seats}", OWNER, "2"]);
+    let shown = json(&redis, "seats");
+    assert_eq!((&shown["kind"], &shown["holders"][0]["count"]), (&"semaphore".into(), &2.into()));
+    redis.command(&["HSET", "api", "rate", "5", "interval", "1000", "type", "0"]);
+    assert_eq!(json(&redis, "api")["kind"], "rate limiter");
+}
+
+#[test]
+fn list_has_every_object_and_never_asks_for_all_keys() {
+    let redis = Redis::start();
+    for number in 0..2_000 {
+        redis.command(&["HSET", &format!("lock:{number:04}"), OWNER, "1"]);
+    }
+    redis.command(&["HSET", "cart", "total", "7"]);
+    redis.command(&["SET", "visits", "7"]);
+    redis.command(&["ZADD", "{pool}:timeout", "1", "x"]);
+    let before = redis.calls();
+    let ended = leasehold(&redis, &["ls"]).ended();
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 2_000), "{}", ended.err);
+    assert!(
+        ended
+            .out
+            .starts_with(&format!("lock:0000\tlock\t{OWNER}, without an end\t0 waiters\todd: "))
+    );
+    let calls = redis.calls().since(&before).to_string();
+    assert!(calls.contains("scan: ") && !calls.contains("keys: "), "{calls}");
+
+    let some = leasehold(&redis, &["ls", "--json", "lock:000*"]).ended();
+    let names: Vec<Value> =
+        some.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((names.len(), &names[9]["name"]), (10, &"lock:0009".into()));
+    let numbers = leasehold(&redis, &["ls", "--numbers", "v*"]).ended();
+    assert_eq!(numbers.out, "visits\tnumber\tfree\t0 waiters\tnumber 7\n");
+}
+
+#[test]
+fn list_asks_every_node_of_a_cluster() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let holders: Vec<_> = (0..8)
+        .map(|number| {
+            let mut run =
+                command(&["run", &format!("door:{number}"), "-c", "echo ready; read line"]);
+            run.env("REDIS_URL", &url);
+            let process = Process::of(run);
+            process.wait_for("ready");
+            process
+        })
+        .collect();
+    let mut list = command(&["ls", "door:*"]);
+    list.env("REDIS_URL", &url);
+    let ended = Process::of(list).ended();
+    assert_eq!(ended.out.lines().count(), 8, "{} {}", ended.out, ended.err);
+    holders.iter().for_each(|it| it.write("\n"));
+}
+
+#[test]
+fn json_has_the_fields_that_the_guide_lists() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER]);
+    let shown = json(&redis, "door");
+    let guide = include_str!("../../docs/guide/command.md");
+    let mut fields = vec![];
+    for (prefix, object) in
+        [("", &shown), ("holders[].", &shown["holders"][0]), ("waiters[].", &shown["waiters"][0])]
+    {
+        for (field, value) in object.as_object().unwrap() {
+            let kind = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::Number(_) => "number",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            let row = format!("| `{prefix}{field}` | ");
+            let line = guide.lines().find(|line| line.starts_with(&row));
+            let line = line.unwrap_or_else(|| panic!("the guide has no row {row}"));
+            assert!(line[row.len()..].split('|').next().unwrap().contains(kind), "{line}: {kind}");
+            fields.push(row);
+        }
+    }
+    assert_eq!(fields.len(), 15, "{fields:?}");
+}
+
+#[test]
+fn user_of_the_guide_shows_every_kind() {
+    let redis = Redis::start();
+    let guide = include_str!("../../docs/guide/command.md");
+    let rights = rights_in(guide, "ops");
+    let words: Vec<_> = [&["ACL", "SETUSER", "ops"], &rights[0][..]].concat();
+    assert_eq!(redis.command(&words).text(), "OK");
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    redis.command(&["HSET", "book", "mode", "read", OWNER, "1"]);
+    redis.command(&["SET", "pool", "3"]);
+    let as_ops = |words: &[&str]| {
+        let mut shown = command(words);
+        shown.env("REDIS_URL", format!("redis://ops:secret@127.0.0.1:{}/", redis.port()));
+        Process::of(shown).ended()
+    };
+    for name in ["door", "book", "pool"] {
+        let ended = as_ops(&["show", name]);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+    }
+    assert_eq!(as_ops(&["ls"]).out.lines().count(), 2);
+    assert_eq!(as_ops(&["run", "-n", "free", "true"]).code, 69, "it can only read");
+}
+
+#[test]
+fn missing_permission_is_reported() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    let url = redis.user("reader", &["+@all", "-pubsub", "~*", "&*"]);
+    let mut show = command(&["show", "door"]);
+    show.env("REDIS_URL", url);
+    let ended = Process::of(show).ended();
+    assert_eq!(ended.code, 69);
+    assert!(ended.err.starts_with("leasehold: access to `door` denied: "), "{}", ended.err);
+}

@@ -1,0 +1,339 @@
+//! What lies in Redis, for operators: it only reads, and by plain commands.
+
+use std::{collections::HashMap, time::Duration};
+
+use redis::{Cmd, Value, cmd};
+use uuid::Uuid;
+
+use super::{RedisStore, Reply, channel_of, channels::Channels, keys, replies};
+use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, Waiter};
+
+/// At most so many holders and waiters are read. A hash with more fields is no lock.
+const MOST: i64 = 1_000;
+
+/// Redisson's end of a permit without a lease.
+const NEVER: f64 = 922_337_203_685_477.0;
+
+/// One step of a search at one server.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Where the search continues. `None` if all keys of the server were seen.
+    pub(crate) next: Option<u64>,
+    pub(crate) names: Vec<Name>,
+}
+
+/// Searches for keys that match `pattern` at the server with this index. Returns `None` if there are
+/// fewer servers.
+pub(crate) async fn search(
+    store: &RedisStore,
+    server: usize,
+    cursor: u64,
+    pattern: &str,
+) -> Reply<Option<Found>> {
+    let mut command = cmd("SCAN");
+    command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1_000);
+    let Some(reply) = store.topology.call_at(server, &command).await else { return Ok(None) };
+    let reply = accepted(reply?)?;
+    let Value::Array(parts) = &reply else { return Err(replies::unreadable(&reply)) };
+    let [next, Value::Array(keys)] = parts.as_slice() else {
+        return Err(replies::unreadable(&reply));
+    };
+    let next: u64 = parsed(next).ok_or_else(|| replies::unreadable(&reply))?;
+    let keys = keys.iter().filter_map(replies::text).filter(|key| !is_derived(key));
+    let names = keys.filter_map(|key| Name::new(key).ok()).collect();
+    Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
+}
+
+/// Whether the key belongs to an object of another name.
+fn is_derived(key: &str) -> bool {
+    let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
+        [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
+    });
+    key.starts_with("redisson_") || key.contains(":rwlock_timeout:") || of_a_tag
+}
+
+/// Reads everything about `name`. Returns `None` if nothing there looks like an object.
+pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Inspection>> {
+    let key = name.as_str();
+    let first = [on("TYPE", key), on("PTTL", key), cmd("TIME")];
+    let [kind, pttl, time] = &all(store, name, &first).await?[..] else { return Ok(None) };
+    let now = clock(time).ok_or_else(|| replies::unreadable(time))?;
+    let mut found = Inspection {
+        name: name.clone(),
+        kind: ObjectKind::Lock,
+        holders: vec![],
+        waiters: vec![],
+        subscribers: 0,
+        number: None,
+        token: None,
+        expires_in: millis(pttl),
+    };
+    let is_object = match replies::text(kind) {
+        Some("hash") => hash(store, &mut found).await?,
+        Some("string") => number(store, &mut found, now).await?,
+        Some("none") => true,
+        _ => false,
+    };
+    if !is_object {
+        return Ok(None);
+    }
+    waiters(store, &mut found, now).await?;
+    let is_there = replies::text(kind) != Some("none") || !found.waiters.is_empty();
+    Ok(is_there.then_some(found))
+}
+
+/// Reads a hash: a lock of some kind, or a rate limiter.
+async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
+    let (name, key) = (found.name.clone(), found.name.as_str());
+    let count = one(store, &name, on("HLEN", key)).await?;
+    if parsed::<i64>(&count).is_none_or(|count| count > MOST) {
+        return Ok(false);
+    }
+    let fields = one(store, &name, on("HGETALL", key)).await?;
+    let mut fields: HashMap<_, _> = pairs(&fields).into_iter().collect();
+    if ["rate", "interval", "type"].iter().all(|field| fields.contains_key(*field)) {
+        found.kind = ObjectKind::RateLimiter;
+        return Ok(true);
+    }
+    let mode = fields.remove("mode");
+    found.kind = match mode.as_deref() {
+        None => ObjectKind::Lock,
+        Some("read") => ObjectKind::ReadLock,
+        Some("write") => ObjectKind::WriteLock,
+        Some(_) => return Ok(false),
+    };
+    let mut owners: Vec<_> = fields.into_iter().collect();
+    owners.sort();
+    let readers: Vec<_> = owners.iter().map(|(owner, _)| lease_of(found, owner)).collect();
+    let leases = all(store, &name, &readers).await?;
+    for ((owner, count), lease) in owners.iter().zip(&leases) {
+        let Ok(count) = count.parse() else { return Ok(false) };
+        let Some(owner) = owner_of(owner) else { return Ok(false) };
+        found.holders.push(Holder { owner, count, remaining: millis(lease) });
+    }
+    Ok(!found.holders.is_empty())
+}
+
+/// Asks for the end of the lease of a holder: a reader has a key of its own.
+fn lease_of(found: &Inspection, owner: &str) -> Cmd {
+    let reads = found.kind == ObjectKind::ReadLock
+        || found.kind == ObjectKind::WriteLock && !owner.ends_with(":write");
+    match reads {
+        true => on("PTTL", &keys::reader(&found.name, &Owner::lossy(owner))),
+        false => on("PTTL", found.name.as_str()),
+    }
+}
+
+/// An owner in the form of Redisson and Leasehold, without the mark of a writer.
+fn owner_of(field: &str) -> Option<Owner> {
+    let owner = field.strip_suffix(":write").unwrap_or(field);
+    let (client, _) = owner.split_once(':')?;
+    Uuid::parse_str(client).ok()?;
+    Owner::new(owner).ok()
+}
+
+/// Reads a string: the number of a semaphore or a latch.
+async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<bool> {
+    let name = found.name.clone();
+    let questions = [
+        on("GET", name.as_str()),
+        scores(&keys::leases(&name)),
+        on("HGETALL", &keys::holders(&name)),
+    ];
+    let [text, permits, holders] = &all(store, &name, &questions).await?[..] else {
+        return Ok(false);
+    };
+    found.number = parsed(text);
+    found.kind = ObjectKind::Number;
+    for (member, end) in scored(permits) {
+        let remaining = Duration::from_secs_f64(end / 1_000.0).saturating_sub(now);
+        let remaining = (end < NEVER).then_some(remaining);
+        found.holders.push(Holder { owner: permit(&member), count: 1, remaining });
+        found.kind = ObjectKind::ExpirableSemaphore;
+    }
+    for (owner, count) in pairs(holders) {
+        let (owner, count) = (Owner::lossy(&owner), count.parse().unwrap_or(1));
+        found.holders.push(Holder { owner, count, remaining: None });
+        found.kind = ObjectKind::Semaphore;
+    }
+    Ok(found.number.is_some())
+}
+
+/// The id of a permit, as Redisson shows it.
+fn permit(member: &[u8]) -> Owner {
+    let id = Uuid::from_slice(member).map(|id| id.as_simple().to_string());
+    Owner::lossy(&id.unwrap_or_else(|_| String::from_utf8_lossy(member).into_owned()))
+}
+
+/// Reads the queues, the token and the subscribers.
+async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
+    let name = found.name.clone();
+    let numsub = match store.topology.channels().await? {
+        Channels::Plain => "NUMSUB",
+        Channels::Sharded => "SHARDNUMSUB",
+    };
+    let mut subscribers = cmd("PUBSUB");
+    subscribers
+        .arg(numsub)
+        .arg(channel_of(&Object { kind: channels(found.kind), name: name.clone() }));
+    let mut fair = on("LRANGE", &keys::redissons("redisson_lock_queue", &name));
+    fair.arg(0).arg(MOST - 1);
+    let questions = [
+        subscribers,
+        on("GET", &keys::tokens(&name)),
+        fair,
+        scores(&keys::redissons("redisson_lock_timeout", &name)),
+        scores(&keys::queue(&name)),
+        scores(&keys::writers(&name)),
+    ];
+    let [subscribers, token, fair, deadlines, queue, writers] =
+        &all(store, &name, &questions).await?[..]
+    else {
+        return Ok(());
+    };
+    found.subscribers = last_of(subscribers).unwrap_or(0);
+    found.token = parsed(token);
+    let deadlines: HashMap<_, _> = scored(deadlines).into_iter().collect();
+    let Value::Array(fair) = fair else { return Err(replies::unreadable(fair)) };
+    if !fair.is_empty() {
+        found.kind = ObjectKind::FairLock;
+    }
+    for member in fair {
+        let Value::BulkString(member) = member else { return Err(replies::unreadable(member)) };
+        let deadline = deadlines.get(member).copied();
+        let is_overdue = deadline.is_none_or(|at| Duration::from_secs_f64(at / 1_000.0) <= now);
+        let owner = Owner::lossy(&String::from_utf8_lossy(member));
+        found.waiters.push(Waiter { owner, waited: None, is_overdue });
+    }
+    let queue = scored(queue).into_iter().map(|(owner, at)| (owner, at / 1_000_000.0));
+    let writers = scored(writers).into_iter().map(|(owner, at)| (owner, at / 1_000.0));
+    for (member, came) in queue.chain(writers) {
+        let waited = (came > 0.0).then(|| now.saturating_sub(Duration::from_secs_f64(came)));
+        if let Some(owner) = owner_of(&String::from_utf8_lossy(&member)) {
+            found.waiters.push(Waiter { owner, waited, is_overdue: false });
+        }
+    }
+    Ok(())
+}
+
+/// The kind whose channel announces the releases.
+fn channels(kind: ObjectKind) -> Kind {
+    match kind {
+        ObjectKind::ReadLock | ObjectKind::WriteLock => Kind::Read,
+        ObjectKind::Semaphore | ObjectKind::ExpirableSemaphore | ObjectKind::Number => {
+            Kind::Semaphore
+        }
+        ObjectKind::Lock | ObjectKind::FairLock | ObjectKind::RateLimiter => Kind::Lock,
+    }
+}
+
+fn on(verb: &str, key: &str) -> Cmd {
+    let mut command = cmd(verb);
+    command.arg(key);
+    command
+}
+
+fn scores(key: &str) -> Cmd {
+    let mut command = on("ZRANGE", key);
+    command.arg(0).arg(MOST - 1).arg("WITHSCORES");
+    command
+}
+
+async fn one(store: &RedisStore, name: &Name, command: Cmd) -> Reply<Value> {
+    accepted(store.topology.call(name.as_str().as_bytes(), &command).await?)
+}
+
+/// Sends `commands` about `name`. The first rejection fails all of them.
+async fn all(store: &RedisStore, name: &Name, commands: &[Cmd]) -> Reply<Vec<Value>> {
+    let replies = store.topology.call_all(name.as_str().as_bytes(), commands).await?;
+    replies.into_iter().map(accepted).collect()
+}
+
+fn accepted(reply: Value) -> Reply<Value> {
+    match reply {
+        Value::ServerError(error) => Err(replies::refusal(&error)),
+        reply => Ok(reply),
+    }
+}
+
+/// The time of the server since 1970.
+fn clock(reply: &Value) -> Option<Duration> {
+    let Value::Array(parts) = reply else { return None };
+    let [seconds, micros] = parts.as_slice() else { return None };
+    Some(Duration::from_secs(parsed(seconds)?) + Duration::from_micros(parsed(micros)?))
+}
+
+fn millis(pttl: &Value) -> Option<Duration> {
+    parsed(pttl).map(Duration::from_millis)
+}
+
+fn parsed<T: std::str::FromStr>(reply: &Value) -> Option<T> {
+    match reply {
+        Value::Int(number) => number.to_string().parse().ok(),
+        reply => replies::text(reply)?.parse().ok(),
+    }
+}
+
+/// The fields of a hash, as they are shown.
+fn pairs(reply: &Value) -> Vec<(String, String)> {
+    let Value::Map(fields) = reply else { return vec![] };
+    fields
+        .iter()
+        .map(|(field, value)| (replies::into_text(field), replies::into_text(value)))
+        .collect()
+}
+
+/// The members of a sorted set, with their scores.
+fn scored(reply: &Value) -> Vec<(Vec<u8>, f64)> {
+    let Value::Array(members) = reply else { return vec![] };
+    let member = |member: &Value| match member {
+        Value::Array(pair) => match pair.as_slice() {
+            [Value::BulkString(member), Value::Double(score)] => {
+                Some((member.clone(), score.max(0.0)))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    members.iter().filter_map(member).collect()
+}
+
+/// The number in the reply to `PUBSUB NUMSUB channel`.
+fn last_of(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::Array(parts) => parsed(parts.last()?),
+        Value::Map(parts) => parsed(&parts.last()?.1),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_keys_are_not_taken_for_names() {
+        for key in [
+            "redisson_lock_queue:{door}",
+            "{door}:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1:rwlock_timeout:1",
+            "{pool}:timeout",
+            "{api}:value",
+            "{api}:permits:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10",
+        ] {
+            assert!(is_derived(key), "{key}");
+        }
+        for key in ["door", "{tenant}:door", "timeout", "a:value"] {
+            assert!(!is_derived(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn owner_is_recognized_by_its_uuid() {
+        let owner = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+        assert_eq!(owner_of(owner).unwrap().as_str(), owner);
+        assert_eq!(owner_of(&format!("{owner}:write")).unwrap().as_str(), owner);
+        for other in ["total", "until:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42", "a:1"] {
+            assert_eq!(owner_of(other), None, "{other}");
+        }
+    }
+}
