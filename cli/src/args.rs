@@ -17,6 +17,10 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Run(Run),
+    Lock(Lock),
+    Renew(Renew),
+    Unlock(Unlock),
+    Wait(Wait),
     Show(Show),
     Ls(List),
 }
@@ -35,37 +39,22 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) server: Server,
 
-    /// Does not wait: exits at once if another owner holds the lock
-    #[arg(short = 'n', long = "nonblock", alias = "nb", conflicts_with = "wait")]
-    pub(crate) nonblock: bool,
-
-    /// Waits at most this long: seconds such as 1.5, or a duration such as 500ms, 30s, 5m, 1h
-    #[arg(short, long, alias = "timeout", value_name = "SEC", value_parser = duration)]
-    pub(crate) wait: Option<Duration>,
-
-    /// The exit code if another owner holds the lock
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
-    pub(crate) conflict_exit_code: u8,
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
 
     /// Exits with 0 if another owner holds the lock
     #[arg(long, conflicts_with = "conflict_exit_code")]
     pub(crate) busy_ok: bool,
 
-    /// Shares the lock with other commands that run with --shared; see --exclusive
-    #[arg(short, long, conflicts_with_all = ["exclusive", "permits", "fenced"])]
-    pub(crate) shared: bool,
-
-    /// Excludes the commands that run with --shared. Commands without either option use another
-    /// kind of lock, so they must not share a name with these
-    #[arg(short = 'x', short_alias = 'e', long, conflicts_with_all = ["permits", "fenced"])]
-    pub(crate) exclusive: bool,
+    #[command(flatten)]
+    pub(crate) side: Side,
 
     /// Lets this many commands run at once: all of them must give the same number
-    #[arg(long, value_name = "N", conflicts_with = "fenced", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["fenced", "shared", "exclusive"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
     /// Gives the command a fencing token, LOCK_FENCE, which grows with each hold
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) fenced: bool,
 
     /// The lease, which is renewed while the command runs
@@ -87,6 +76,88 @@ pub(crate) struct Run {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "shell")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Acquires a lock for a script, and prints the token of its hold.
+///
+/// The hold has a fixed lease. It ends by `leasehold unlock NAME TOKEN`, or with its lease.
+#[derive(Args, Debug)]
+pub(crate) struct Lock {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
+
+    #[command(flatten)]
+    pub(crate) side: Side,
+
+    /// The lease
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// The name of the lock
+    pub(crate) name: String,
+}
+
+/// Gives a hold of `leasehold lock` another lease, from now on. Exits with 76 if it has ended.
+#[derive(Args, Debug)]
+pub(crate) struct Renew {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(flatten)]
+    pub(crate) side: Side,
+
+    /// The lease
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// The name of the lock
+    pub(crate) name: String,
+
+    /// The token that `leasehold lock` printed
+    pub(crate) token: String,
+}
+
+/// Releases a hold of `leasehold lock`, or any hold by force.
+///
+/// Exits with 76 if the hold has ended, and with 1 if nothing was released by force.
+#[derive(Args, Debug)]
+pub(crate) struct Unlock {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(flatten)]
+    pub(crate) side: Side,
+
+    /// Releases the lock of any holder, after a look at it and a question
+    #[arg(long, conflicts_with_all = ["token", "shared", "exclusive"])]
+    pub(crate) force: bool,
+
+    /// Does not ask
+    #[arg(long, requires = "force")]
+    pub(crate) yes: bool,
+
+    /// The name of the lock
+    pub(crate) name: String,
+
+    /// The token that `leasehold lock` printed
+    #[arg(required_unless_present = "force")]
+    pub(crate) token: Option<String>,
+}
+
+/// Waits until nobody holds an object, and acquires nothing.
+#[derive(Args, Debug)]
+pub(crate) struct Wait {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
+
+    /// The name of the object
+    pub(crate) name: String,
 }
 
 /// Shows who holds an object and who waits for it.
@@ -125,6 +196,42 @@ pub(crate) struct List {
     /// The names, as SCAN matches them, such as 'orders:*'
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
+}
+
+/// How long a command waits for a lock.
+#[derive(Args, Debug)]
+pub(crate) struct Waiting {
+    /// Does not wait: exits at once if another owner holds the lock
+    #[arg(short = 'n', long = "nonblock", alias = "nb", conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+
+    /// Waits at most this long: seconds such as 1.5, or a duration such as 500ms, 30s, 5m, 1h
+    #[arg(short, long, alias = "timeout", value_name = "SEC", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit code if another owner holds the lock
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
+    pub(crate) conflict_exit_code: u8,
+}
+
+impl Waiting {
+    /// The timeout; `None` if there is none.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        if self.nonblock { Some(Duration::ZERO) } else { self.wait }
+    }
+}
+
+/// The kind of lock, and its side.
+#[derive(Args, Debug)]
+pub(crate) struct Side {
+    /// Shares a read-write lock with others that give --shared
+    #[arg(short, long, conflicts_with = "exclusive")]
+    pub(crate) shared: bool,
+
+    /// Excludes those that give --shared. Commands without either option use another kind of lock,
+    /// so they must not share a name with these
+    #[arg(short = 'x', short_alias = 'e', long)]
+    pub(crate) exclusive: bool,
 }
 
 /// How the server is found.
@@ -182,7 +289,8 @@ mod tests {
         let line = ["leasehold", "run", "-n", "-E", "7", "-x", "door", "ls", "-l", "--wait"];
         let command = Cli::try_parse_from(line).unwrap().command;
         let Subcommand::Run(run) = command else { panic!("{command:?}") };
-        assert!(run.nonblock && run.exclusive && run.conflict_exit_code == 7);
+        assert!(run.waiting.nonblock && run.side.exclusive);
+        assert_eq!(run.waiting.conflict_exit_code, 7);
         assert_eq!(
             (run.name.as_str(), run.command.as_slice()),
             ("door", &["ls", "-l", "--wait"].map(OsString::from)[..])

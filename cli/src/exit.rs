@@ -4,7 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use leasehold::Error;
 
-/// There is no such object.
+/// There is no such object, or it is free.
 pub(crate) const ABSENT: u8 = 1;
 /// The command line is wrong, `EX_USAGE`.
 pub(crate) const USAGE: u8 = 64;

@@ -59,14 +59,14 @@ async fn read(client: Client, name: Name) -> Result<Option<Inspection>, Error> {
 }
 
 /// Writes to stdout. A reader that has seen enough, such as `head`, is no failure.
-fn print(text: &str) -> Result<(), Exit> {
+pub(crate) fn print(text: &str) -> Result<(), Exit> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Exit::os("write", "stdout", &error)),
     }
 }
 
-fn as_text(found: &Inspection) -> String {
+pub(crate) fn as_text(found: &Inspection) -> String {
     let mut text = format!("{}: {}\n", found.name, found.kind);
     let mut line = |title: &str, value: &dyn Display| text += &format!("  {title:<12}{value}\n");
     for holder in &found.holders {

@@ -8,6 +8,7 @@ mod args;
 mod exit;
 mod inspect;
 mod run;
+mod script;
 mod server;
 
 use std::{env, process::ExitCode};
@@ -40,6 +41,10 @@ fn command() -> ExitCode {
     };
     let ended = match &cli.command {
         Subcommand::Run(run) => in_this_thread(run::run(run)),
+        Subcommand::Lock(lock) => in_this_thread(script::lock(lock)),
+        Subcommand::Renew(renew) => in_this_thread(script::renew(renew)),
+        Subcommand::Unlock(unlock) => in_this_thread(script::unlock(unlock)),
+        Subcommand::Wait(wait) => in_this_thread(script::wait(wait)),
         Subcommand::Show(show) => in_this_thread(inspect::show(show)),
         Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
     };

@@ -1,7 +1,12 @@
 //! `leasehold show` and `leasehold ls`, with keys as Redisson and Leasehold write them.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
 use serde_json::Value;
-use testkit::{Cluster, Redis, eventually, rights_in};
+use testkit::{Cluster, Connection, Redis, eventually, rights_in};
 
 use crate::common::{Process, SOON, command, leasehold, shell};
 
@@ -236,6 +241,25 @@ fn user_of_the_guide_shows_every_kind() {
     }
     assert_eq!(as_ops(&["ls"]).out.lines().count(), 2);
     assert_eq!(as_ops(&["run", "-n", "free", "true"]).code, 69, "it can only read");
+}
+
+#[test]
+fn lock_that_comes_and_goes_is_no_error() {
+    let redis = Redis::start();
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut connection = Connection::open(redis.port());
+            while !ends.load(Relaxed) {
+                connection.command(&["HSET", "door", OWNER, "1"]);
+                connection.command(&["DEL", "door"]);
+            }
+        });
+        let codes: Vec<_> =
+            (0..40).map(|_| leasehold(&redis, &["show", "door"]).ended().code).collect();
+        ends.store(true, Relaxed);
+        assert!(codes.iter().all(|code| [0, 1].contains(code)), "{codes:?}");
+    });
 }
 
 #[test]

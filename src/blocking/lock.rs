@@ -357,6 +357,14 @@ impl<K> Lock<K> {
         fn force_release() -> bool;
             "let guard = lock.acquire()?;"
             "assert!(lock.force_release()?);"
+
+        fn renew_owner(owner: &Owner, lease: Duration) -> bool;
+            "let guard = lock.acquire()?;"
+            "assert!(lock.renew_owner(guard.owner(), Duration::from_secs(60))?);"
+
+        fn release_owner(owner: &Owner) -> bool;
+            "let guard = lock.acquire()?;"
+            "assert!(lock.release_owner(guard.owner())?);"
     }
 }
 

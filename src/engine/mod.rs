@@ -83,7 +83,10 @@ use self::{
 #[cfg(test)]
 use crate::store::redis::memory::MemoryStore;
 use crate::{
-    domain::{Failure, Health, Holder, Identity, LogThrottle, Name, Object, Owner, Stats},
+    domain::{
+        Claim, Failure, GivenBack, Health, Holder, Identity, LogThrottle, Name, Object, Outcome,
+        Owner, ReleaseMode, Renewal, Stats,
+    },
     error::Error,
     store::{RECEIPT_RESTS, RedisStore, Subscriber},
 };
@@ -299,6 +302,30 @@ impl Engine {
         // A repeated request might release the lock of a later holder.
         let freed = within(self.limits.question, self.core.store.force_release(object)).await;
         freed.map_err(|failure| self.error(&object.name, failure))
+    }
+
+    /// Gives the hold of `claim` a fresh lease. Returns whether its owner holds.
+    pub(crate) async fn renew_hold(&self, claim: Claim) -> Result<bool, Error> {
+        let Claim { object, owner, ttl, share } = claim;
+        let name = object.name.clone();
+        let renewals = [Renewal { object, owner, share, ttl: Some(ttl) }];
+        let outcomes = self.ask(&name, |store| store.renew(&renewals)).await?;
+        match outcomes.as_slice() {
+            [Outcome::Renewed] => Ok(true),
+            [Outcome::NotOurs] => Ok(false),
+            _ => Err(Error::silent(name, "too few replies".into())),
+        }
+    }
+
+    /// Releases the hold of `claim`. Returns whether its owner held.
+    pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.reachable(claim.name())?;
+        // Asked again it would not find what the first request has released.
+        let release = self.core.store.release(claim, ReleaseMode::HandOver);
+        let released = within(self.limits.question, release).await;
+        let released = released.map_err(|failure| self.error(claim.name(), failure))?;
+        Ok(matches!(released, GivenBack::Freed(_)))
     }
 
     /// Returns the error for a caller of `name`. If there was no reply, it has the reason.

@@ -11,7 +11,9 @@ use super::{
 #[cfg(feature = "blocking")]
 use crate::engine::acquire::Patience;
 use crate::{
-    domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitStrategy},
+    domain::{
+        CENTURY, Claim, Holder, LostReason, Name, Object, Owner, Replicas, WaitStrategy, checked,
+    },
     engine::{
         Engine,
         acquire::{AcquireRequest, Within},
@@ -400,5 +402,55 @@ impl<K> Lock<K> {
         "assert!(!lock.is_locked().await?);")]
     pub async fn force_release(&self) -> Result<bool> {
         self.engine.force_release(&self.object).await
+    }
+
+    /// Gives the hold of `owner` this lease, from now on, and returns whether `owner` holds.
+    ///
+    /// It is for a hold without a guard in this process, such as one that another process
+    /// [forgot](LockGuard::forget).
+    ///
+    /// # Errors
+    ///
+    /// As [`holder`](Self::holder), and [`Error::Duration`] if the lease is invalid.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    #[doc = example!(lock:
+        "let guard = lock.clone().lease(Duration::from_secs(60)).acquire().await?;",
+        "let owner = guard.owner().clone();",
+        "guard.forget();",
+        "assert!(lock.renew_owner(&owner, Duration::from_secs(600)).await?);")]
+    pub async fn renew_owner(&self, owner: &Owner, lease: Duration) -> Result<bool> {
+        let claim = self.claim_of(owner, checked("lease", lease)?);
+        self.engine.renew_hold(claim).await
+    }
+
+    /// Releases the hold of `owner`, whatever its count, and returns whether `owner` held.
+    ///
+    /// It is for a hold without a guard in this process: see [`renew_owner`](Self::renew_owner). Unlike
+    /// [`force_release`](Self::force_release), it never ends the hold of another owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`holder`](Self::holder). After [`Error::Unavailable`] it may have happened. It is not
+    /// retried, because the reply would be `false`.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    #[doc = example!(lock:
+        "let guard = lock.clone().lease(Duration::from_secs(60)).acquire().await?;",
+        "let owner = guard.owner().clone();",
+        "guard.forget();",
+        "assert!(lock.release_owner(&owner).await?);",
+        "assert!(!lock.release_owner(&owner).await?);")]
+    pub async fn release_owner(&self, owner: &Owner) -> Result<bool> {
+        self.engine.release_hold(&self.claim_of(owner, CENTURY)).await
+    }
+
+    fn claim_of(&self, owner: &Owner, ttl: Duration) -> Claim {
+        let share = self.settings.share;
+        Claim { object: self.object.clone(), owner: owner.clone(), ttl, share }
     }
 }

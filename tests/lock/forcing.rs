@@ -2,7 +2,7 @@
 
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Error, LostReason};
+use leasehold::{Error, LostReason, Owner};
 
 use super::world::{AT_ONCE, World, entered, secs, waiting};
 
@@ -59,4 +59,36 @@ async fn forcing_on_a_silent_store_fails_and_is_not_made_up_for_later() {
     let guard = world.door().acquire().await.unwrap();
     sleep(secs(60)).await;
     assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_hold_is_renewed_and_released_by_its_owner() {
+    let world = World::new();
+    let guard = world.door().lease(secs(10)).acquire().await.unwrap();
+    let (owner, other) = (guard.owner().clone(), Owner::new("other:1").unwrap());
+    guard.forget();
+    let door = world.other_door();
+    sleep(secs(6)).await;
+    assert!(door.renew_owner(&owner, secs(60)).await.unwrap());
+    assert!(!door.renew_owner(&other, secs(60)).await.unwrap());
+    sleep(secs(50)).await;
+    assert!(!door.release_owner(&other).await.unwrap());
+    assert_eq!(door.held_by(&owner).await.unwrap(), 1);
+    assert!(door.release_owner(&owner).await.unwrap());
+    assert!(!door.release_owner(&owner).await.unwrap() && !door.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_by_owner_wakes_a_waiter() {
+    let world = World::new();
+    let guard = world.door().lease(secs(600)).acquire().await.unwrap();
+    let owner = guard.owner().clone();
+    guard.forget();
+    let door = world.other_door();
+    let waiting = tokio::spawn(async move { world.door().acquire().await });
+    sleep(secs(1)).await;
+    assert!(door.release_owner(&owner).await.unwrap());
+    let start = Instant::now();
+    drop(waiting.await.unwrap().unwrap());
+    assert!(start.elapsed() <= secs(1));
 }

@@ -8,7 +8,7 @@ use leasehold::{
 };
 
 use crate::{
-    args::Run,
+    args::{Run, Side, Waiting},
     exit::{DATA, Exit, say},
 };
 
@@ -55,69 +55,77 @@ impl Hold {
 }
 
 /// Acquires what `run` needs. Returns `None` if another owner has it.
-pub(crate) async fn acquire(client: &Client, run: &Run) -> Result<Option<Hold>, Exit> {
-    let acquired = if let Some(number) = run.permits {
-        let semaphore = semaphore(client, &run.name, number).await?;
-        permit(&semaphore, run).await.map(|permit| permit.map(Hold::Permit))
+pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Option<Hold>, Exit> {
+    let (name, waiting) = (&run.name, &run.waiting);
+    if let Some(number) = run.permits {
+        let semaphore = semaphore(client, name, number).await?;
+        Ok(permit(&semaphore, waiting).await?.map(Hold::Permit))
     } else if run.fenced {
-        lock(&client.fenced_lock(&run.name)?, run).await.map(|guard| guard.map(Hold::Fenced))
+        Ok(lock(&client.fenced_lock(name)?, waiting).await?.map(Hold::Fenced))
     } else {
-        lock(&plain(client, run)?, run).await.map(|guard| guard.map(Hold::Lock))
-    };
-    match acquired {
-        Err(Error::TimedOut { .. }) => Ok(None),
-        acquired => Ok(acquired?),
+        Ok(lock(&of_side(client, name, &run.side)?, waiting).await?.map(Hold::Lock))
     }
 }
 
 /// Reports that another owner has the lock, and who that is.
 pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
-    if run.busy_ok {
-        return Ok(0);
+    match run.permits {
+        _ if run.busy_ok => Ok(0),
+        Some(number) => {
+            let name = &run.name;
+            say(&format!("acquire `{name}`: all {number} permits are held; retry later"));
+            Ok(run.waiting.conflict_exit_code)
+        }
+        None => is_held(&of_side(client, &run.name, &run.side)?, &run.waiting).await,
     }
-    let holder = match run.permits {
-        Some(_) => None,
-        None => plain(client, run)?.holder().await?,
-    };
-    let name = &run.name;
-    let cause = match (holder, run.permits) {
-        (Some(holder), _) => format!("held by {holder}"),
-        (None, Some(number)) => format!("all {number} permits are held"),
-        (None, None) => "it was held".to_owned(),
-    };
+}
+
+/// Reports who holds `lock`.
+pub(crate) async fn is_held(lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> {
+    let holder = lock.holder().await?;
+    let cause = holder.map_or_else(|| "it was held".into(), |holder| format!("held by {holder}"));
+    let name = lock.name();
     say(&format!("acquire `{name}`: {cause}; retry later, or wait longer with -w"));
-    Ok(run.conflict_exit_code)
+    Ok(waiting.conflict_exit_code)
 }
 
-fn plain(client: &Client, run: &Run) -> Result<Lock, Error> {
-    match (run.shared, run.exclusive) {
-        (true, _) => Ok(client.read_write_lock(&run.name)?.read()),
-        (_, true) => Ok(client.read_write_lock(&run.name)?.write()),
-        _ => client.lock(&run.name),
+/// The lock `name`, or a side of a read-write lock.
+pub(crate) fn of_side(client: &Client, name: &str, side: &Side) -> Result<Lock, Error> {
+    match (side.shared, side.exclusive) {
+        (true, _) => Ok(client.read_write_lock(name)?.read()),
+        (_, true) => Ok(client.read_write_lock(name)?.write()),
+        _ => client.lock(name),
     }
 }
 
-async fn lock<K>(lock: &Lock<K>, run: &Run) -> Result<Option<Guard<Lock<K>>>, Error> {
-    match run.wait {
-        _ if is_immediate(run) => lock.try_acquire().await,
-        Some(wait) => lock.acquire_within(wait).await.map(Some),
+/// Acquires `lock`. Returns `None` if another owner has it.
+pub(crate) async fn lock<K>(
+    lock: &Lock<K>,
+    waiting: &Waiting,
+) -> Result<Option<Guard<Lock<K>>>, Error> {
+    or_busy(match waiting.timeout() {
+        Some(Duration::ZERO) => lock.try_acquire().await,
+        Some(timeout) => lock.acquire_within(timeout).await.map(Some),
         None => lock.acquire().await.map(Some),
-    }
+    })
 }
 
 async fn permit(
     semaphore: &ExpirableSemaphore,
-    run: &Run,
+    waiting: &Waiting,
 ) -> Result<Option<ExpirablePermits>, Error> {
-    match run.wait {
-        _ if is_immediate(run) => semaphore.try_acquire().await,
-        Some(wait) => semaphore.acquire_within(wait).await.map(Some),
+    or_busy(match waiting.timeout() {
+        Some(Duration::ZERO) => semaphore.try_acquire().await,
+        Some(timeout) => semaphore.acquire_within(timeout).await.map(Some),
         None => semaphore.acquire().await.map(Some),
-    }
+    })
 }
 
-fn is_immediate(run: &Run) -> bool {
-    run.nonblock || run.wait.is_some_and(|wait| wait.is_zero())
+fn or_busy<T>(acquired: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
+    match acquired {
+        Err(Error::TimedOut { .. }) => Ok(None),
+        acquired => acquired,
+    }
 }
 
 /// The semaphore `name`, if it has this number of permits, or had none.

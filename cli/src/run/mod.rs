@@ -12,8 +12,8 @@
 
 mod command;
 mod environment;
-mod hold;
-mod signals;
+pub(crate) mod hold;
+pub(crate) mod signals;
 mod starter;
 mod target;
 mod watcher;
@@ -64,7 +64,7 @@ pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
 }
 
 /// Completes releases and withdrawals that are left. Locks that remain end with their leases.
-async fn farewell(client: &Client) {
+pub(crate) async fn farewell(client: &Client) {
     let shutdown = client.shutdown(FAREWELL).await;
     if shutdown.pending > 0 {
         say("release: Redis did not confirm it in time; the lock ends with its lease");

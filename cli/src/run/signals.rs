@@ -27,11 +27,11 @@ const FATAL: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
 #[derive(Debug)]
-pub(super) struct Signals(UnboundedReceiver<Signal>);
+pub(crate) struct Signals(UnboundedReceiver<Signal>);
 
 impl Signals {
     /// Catches all signals, except those that are ignored, as under `nohup`.
-    pub(super) fn catch(in_terminal: bool) -> Result<Self, Exit> {
+    pub(crate) fn catch(in_terminal: bool) -> Result<Self, Exit> {
         let (sender, receiver) = unbounded_channel();
         let ignored = ignored();
         let is_wanted = |it: &Signal| {
@@ -57,7 +57,7 @@ impl Signals {
     }
 
     /// Waits for a signal that ends a process.
-    pub(super) async fn fatal(&mut self) -> Signal {
+    pub(crate) async fn fatal(&mut self) -> Signal {
         loop {
             match self.next().await {
                 signal if FATAL.contains(&signal) => return signal,
@@ -72,7 +72,7 @@ pub(super) fn is_term(signal: Signal) -> bool {
 }
 
 /// The exit code after `signal`.
-pub(super) fn code(signal: Signal) -> u8 {
+pub(crate) fn code(signal: Signal) -> u8 {
     SIGNALLED + u8::try_from(signal.as_raw()).unwrap_or_default()
 }
 

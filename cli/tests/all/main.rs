@@ -6,3 +6,5 @@ mod common;
 mod inspect;
 #[path = "../run.rs"]
 mod run;
+#[path = "../script.rs"]
+mod script;

@@ -78,7 +78,11 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         return Ok(None);
     }
     waiters(store, &mut found, now).await?;
-    let is_there = replies::text(kind) != Some("none") || !found.waiters.is_empty();
+    // The key may have gone meanwhile.
+    let is_there = !found.holders.is_empty()
+        || !found.waiters.is_empty()
+        || found.number.is_some()
+        || found.kind == ObjectKind::RateLimiter;
     Ok(is_there.then_some(found))
 }
 
@@ -103,6 +107,10 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
         Some(_) => return Ok(false),
     };
     let mut owners: Vec<_> = fields.into_iter().collect();
+    if owners.is_empty() {
+        // It was released meanwhile.
+        return Ok(true);
+    }
     owners.sort();
     let readers: Vec<_> = owners.iter().map(|(owner, _)| lease_of(found, owner)).collect();
     let leases = all(store, &name, &readers).await?;
@@ -111,7 +119,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
         let Some(owner) = owner_of(owner) else { return Ok(false) };
         found.holders.push(Holder { owner, count, remaining: millis(lease) });
     }
-    Ok(!found.holders.is_empty())
+    Ok(true)
 }
 
 /// Asks for the end of the lease of a holder: a reader has a key of its own.

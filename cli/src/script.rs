@@ -1,0 +1,143 @@
+//! `leasehold lock`, `renew`, `unlock` and `wait`: holds that outlive the process that acquired
+//! them, for scripts. The token of a hold is its owner in Redis.
+
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    time::Duration,
+};
+
+use leasehold::{Client, Inspection, ObjectKind, Owner};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{
+    args::{Lock, Renew, Unlock, Wait},
+    exit::{ABSENT, DATA, Exit, LOST, USAGE, say},
+    inspect::{as_text, print},
+    run::{farewell, hold, signals, signals::Signals},
+    server,
+};
+
+/// How often `wait` looks at the object.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
+    // Without it, a signal could leave a hold behind that nobody knows.
+    let mut signals = Signals::catch(true)?;
+    let client = server::connect(&lock.server).await?;
+    let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
+    let acquired = tokio::select! {
+        acquired = hold::lock(&wanted, &lock.waiting) => acquired?,
+        signal = signals.fatal() => {
+            farewell(&client).await;
+            return Ok(signals::code(signal));
+        }
+    };
+    let Some(guard) = acquired else { return hold::is_held(&wanted, &lock.waiting).await };
+    match print(&format!("{}\n", guard.owner().as_str())) {
+        Ok(()) => guard.forget(),
+        Err(exit) => {
+            guard.release().await?.into_result()?;
+            return Err(exit);
+        }
+    }
+    Ok(0)
+}
+
+pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {
+    let client = server::connect(&renew.server).await?;
+    let lock = hold::of_side(&client, &renew.name, &renew.side)?;
+    match lock.renew_owner(&owner(&renew.token)?, renew.ttl).await? {
+        true => Ok(0),
+        false => Err(ended("renew", &renew.name)),
+    }
+}
+
+pub(crate) async fn unlock(unlock: &Unlock) -> Result<u8, Exit> {
+    let client = server::connect(&unlock.server).await?;
+    let Some(token) = &unlock.token else { return force(&client, unlock).await };
+    let lock = hold::of_side(&client, &unlock.name, &unlock.side)?;
+    match lock.release_owner(&owner(token)?).await? {
+        true => Ok(0),
+        false => Err(ended("unlock", &unlock.name)),
+    }
+}
+
+fn owner(token: &str) -> Result<Owner, Exit> {
+    Owner::new(token).map_err(|error| {
+        Exit::new(USAGE, format!("read token: {error}; pass the one that `leasehold lock` printed"))
+    })
+}
+
+fn ended(operation: &str, name: &str) -> Exit {
+    let cause = "the hold has ended: its lease was over, or it was released";
+    Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of its work"))
+}
+
+/// Releases the lock of any holder, after a look at it.
+async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
+    let name = &unlock.name;
+    let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
+    let Some(found) = found else {
+        return Err(Exit::new(ABSENT, format!("unlock `{name}`: nobody holds it; nothing to do")));
+    };
+    let lock = match found.kind {
+        ObjectKind::Lock => client.lock(name)?,
+        ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
+        ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
+        kind => {
+            let remedy = "only locks and read-write locks are released by force";
+            return Err(Exit::new(DATA, format!("unlock `{name}`: it is a {kind}; {remedy}")));
+        }
+    };
+    if !unlock.yes && !is_confirmed(&found)? {
+        return Err(Exit::new(ABSENT, format!("unlock `{name}`: not confirmed; it is still held")));
+    }
+    match lock.force_release().await? {
+        true => {
+            let holder = &found.holders[0];
+            say(&format!("unlock `{name}`: released by force, was held by {holder}"));
+            Ok(0)
+        }
+        false => Err(Exit::new(ABSENT, format!("unlock `{name}`: released meanwhile; look again"))),
+    }
+}
+
+/// Shows whom it hurts, and asks.
+fn is_confirmed(found: &Inspection) -> Result<bool, Exit> {
+    let name = &found.name;
+    if !io::stdin().is_terminal() {
+        return Err(Exit::new(
+            USAGE,
+            format!("unlock `{name}`: nobody can be asked without a terminal; add --yes"),
+        ));
+    }
+    let question = "The holders go on working until they notice. Release it by force? [y/N] ";
+    let failed = |error: io::Error| Exit::os("ask", "terminal", &error);
+    write!(io::stderr(), "{}{question}", as_text(found)).map_err(failed)?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+pub(crate) async fn wait(wait: &Wait) -> Result<u8, Exit> {
+    let client = server::connect(&wait.server).await?;
+    let until = wait.waiting.timeout().map(|timeout| Instant::now() + timeout);
+    loop {
+        let found = client.inspect(&wait.name).await?;
+        let Some(holder) = found.as_ref().and_then(|found| found.holders.first()) else {
+            return Ok(0);
+        };
+        let rests = sleep(holder.remaining().map_or(LOOK, |left| left.min(LOOK)));
+        let is_over = match until {
+            Some(until) => timeout_at(until, rests).await.is_err(),
+            None => {
+                rests.await;
+                false
+            }
+        };
+        if is_over {
+            say(&format!("wait for `{}`: held by {holder}; wait longer with -w", wait.name));
+            return Ok(wait.waiting.conflict_exit_code);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `leasehold lock`, `renew`, `unlock` and `wait`.
+
+use rustix::process::Signal;
+use testkit::{Redis, eventually};
+
+use crate::common::{Process, SOON, leasehold, shell, with_all_signals};
+
+fn lock(redis: &Redis, words: &[&str]) -> String {
+    let ended = leasehold(redis, &[&["lock", "door"], words].concat()).ended();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(ended.out.lines().count(), 1);
+    ended.out.trim().to_owned()
+}
+
+#[test]
+fn hold_of_a_script_is_renewed_and_released_by_its_token() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "60s"]);
+    assert_eq!(redis.command(&["HGET", "door", &token]).text(), "1");
+    assert_eq!(leasehold(&redis, &["lock", "-n", "--ttl", "1s", "door"]).ended().code, 75);
+    assert_eq!(leasehold(&redis, &["renew", "--ttl", "10m", "door", &token]).ended().code, 0);
+    assert!(redis.command(&["PTTL", "door"]).number() > 300_000);
+    assert_eq!(leasehold(&redis, &["unlock", "door", &token]).ended().code, 0);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+    for words in [&["renew", "--ttl", "1m"][..], &["unlock"]] {
+        let ended = leasehold(&redis, &[words, &["door", &token]].concat()).ended();
+        assert_eq!(ended.code, 76, "{}", ended.err);
+        assert!(ended.err.contains(" `door`: the hold has ended: "), "{}", ended.err);
+    }
+}
+
+#[test]
+fn token_of_another_hold_releases_nothing() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "60s"]);
+    let other = format!("{token}0");
+    assert_eq!(leasehold(&redis, &["unlock", "door", &other]).ended().code, 76);
+    assert_eq!(redis.command(&["HGET", "door", &token]).text(), "1");
+    assert_eq!(leasehold(&redis, &["unlock", "door", ""]).ended().code, 64);
+    assert_eq!(leasehold(&redis, &["unlock", "door"]).ended().code, 64);
+    assert_eq!(leasehold(&redis, &["lock", "door"]).ended().code, 64, "a lease is needed");
+}
+
+#[test]
+fn release_by_token_wakes_a_waiting_command() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["-x", "--ttl", "10m"]);
+    let waiting = shell(&redis, &["-s"], "echo entered");
+    let channel = "redisson_rwlock:{door}";
+    let count = || redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number();
+    eventually("it waits", SOON, || count() == 1);
+    assert_eq!(leasehold(&redis, &["unlock", "-x", "door", &token]).ended().code, 0);
+    assert_eq!(waiting.ended().out, "entered\n");
+}
+
+#[test]
+fn interrupted_lock_leaves_no_hold() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "10m"]);
+    let waiting = leasehold(&redis, &["lock", "--ttl", "10m", "door"]);
+    let queue = "leasehold_lock__queue:{door}";
+    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+    waiting.signal(Signal::TERM);
+    assert_eq!(waiting.ended().code, 143);
+    assert_eq!(redis.command(&["EXISTS", queue]).number(), 0);
+    assert_eq!(leasehold(&redis, &["unlock", "door", &token]).ended().code, 0);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn forced_release_needs_a_yes_and_wakes_a_waiter() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "10m"]);
+    let refused = leasehold(&redis, &["unlock", "--force", "door"]).ended();
+    assert_eq!(refused.code, 64);
+    assert!(refused.err.contains("add --yes"), "{}", refused.err);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1);
+
+    let waiting = shell(&redis, &[], "echo entered");
+    let queue = "leasehold_lock__queue:{door}";
+    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+    let forced = leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended();
+    assert_eq!(forced.code, 0);
+    assert!(forced.err.contains(&format!("was held by `{token}`")), "{}", forced.err);
+    assert_eq!(waiting.ended().out, "entered\n");
+    assert_eq!(leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended().code, 1);
+
+    redis.command(&["SET", "visits", "7"]);
+    assert_eq!(leasehold(&redis, &["unlock", "--force", "--yes", "visits"]).ended().code, 1);
+    assert_eq!(redis.command(&["GET", "visits"]).text(), "7");
+}
+
+#[test]
+fn forced_release_shows_the_holder_and_asks_on_a_terminal() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "10m"]);
+    for (answer, left) in [("n\n", 1), ("y\n", 0)] {
+        let program = env!("CARGO_BIN_EXE_leasehold");
+        let mut terminal = with_all_signals("script");
+        let line = format!("{program} unlock --force door");
+        terminal.args(["-qec", &line, "/dev/null"]).env("REDIS_URL", redis.url());
+        let process = Process::of(terminal);
+        process.wait_for(&format!("  held by     {token}"));
+        process.write(answer);
+        assert_eq!(process.ended().code, left);
+        assert_eq!(i64::from(left), redis.command(&["EXISTS", "door"]).number());
+    }
+}
+
+#[test]
+fn wait_ends_when_the_lock_is_free() {
+    let redis = Redis::start();
+    assert_eq!(leasehold(&redis, &["wait", "door"]).ended().code, 0);
+    let token = lock(&redis, &["--ttl", "10m"]);
+    for words in [&["-n"][..], &["-w", "0.3"]] {
+        let ended = leasehold(&redis, &[&["wait", "door"], words].concat()).ended();
+        assert_eq!(ended.code, 75);
+        assert!(ended.err.contains(&format!("held by `{token}`")), "{}", ended.err);
+    }
+    let waiting = leasehold(&redis, &["wait", "door"]);
+    assert_eq!(leasehold(&redis, &["unlock", "door", &token]).ended().code, 0);
+    assert_eq!(waiting.ended().code, 0);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
