@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
+use clap_complete::Shell;
 
 /// Locks for commands and scripts, on Redis.
 ///
@@ -23,6 +24,8 @@ pub(crate) enum Subcommand {
     Wait(Wait),
     Show(Show),
     Ls(List),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Runs a command while holding a lock.
@@ -196,6 +199,20 @@ pub(crate) struct List {
     /// The names, as SCAN matches them, such as 'orders:*'
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
+}
+
+/// Prints the completions for a shell.
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+/// Writes the man pages into a folder.
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The folder, such as /usr/local/share/man/man1
+    pub(crate) folder: PathBuf,
 }
 
 /// How long a command waits for a lock.

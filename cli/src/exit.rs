@@ -38,7 +38,10 @@ impl Exit {
     }
 
     pub(crate) fn os(operation: &str, object: &str, cause: &dyn fmt::Display) -> Self {
-        Self::new(OS, format!("{operation} `{object}`: {cause}; check the limits of this user"))
+        Self::new(
+            OS,
+            format!("{operation} `{object}`: {cause}; check the rights and limits of this user"),
+        )
     }
 
     pub(crate) fn report(&self) -> ExitCode {

@@ -7,6 +7,7 @@
 mod args;
 mod exit;
 mod inspect;
+mod manual;
 mod run;
 mod script;
 mod server;
@@ -47,6 +48,8 @@ fn command() -> ExitCode {
         Subcommand::Wait(wait) => in_this_thread(script::wait(wait)),
         Subcommand::Show(show) => in_this_thread(inspect::show(show)),
         Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
+        Subcommand::Completions(completions) => manual::completions(completions),
+        Subcommand::Man(man) => manual::man(man),
     };
     match ended {
         Ok(code) => code.into(),

@@ -4,6 +4,8 @@
 mod common;
 #[path = "../inspect.rs"]
 mod inspect;
+#[path = "../manual.rs"]
+mod manual;
 #[path = "../run.rs"]
 mod run;
 #[path = "../script.rs"]
