@@ -168,7 +168,32 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
-        let object = Object { kind: Kind::Lock, name: Name::new(name)? };
+        let object = Object::new(Kind::Lock, Name::new(name)?);
+        Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
+    }
+
+    /// Returns the fair lock `name`, Redisson's `RFairLock`. Sends no request.
+    ///
+    /// All waiting tasks of all processes acquire it in the order in which they came, at the cost of
+    /// more requests than those of [`lock`](Self::lock): [the guide][crate::docs::guide] says when
+    /// to prefer which.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let tickets = client.fair_lock("tickets")?;
+    /// let guard = tickets.acquire().await?;
+    /// guard.release().await?.into_result()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> Result<Lock> {
+        let object = Object::new(Kind::Fair, Name::new(name)?);
         Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
     }
 
@@ -221,7 +246,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn semaphore(&self, name: impl AsRef<str>) -> Result<Semaphore> {
-        let object = Object { kind: Kind::Semaphore, name: Name::new(name)? };
+        let object = Object::new(Kind::Semaphore, Name::new(name)?);
         Ok(Semaphore::new(Arc::clone(&self.engine), object).replicated(self.replicas))
     }
 
@@ -239,7 +264,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
-        let object = Object { kind: Kind::Latch, name: Name::new(name)? };
+        let object = Object::new(Kind::Latch, Name::new(name)?);
         Ok(Latch::new(Arc::clone(&self.engine), object))
     }
 
@@ -257,7 +282,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn expirable_semaphore(&self, name: impl AsRef<str>) -> Result<ExpirableSemaphore> {
-        let object = Object { kind: Kind::Permits, name: Name::new(name)? };
+        let object = Object::new(Kind::Permits, Name::new(name)?);
         Ok(ExpirableSemaphore::new(Arc::clone(&self.engine), object, self.ttl)
             .replicated(self.replicas))
     }

@@ -24,6 +24,7 @@
 //! is a hold. The other primitives are:
 //!
 //! - [`FencedLock`]: each hold has a growing token; [`fence`] rejects late writes;
+//! - [`Client::fair_lock`]: a [`Lock`] with one queue of the waiting tasks of all processes;
 //! - [`ReadWriteLock`]: many readers, or one writer;
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;

@@ -134,6 +134,7 @@ impl Client {
 
     makes! {
         fn lock() -> Lock;
+        fn fair_lock() -> Lock;
         fn read_write_lock() -> ReadWriteLock;
         fn fenced_lock() -> FencedLock;
         fn semaphore() -> Semaphore;

@@ -88,6 +88,13 @@ fn starts_a_hash_tag(text: &str) -> bool {
     !before.contains('}') && after.find('}').is_some_and(|end| end > 0)
 }
 
+impl Name {
+    /// Returns its hash, which was made with a secret.
+    pub(super) fn hashed(&self) -> u64 {
+        self.0.hash
+    }
+}
+
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.hash);

@@ -5,12 +5,14 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use super::Name;
+use super::{Name, Owner};
 
 /// The kind of an object. Each kind has its own keys and channels in a store.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Kind {
     Lock,
+    /// A lock with one queue of all waiting tasks, which Redisson's waiters share.
+    Fair,
     /// The read side of a read-write lock.
     Read,
     /// The write side of a read-write lock.
@@ -69,6 +71,8 @@ impl KindTraits {
 pub(crate) enum Waits {
     /// By a queue entry, which a release reads.
     Queued,
+    /// By a queue entry of each task, which the task refreshes by each request.
+    Seated,
     /// By an entry that expires when they stop asking.
     Known,
     /// By the time that they have waited, after the first second.
@@ -78,12 +82,20 @@ pub(crate) enum Waits {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Lock, Self::Read, Self::Write, Self::Semaphore, Self::Latch, Self::Permits];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Lock,
+        Self::Fair,
+        Self::Read,
+        Self::Write,
+        Self::Semaphore,
+        Self::Latch,
+        Self::Permits,
+    ];
 
     pub(crate) const fn traits(self) -> KindTraits {
         let (held_by, waits) = match self {
             Self::Lock => (Who::One, Waits::Queued),
+            Self::Fair => (Who::One, Waits::Seated),
             Self::Read => (Who::Members, Waits::Unknown),
             Self::Write => (Who::One, Waits::Known),
             Self::Semaphore => (Who::Many, Waits::Aged),
@@ -98,7 +110,7 @@ impl Kind {
         match self {
             Self::Read => Some(Self::Write),
             Self::Write => Some(Self::Read),
-            Self::Lock | Self::Semaphore | Self::Permits | Self::Latch => None,
+            Self::Lock | Self::Fair | Self::Semaphore | Self::Permits | Self::Latch => None,
         }
     }
 }
@@ -108,23 +120,36 @@ impl Kind {
 pub(crate) struct Object {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
+    /// The task that wants or has it, if each task has its own queue entry. The tasks of a process
+    /// then share no request slot, no subscription and no grant.
+    pub(crate) seat: Option<Owner>,
 }
 
 impl Object {
+    pub(crate) fn new(kind: Kind, name: Name) -> Self {
+        Self { name, kind, seat: None }
+    }
+
+    /// Returns the same object for the task that acquires it as `owner`.
+    pub(crate) fn seated(&self, owner: Owner) -> Self {
+        Self { seat: Some(owner), ..self.clone() }
+    }
+
     pub(crate) fn traits(&self) -> KindTraits {
         self.kind.traits()
     }
 
     pub(crate) fn other_side(&self) -> Option<Self> {
-        let of = |kind| Self { name: self.name.clone(), kind };
+        let of = |kind| Self::new(kind, self.name.clone());
         self.kind.other_side().map(of)
     }
 }
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // One number, as `Map` requires. Few names have several kinds.
-        self.name.hash(state);
+        // One number, as `Map` requires. Few names have several kinds, but a name may have many
+        // seats.
+        state.write_u64(self.name.hashed() ^ self.seat.as_ref().map_or(0, |seat| seat.bits().1));
     }
 }
 
@@ -145,7 +170,7 @@ mod tests {
         }
 
         pub(crate) fn of(kind: Kind, name: impl AsRef<str>) -> Self {
-            Self { name: Name::new(name).unwrap(), kind }
+            Self::new(kind, Name::new(name).unwrap())
         }
     }
 }

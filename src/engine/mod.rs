@@ -85,7 +85,7 @@ use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
         Claim, Failure, GivenBack, Health, Holder, Identity, LogThrottle, Name, Object, Outcome,
-        Owner, ReleaseMode, Renewal, Stats,
+        Owner, ReleaseMode, Renewal, Stats, Waits,
     },
     error::Error,
     store::{RECEIPT_RESTS, RedisStore, Subscriber},
@@ -237,6 +237,14 @@ impl Engine {
     /// Returns a key by which the store recognizes a repeated change.
     pub(crate) fn receipt(&self) -> Owner {
         self.identity.fresh_owner()
+    }
+
+    /// `object` for one acquisition: with a seat of its own, if its kind has seats.
+    pub(crate) fn seated(&self, object: &Object) -> Object {
+        match object.traits().waits {
+            Waits::Seated => object.seated(self.identity.fresh_owner()),
+            Waits::Queued | Waits::Known | Waits::Aged | Waits::Unknown => object.clone(),
+        }
     }
 
     async fn ask_for<'a, T, A>(

@@ -24,6 +24,9 @@ pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
 /// The longest wait for a message, because a message may be lost.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
+/// The longest wait for a message of a waiter whose queue entry goes unless it asks again.
+pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
+
 /// When a waiter sends its first request after it has queued, and up to a quarter later. Before
 /// this the store does not tell it that another client has acquired the lock.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
@@ -146,7 +149,7 @@ const fn most(time: Duration) -> u128 {
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
-// A known waiter asks again before it is forgotten.
+// A known waiter asks again before it is forgotten, and a seated one, however late replies are.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // The longest waiter asks before it is forgotten.
 const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));

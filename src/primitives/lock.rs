@@ -130,7 +130,7 @@ impl<K> Lock<K> {
     }
 
     fn request(&self) -> Result<AcquireRequest> {
-        self.settings.request(&self.object)
+        self.settings.request(&self.engine.seated(&self.object))
     }
 
     fn guard(&self, held: Held) -> Guard<Self> {

@@ -96,7 +96,7 @@ impl ReadWriteLock {
     }
 
     fn side(&self, kind: Kind) -> Lock {
-        let object = Object { kind, name: self.name.clone() };
+        let object = Object::new(kind, self.name.clone());
         Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
@@ -121,7 +121,7 @@ impl ReadWriteLock {
     pub async fn acquire_read_with(&self, writing: &LockGuard) -> Result<LockGuard> {
         let watch = writing.watch();
         match watch.claim().object {
-            Object { kind: Kind::Write, ref name } if *name == self.name => {
+            Object { kind: Kind::Write, ref name, .. } if *name == self.name => {
                 self.read().beside(watch, None).await
             }
             _ => Err(Error::NotWriting { name: self.name.clone() }),

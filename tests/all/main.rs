@@ -42,6 +42,8 @@ mod redis_cluster_replicated;
 mod redis_contention;
 #[path = "../redis_cost.rs"]
 mod redis_cost;
+#[path = "../redis_fair.rs"]
+mod redis_fair;
 #[path = "../redis_fairness.rs"]
 mod redis_fairness;
 #[path = "../redis_faults.rs"]
@@ -88,6 +90,8 @@ mod redis_wire;
 mod run;
 #[path = "../scenarios.rs"]
 mod scenarios;
+#[path = "../scenarios_fair.rs"]
+mod scenarios_fair;
 #[path = "../scenarios_numbers.rs"]
 mod scenarios_numbers;
 #[path = "../scenarios_permits.rs"]

@@ -111,7 +111,7 @@ impl<'a> Attempt<'a> {
             request,
             claim: Claim {
                 object: request.object.clone(),
-                owner: engine.identity.fresh_owner(),
+                owner: request.object.seat.clone().unwrap_or_else(|| engine.identity.fresh_owner()),
                 ttl: request.ttl,
                 share: request.share,
             },
@@ -254,7 +254,7 @@ impl<'a> Attempt<'a> {
         let slot = self.slot.as_ref()?;
         match self.claim.object.traits().waits {
             Waits::Queued => {}
-            Waits::Known => return Some(self.waiting.is_known(now)),
+            Waits::Known | Waits::Seated => return Some(self.waiting.is_known(now)),
             Waits::Aged => return self.waiting.waited(now),
             Waits::Unknown => return None,
         }
@@ -357,7 +357,11 @@ impl<'a> Attempt<'a> {
         // still comes too early sends one more request.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
-        let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
+        let alive = match self.claim.object.traits().waits {
+            Waits::Seated => self.waiting.to_stay_alive(),
+            Waits::Queued | Waits::Known | Waits::Aged | Waits::Unknown => Duration::MAX,
+        };
+        let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit)).min(alive);
         if let WaitStrategy::Polling { initial: first, max: longest } = self.request.wait_strategy {
             let pause = at_most(self.waiting.for_poll(first, longest));
             if self.rests(pause) {

@@ -392,15 +392,17 @@ impl Engine {
         let Taken { holder, unset, .. } = taken;
         let own = self.contention.in_own_way(object, self.core.clock.now());
         let ours = |holder: &Holder| self.identity.is_of(holder.owner());
-        let by_this_client =
-            own.is_some() || holder.as_ref().is_some_and(ours) && self.may_be_held_here(object);
+        let held_here = |holder: &Holder| ours(holder) && self.may_be_held_here(object, holder);
+        let by_this_client = own.is_some() || holder.as_ref().is_some_and(held_here);
         let (name, waited, holder) = (object.name.clone(), in_millis(waited), own.or(holder));
         Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 
-    /// Whether a guard of this client may hold `object`. A server that has not received a release
-    /// may still have it.
-    fn may_be_held_here(&self, object: &Object) -> bool {
+    /// Whether a guard of this client may have `object` as `holder`: a server that has not received
+    /// a release may still name its owner.
+    fn may_be_held_here(&self, object: &Object, holder: &Holder) -> bool {
+        let seated = object.seat.as_ref().map(|_| object.seated(holder.owner().clone()));
+        let object = seated.as_ref().unwrap_or(object);
         !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::{
     domain::{Backoff, Place, spread},
     engine::timing::{
-        FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONGEST_LATE_WAIT, LONGEST_WAIT, LONGEST_WAIT_UNHEARD,
-        PATIENT_AFTER, VAIN_QUESTIONS, VAIN_REST,
+        FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONGEST_LATE_WAIT, LONGEST_SEATED_WAIT, LONGEST_WAIT,
+        LONGEST_WAIT_UNHEARD, PATIENT_AFTER, VAIN_QUESTIONS, VAIN_REST,
     },
     store::SubscriptionLevel,
 };
@@ -115,6 +115,11 @@ impl Waiting {
                 spread(self.unhurried(LONGEST_WAIT))
             }
         }
+    }
+
+    /// How long the waiter may wait if its queue entry goes unless it asks again.
+    pub(super) fn to_stay_alive(&self) -> Duration {
+        spread(self.unhurried(LONGEST_SEATED_WAIT).min(LONGEST_WAIT))
     }
 
     /// How long to wait without messages, from `first` to `longest`.

@@ -18,7 +18,7 @@ use crate::{
         clock::Clock,
         grant::LeaseProfile,
         hold::Hold,
-        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, HANDOFF_RESTS, LINGER},
+        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, HANDOFF_RESTS},
     },
 };
 
@@ -279,10 +279,10 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Whether no task has wanted it for a while.
-    pub(super) fn is_past(&self, now: Instant) -> bool {
+    /// Whether no task has wanted it for so long.
+    pub(super) fn is_past(&self, now: Instant, linger: Duration) -> bool {
         let since = self.wait_state.as_ref().and_then(|wait_state| wait_state.quiet_since);
-        self.is_quiet() && since.is_some_and(|since| now >= since + LINGER)
+        self.is_quiet() && since.is_some_and(|since| now >= since + linger)
     }
 
     /// Notes the waiters that a release found. Clients without a queue entry ask first for a

@@ -36,6 +36,7 @@ mod tests;
 use std::{
     collections::BTreeSet,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -63,6 +64,11 @@ const MOST_LINGERING: usize = 1_024;
 /// How many names are checked before they are due. Tasks may wait for most of them, and then the
 /// check is useless. A check of all ten thousand took 20 ms at each hand-over.
 const MOST_EARLY: usize = 32;
+
+/// How long `object` stays known after its last waiter. No other task comes to the seat of a task.
+fn linger(object: &Object) -> Duration {
+    if object.seat.is_some() { Duration::ZERO } else { LINGER }
+}
 
 /// The contention of one client.
 pub(crate) struct NameRegistry {
@@ -473,7 +479,7 @@ impl Entries {
         {
             let since = *wait_state.quiet_since.get_or_insert_with(|| core.clock.now());
             if wait_state.due.is_none() {
-                self.plan(object, since + LINGER, core);
+                self.plan(object, since + linger(object), core);
             }
         }
     }
@@ -515,7 +521,7 @@ impl Entries {
         let Some(entry) = self.of.get_mut(object) else { return false };
         entry.wait_state().due = None;
         let again = entry.look(now);
-        let ended = entry.is_past(now) || due > now && entry.is_quiet();
+        let ended = entry.is_past(now, linger(object)) || due > now && entry.is_quiet();
         if ended {
             entry.wait_state = None;
         }

@@ -3,6 +3,7 @@
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.
 
+mod fair;
 mod guarded;
 mod latch;
 mod permits;
@@ -188,6 +189,7 @@ pub(crate) async fn all(bench: &Bench) {
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     a_token_counter_is_raised_and_never_lowered(bench).await;
     what_a_kind_is_not_asked_it_does_not_support(bench).await;
+    fair::all(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
     guarded::all(bench).await;

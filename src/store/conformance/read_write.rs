@@ -39,7 +39,7 @@ const YIELDS: Share = Share::Behind { waited: 0 };
 fn of(kind: Kind, claim: &Claim) -> Claim {
     let name = claim.object.name.clone();
     let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside };
-    Claim { object: Object { kind, name }, share, ..claim.clone() }
+    Claim { object: Object::new(kind, name), share, ..claim.clone() }
 }
 
 fn reader(t: &Bench, name: &str) -> Claim {

@@ -183,7 +183,7 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     let mut subscribers = cmd("PUBSUB");
     subscribers
         .arg(numsub)
-        .arg(channel_of(&Object { kind: channels(found.kind), name: name.clone() }));
+        .arg(channel_of(&Object::new(channels(found.kind), name.clone())));
     let mut fair = on("LRANGE", &keys::redissons("redisson_lock_queue", &name));
     fair.arg(0).arg(MOST - 1);
     let questions = [

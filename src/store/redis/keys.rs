@@ -63,6 +63,21 @@ pub(super) fn waiter(name: &Name, id: &str) -> String {
     waiters(name) + id
 }
 
+/// The queue of the fair lock `name`, a list of Redisson's.
+pub(super) fn fair_queue(name: &Name) -> String {
+    redissons("redisson_lock_queue", name)
+}
+
+/// When Redisson drops each waiter of the fair lock `name`.
+pub(super) fn fair_deadlines(name: &Name) -> String {
+    redissons("redisson_lock_timeout", name)
+}
+
+/// Until when each waiter of Leasehold for the fair lock `name` counts as alive.
+pub(super) fn fair_alive(name: &Name) -> String {
+    own("leasehold_fair__alive", name)
+}
+
 /// The key of the holders of permits of the semaphore `name`.
 pub(super) fn holders(name: &Name) -> String {
     own("leasehold_semaphore", name)
@@ -151,6 +166,17 @@ mod tests {
     }
 
     #[test]
+    fn fair_lock_uses_redissons_keys_and_channels() {
+        for (name, slot) in [("door", "{door}"), ("{t}:door", "{t}:door")] {
+            let object = Object::of(Kind::Fair, name);
+            assert_eq!(fair_queue(&object.name), format!("redisson_lock_queue:{slot}"));
+            assert_eq!(fair_deadlines(&object.name), format!("redisson_lock_timeout:{slot}"));
+            let seated = object.seated(Owner::lossy("id:7"));
+            assert_eq!(channel_of(&seated), format!("redisson_lock__channel:{slot}:id:7"));
+        }
+    }
+
+    #[test]
     fn all_keys_of_a_name_are_in_one_slot() {
         for name in NAMES {
             let object = Object::lock(name);
@@ -167,6 +193,10 @@ mod tests {
                 waiter(name, "id"),
                 reader(name, &owner),
                 writers(name),
+                fair_queue(name),
+                fair_deadlines(name),
+                fair_alive(name),
+                channel_of(&Object::new(Kind::Fair, name.clone()).seated(owner)),
             ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
@@ -195,7 +225,7 @@ mod tests {
         let names = NAMES.map(|name| Name::new(name).unwrap());
         let of_locks = |name: &Name| {
             let waiters = [waiter(name, "id"), waiter(name, "x")].into_iter();
-            let rest = [queue(name), yielded(name), queuers(name), writers(name)];
+            let rest = [queue(name), yielded(name), queuers(name), writers(name), fair_alive(name)];
             waiters.chain(rest).collect::<Vec<_>>()
         };
         let of_semaphores = |name: &Name| [holders(name), withdrawn(name), patient(name)];
@@ -203,7 +233,7 @@ mod tests {
             .iter()
             .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))
             .collect();
-        assert_eq!(all.len(), 9 * NAMES.len());
+        assert_eq!(all.len(), 10 * NAMES.len());
     }
 
     /// The part that Redis hashes: the text in the first braces unless it is empty.

@@ -189,7 +189,7 @@ fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
         Kind::Read => (name.to_string(), owner.to_owned()),
         Kind::Write => (name.to_string(), format!("{owner}:write")),
         Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
-        Kind::Permits | Kind::Lock | Kind::Latch => return None,
+        Kind::Permits | Kind::Lock | Kind::Fair | Kind::Latch => return None,
     };
     let known = server.hash(&key).unwrap_or_default();
     (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))

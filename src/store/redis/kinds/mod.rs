@@ -1,6 +1,7 @@
 //! The kinds of objects, each in a folder with its scripts. The engine sends the same requests to
 //! every kind: see [`InRedis`]. A function of only one kind is in the module of that kind.
 
+pub(super) mod fair;
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod permits;
@@ -119,6 +120,10 @@ macro_rules! by_kind {
         match $kind {
             Kind::Lock => {
                 type $InRedis = $crate::store::redis::kinds::lock::Lock;
+                $answer
+            }
+            Kind::Fair => {
+                type $InRedis = $crate::store::redis::kinds::fair::Fair;
                 $answer
             }
             Kind::Read => {
@@ -241,9 +246,13 @@ impl RedisStore {
     }
 }
 
-/// Returns the channel on which releases of `object` are announced.
+/// Returns the channel on which releases of `object` are announced, to its seat if it has one.
 pub(super) fn channel_of(object: &Object) -> String {
-    by_kind!(object.kind, K => K::channel(&object.name))
+    let channel = by_kind!(object.kind, K => K::channel(&object.name));
+    match &object.seat {
+        Some(seat) => [&channel, ":", seat.as_str()].concat(),
+        None => channel,
+    }
 }
 
 /// Returns all scripts for these channels, to be loaded when a connection is made.

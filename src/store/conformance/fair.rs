@@ -1,0 +1,202 @@
+//! The contract of every store for fair locks.
+
+use super::*;
+
+pub(super) async fn all(t: &Bench) {
+    waiters_acquire_in_order_of_arrival(t).await;
+    repeated_requests_of_a_waiter_keep_its_position(t).await;
+    repeated_grant_counts_once(t).await;
+    release_notifies_only_the_head_of_the_queue(t).await;
+    withdrawn_head_passes_its_notification_on(t).await;
+    withdrawn_waiter_leaves_the_order_of_the_others(t).await;
+    try_never_queues_or_passes_a_waiter(t).await;
+    forced_release_notifies_the_head(t).await;
+    holder_of_a_fair_lock_is_one_of_a_lock(t).await;
+    plain_lock_excludes_and_barges(t).await;
+}
+
+const WAITS: Option<Place> = Some(Place::Kept);
+
+fn listening(claim: &Claim) -> Event {
+    Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases)
+}
+
+impl Bench {
+    fn fair(&self, name: &str) -> Claim {
+        let claim = self.claim(name);
+        let object = self.object(Kind::Fair, name).seated(claim.owner.clone());
+        Claim { object, ..claim }
+    }
+
+    /// Claims to one fair lock. The first one is granted, and the others wait in order.
+    async fn in_order<const N: usize>(&self, name: &str) -> [Claim; N] {
+        let claims = [name; N].map(|name| self.fair(name));
+        let [first, waiting @ ..] = claims.as_slice() else { panic!("no claim") };
+        self.grant(first).await;
+        for (waiter, store) in waiting.iter().zip([&self.other, &self.one].into_iter().cycle()) {
+            let busy = store.acquire(waiter, WAITS).await.unwrap();
+            assert_eq!(named(&busy), Some((first.owner.clone(), 1)));
+        }
+        claims
+    }
+
+    async fn ask(&self, claim: &Claim) -> Verdict {
+        self.other.acquire(claim, WAITS).await.unwrap()
+    }
+
+    /// Releases what `claim` holds.
+    async fn frees(&self, claim: &Claim) {
+        let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
+        assert_eq!(given, GivenBack::Freed(RemoteWaiters::Nobody));
+    }
+
+    async fn withdraws(&self, claim: &Claim) {
+        let given = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
+        assert!(matches!(given, GivenBack::NotHeld { .. }), "{given:?}");
+    }
+}
+
+/// The owner that a rejection names, and its hold count.
+fn named(verdict: &Verdict) -> Option<(Owner, u32)> {
+    let Verdict::Busy(Taken { holder: Some(holder), .. }) = verdict else { return None };
+    Some((holder.owner.clone(), holder.count))
+}
+
+async fn waiters_acquire_in_order_of_arrival(t: &Bench) {
+    let claims: [Claim; 4] = t.in_order("ordered").await;
+    for (before, pair) in claims.windows(2).enumerate() {
+        t.frees(&pair[0]).await;
+        let head = Some((pair[1].owner.clone(), 0));
+        for later in claims.iter().skip(before + 2) {
+            assert_eq!(named(&t.ask(later).await), head);
+        }
+        assert_eq!(t.ask(&pair[1]).await, Verdict::GRANTED);
+    }
+    t.frees(&claims[3]).await;
+    assert_eq!(t.one.holder(&claims[0].object).await.unwrap(), None);
+}
+
+async fn repeated_requests_of_a_waiter_keep_its_position(t: &Bench) {
+    let [held, first, second] = t.in_order("patient").await;
+    for _ in 0..3 {
+        assert!(matches!(t.ask(&second).await, Verdict::Busy(_)));
+        assert!(matches!(t.ask(&first).await, Verdict::Busy(_)));
+    }
+    t.frees(&held).await;
+    assert_eq!(named(&t.ask(&second).await), Some((first.owner.clone(), 0)));
+    assert_eq!(t.ask(&first).await, Verdict::GRANTED);
+    t.frees(&first).await;
+    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
+    t.frees(&second).await;
+}
+
+async fn repeated_grant_counts_once(t: &Bench) {
+    let [held, next] = t.in_order("repeated").await;
+    for _ in 0..2 {
+        assert_eq!(t.ask(&held).await, Verdict::GRANTED);
+        assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 1);
+    }
+    t.frees(&held).await;
+    assert_eq!(t.ask(&next).await, Verdict::GRANTED);
+    t.frees(&next).await;
+}
+
+async fn release_notifies_only_the_head_of_the_queue(t: &Bench) {
+    let [held, first, second] = t.in_order("notified").await;
+    for waiter in [&first, &second] {
+        t.other.listen(&waiter.object);
+        t.told(&listening(waiter), 1).await;
+    }
+    t.frees(&held).await;
+    t.told(&freed(&first), 1).await;
+    assert_eq!(t.ask(&first).await, Verdict::GRANTED);
+    t.frees(&first).await;
+    t.told(&freed(&second), 1).await;
+    assert_eq!(t.count(&freed(&first)), 1);
+    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
+    t.frees(&second).await;
+    [first, second].iter().for_each(|waiter| t.other.unlisten(&waiter.object));
+}
+
+async fn withdrawn_head_passes_its_notification_on(t: &Bench) {
+    let [held, first, second] = t.in_order("passed").await;
+    t.other.listen(&second.object);
+    t.told(&listening(&second), 1).await;
+    t.frees(&held).await;
+    t.withdraws(&first).await;
+    t.told(&freed(&second), 1).await;
+    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
+    t.frees(&second).await;
+    t.other.unlisten(&second.object);
+}
+
+async fn withdrawn_waiter_leaves_the_order_of_the_others(t: &Bench) {
+    let [held, first, second, third] = t.in_order("left").await;
+    t.withdraws(&second).await;
+    t.withdraws(&second).await;
+    t.frees(&held).await;
+    assert_eq!(t.ask(&first).await, Verdict::GRANTED);
+    t.frees(&first).await;
+    assert_eq!(t.ask(&third).await, Verdict::GRANTED);
+    t.frees(&third).await;
+    assert_eq!(t.ask(&second).await, Verdict::GRANTED);
+    t.frees(&second).await;
+}
+
+async fn try_never_queues_or_passes_a_waiter(t: &Bench) {
+    let [held, waiter] = t.in_order("tried").await;
+    let tries = t.fair("tried");
+    let busy = t.one.acquire(&tries, None).await.unwrap();
+    assert_eq!(named(&busy), Some((held.owner.clone(), 1)));
+    t.frees(&held).await;
+    let busy = t.one.acquire(&tries, None).await.unwrap();
+    assert_eq!(named(&busy), Some((waiter.owner.clone(), 0)));
+    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
+    t.frees(&waiter).await;
+    assert_eq!(t.one.acquire(&tries, None).await.unwrap(), Verdict::GRANTED);
+    t.frees(&tries).await;
+}
+
+async fn forced_release_notifies_the_head(t: &Bench) {
+    let [held, waiter] = t.in_order("forced-fair").await;
+    t.other.listen(&waiter.object);
+    t.told(&listening(&waiter), 1).await;
+    assert!(t.one.force_release(&held.object).await.unwrap());
+    t.told(&freed(&waiter), 1).await;
+    assert!(!t.one.force_release(&held.object).await.unwrap());
+    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
+    t.frees(&waiter).await;
+    t.other.unlisten(&waiter.object);
+}
+
+async fn holder_of_a_fair_lock_is_one_of_a_lock(t: &Bench) {
+    let [held, waiter] = t.in_order("kept").await;
+    assert_eq!(t.one.recount(&held, 2, None).await.unwrap(), Outcome::Renewed);
+    assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 2);
+    let renewal = |claim: &Claim| Renewal {
+        object: claim.object.clone(),
+        owner: claim.owner.clone(),
+        share: claim.share,
+        ttl: Some(Duration::from_secs(20)),
+    };
+    let renewed = t.one.renew(&[renewal(&held), renewal(&waiter)]).await.unwrap();
+    assert_eq!(renewed, [Outcome::Renewed, Outcome::NotOurs]);
+    let holder = t.other.holder(&held.object).await.unwrap().unwrap();
+    assert_eq!((holder.owner(), holder.count()), (&held.owner, 2));
+    assert!(holder.remaining().is_some_and(|left| left > Duration::from_secs(15)));
+    t.frees(&held).await;
+    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
+    t.frees(&waiter).await;
+}
+
+async fn plain_lock_excludes_and_barges(t: &Bench) {
+    let [held, waiter] = t.in_order("shared-name").await;
+    let plain = t.claim("shared-name");
+    assert!(matches!(t.one.acquire(&plain, None).await.unwrap(), Verdict::Busy(_)));
+    t.frees(&held).await;
+    t.grant(&plain).await;
+    assert_eq!(named(&t.ask(&waiter).await), Some((plain.owner.clone(), 1)));
+    t.broadcast(&plain).await;
+    assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
+    t.frees(&waiter).await;
+}

@@ -1,0 +1,112 @@
+//! The fair lock: Redisson's hash, queue and deadlines, and a zset by which Leasehold's own dead
+//! waiters are found. All that a holder does is that of the lock.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    future::{Future, ready},
+    sync::LazyLock,
+    time::Duration,
+};
+
+use redis::ToRedisArgs;
+
+use super::{InRedis, Reply, lock::Lock};
+use crate::{
+    domain::{
+        self, Claim, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
+        Verdict, Work,
+    },
+    store::{
+        KNOWN_FOR,
+        redis::{
+            RedisStore,
+            ask::Request,
+            granted::Granted,
+            keys, replies,
+            scripts::{Script, Scripts, millis, script},
+        },
+    },
+};
+
+static ACQUIRE: LazyLock<Script> = script!("../holder", "prelude", "acquire");
+static FORCE_RELEASE: LazyLock<Script> = script!("prelude", "force_release");
+static RELEASE: LazyLock<Script> = script!("../holder", "prelude", "release");
+
+pub(in crate::store::redis) struct Fair;
+
+impl InRedis for Fair {
+    const SCRIPTS: Scripts = &[&ACQUIRE, &FORCE_RELEASE, &RELEASE];
+
+    const WAKES: &'static str = Lock::WAKES;
+
+    /// The prefix of the channels of all waiters.
+    fn channel(name: &Name) -> String {
+        Lock::channel(name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        Lock::granted(claim)
+    }
+
+    /// Only a script knows whose channel it is.
+    fn wakes_now(_: &RedisStore, _: &Name) -> impl Future<Output = bool> + Send {
+        ready(false)
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
+        let alive = place.map_or(0, |_| millis(KNOWN_FOR));
+        let name = claim.name();
+        let arguments = (claim.owner.as_str(), millis(claim.ttl), alive, Self::channel(name));
+        let request = on(name, &ACQUIRE, arguments);
+        store.ask(request.read(|reply| replies::verdict(reply, claim))).await
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+        let name = claim.name();
+        let request = on(name, &RELEASE, (claim.owner.as_str(), Self::channel(name)));
+        store.ask(request.read(|reply| replies::given_back(reply, name))).await
+    }
+
+    async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
+        let name = &object.name;
+        let request = on(name, &FORCE_RELEASE, Self::channel(name));
+        store.ask(request.read(|reply| replies::freed(reply, name))).await
+    }
+
+    async fn recount(
+        store: &RedisStore,
+        claim: &Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Reply<Outcome> {
+        Lock::recount(store, claim, count, ttl).await
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        Lock::renew(store, renewals).await
+    }
+
+    async fn guarded(
+        store: &RedisStore,
+        claim: &Claim,
+        work: &Work,
+    ) -> Reply<Option<domain::Value>> {
+        Lock::guarded(store, claim, work).await
+    }
+
+    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
+        Lock::holder(store, object).await
+    }
+
+    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
+        Lock::held_by(store, object, owner).await
+    }
+}
+
+/// A request with all keys of the fair lock `name`.
+fn on<'a>(name: &'a Name, script: &'a Script, arguments: impl ToRedisArgs) -> Request<'a> {
+    let others = [keys::fair_queue(name), keys::fair_deadlines(name), keys::fair_alive(name)];
+    Request::of(name, script, &others.each_ref().map(String::as_str), arguments)
+}

@@ -1,0 +1,352 @@
+//! The queue and its deadlines as Redisson counts them; dead waiters; damaged queues. In virtual
+//! time.
+
+use std::sync::Arc;
+
+use leasehold_twin::Twin;
+use redis::{Value, cmd};
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    domain::{Failure, Identity, Kind, Mutex},
+    store::redis::Connector,
+};
+
+const QUEUE: &str = "redisson_lock_queue:{door}";
+const DEADLINES: &str = "redisson_lock_timeout:{door}";
+const ALIVE: &str = "leasehold_fair__alive:{door}";
+
+const LEASE: i64 = 30_000;
+const WAIT: i64 = 300_000;
+const WAITS: Option<Place> = Some(Place::Kept);
+
+/// A simulated server, and a client of it.
+struct Bench {
+    twin: Twin,
+    store: RedisStore,
+    identity: Identity,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::of(Twin::new(7))
+    }
+
+    fn of(twin: Twin) -> Self {
+        let server = twin.clone();
+        let connector = Connector::by(move || {
+            let server = server.clone();
+            async move { server.connect().await }
+        });
+        let store = RedisStore::simulated(connector, "one");
+        Self { twin, store, identity: Identity::of("one") }
+    }
+
+    fn claim(&self) -> Claim {
+        let owner = self.identity.fresh_owner();
+        let object = Object::of(Kind::Fair, "door").seated(owner.clone());
+        Claim::plain(object, owner, Duration::from_millis(LEASE.unsigned_abs()))
+    }
+
+    async fn ask(&self, claim: &Claim) -> Verdict {
+        self.store.acquire(claim, WAITS).await.unwrap()
+    }
+
+    async fn is_granted(&self, claim: &Claim) -> bool {
+        self.ask(claim).await == Verdict::GRANTED
+    }
+
+    /// A holder, and waiters in this order.
+    async fn in_order<const N: usize>(&self) -> [Claim; N] {
+        let claims = [(); N].map(|()| self.claim());
+        for (place, claim) in claims.iter().enumerate() {
+            assert_eq!(self.is_granted(claim).await, place == 0);
+        }
+        claims
+    }
+
+    async fn frees(&self, claim: &Claim) {
+        let freed = self.store.release(claim, ReleaseMode::HandOver).await.unwrap();
+        assert!(matches!(freed, GivenBack::Freed(_)), "{freed:?}");
+    }
+
+    async fn withdraws(&self, claim: &Claim) {
+        self.store.release(claim, ReleaseMode::Leave).await.unwrap();
+    }
+
+    async fn raw(&self, words: &[&str]) -> Value {
+        let mut command = cmd(words[0]);
+        command.arg(&words[1..]);
+        self.store.topology.call(b"door", &command).await.unwrap()
+    }
+
+    async fn now(&self) -> i64 {
+        let Value::Array(parts) = self.raw(&["TIME"]).await else { panic!("no time") };
+        let [seconds, micros] = [0, 1].map(|at| replies::number(&parts[at]).unwrap());
+        seconds * 1_000 + micros / 1_000
+    }
+
+    /// The owners in the queue.
+    async fn queue(&self) -> Vec<String> {
+        let Value::Array(owners) = self.raw(&["LRANGE", QUEUE, "0", "-1"]).await else {
+            panic!("no list")
+        };
+        owners.iter().map(replies::into_text).collect()
+    }
+
+    /// How far the deadline of `owner` is ahead.
+    async fn ahead(&self, owner: &str) -> Option<i64> {
+        let Value::Double(millis) = self.raw(&["ZSCORE", DEADLINES, owner]).await else {
+            return None;
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "a time in milliseconds")]
+        Some(millis as i64 - self.now().await)
+    }
+
+    /// The same for each claim, rounded.
+    async fn all_ahead(&self, claims: &[&Claim]) -> Vec<i64> {
+        let mut all = vec![];
+        for claim in claims {
+            let ahead = self.ahead(claim.owner.as_str()).await.expect("it waits");
+            all.push((ahead + 500) / 1_000 * 1_000);
+        }
+        all
+    }
+
+    /// A waiter of Redisson, dropped by its rule after this time.
+    async fn redisson(&self, owner: &str, millis: i64) {
+        let deadline = (self.now().await + millis).to_string();
+        self.raw(&["RPUSH", QUEUE, owner]).await;
+        self.raw(&["ZADD", DEADLINES, &deadline, owner]).await;
+    }
+
+    /// The claims ask each second for so long, and one after the other in this order.
+    async fn ask_for(&self, time: Duration, claims: &[&Claim]) {
+        for _ in 0..time.as_secs() {
+            sleep(Duration::from_secs(1)).await;
+            for claim in claims {
+                assert!(!self.is_granted(claim).await);
+            }
+        }
+    }
+}
+
+/// Redisson's `testAcquireFailedTimeoutDrift_Descrete` and `testLockAcquiredTimeoutDrift_Descrete`.
+#[tokio::test(start_paused = true)]
+async fn deadlines_move_forward_when_a_waiter_before_them_leaves() {
+    let t = Bench::new();
+    let [held, one, two, three, four] = t.in_order().await;
+    let ahead = t.all_ahead(&[&one, &two, &three, &four]).await;
+    assert_eq!(ahead, [1, 2, 3, 4].map(|place| LEASE + place * WAIT));
+    t.withdraws(&two).await;
+    let ahead = t.all_ahead(&[&one, &three, &four]).await;
+    assert_eq!(ahead, [1, 2, 3].map(|place| LEASE + place * WAIT));
+    t.frees(&held).await;
+    assert!(t.is_granted(&one).await);
+    let ahead = t.all_ahead(&[&three, &four]).await;
+    assert_eq!(ahead, [1, 2].map(|place| LEASE + place * WAIT));
+    // The next one comes after the last.
+    let five = t.claim();
+    t.ask(&five).await;
+    assert_eq!(t.all_ahead(&[&five]).await, [LEASE + 3 * WAIT]);
+}
+
+/// Redisson's `testLockAcquiredBooleanTimeoutDrift_Descrete`.
+#[tokio::test(start_paused = true)]
+async fn try_leaves_no_entry_and_succeeds_after_the_lease() {
+    let t = Bench::new();
+    let [held] = t.in_order().await;
+    let tries = t.claim();
+    let acquire = || t.store.acquire(&tries, None);
+    assert!(matches!(acquire().await.unwrap(), Verdict::Busy(_)));
+    assert_eq!(t.twin.keys(), ["door"]);
+    t.frees(&held).await;
+    t.in_order::<1>().await;
+    sleep(Duration::from_millis(LEASE.unsigned_abs() + 1)).await;
+    assert_eq!(acquire().await.unwrap(), Verdict::GRANTED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_waiter_gives_up_its_position_within_seconds() {
+    let t = Bench::new();
+    let [held, dead, next, last] = t.in_order().await;
+    t.frees(&held).await;
+    t.ask_for(KNOWN_FOR - Duration::from_secs(1), &[&last, &next]).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(!t.is_granted(&last).await, "the order of the living stays");
+    assert!(t.is_granted(&next).await);
+    // Its deadline is now that of the first in the queue.
+    assert_eq!(t.all_ahead(&[&last]).await, [LEASE + WAIT - 5_000]);
+    assert!(!t.queue().await.contains(&dead.owner.as_str().to_owned()));
+}
+
+/// The release has notified the dead one, and a Redisson client sleeps for as long as the lease was.
+#[tokio::test(start_paused = true)]
+async fn redisson_waiter_behind_a_dead_one_is_notified() {
+    let t = Bench::new();
+    let [held, dead] = t.in_order().await;
+    t.redisson("java:1", 2 * WAIT).await;
+    let last = t.claim();
+    t.ask(&last).await;
+    let said = Arc::<Mutex<Vec<String>>>::default();
+    let heard = Arc::clone(&said);
+    t.twin.watch(move |it| {
+        if it.command().starts_with("PUBLISH") {
+            heard.lock().push(it.command());
+        }
+    });
+    t.frees(&held).await;
+    t.ask_for(KNOWN_FOR + Duration::from_secs(2), &[&last]).await;
+    let to = |owner: &str| format!("PUBLISH redisson_lock__channel:{{door}}:{owner} 0");
+    assert_eq!(*said.lock(), [to(dead.owner.as_str()), to("java:1")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_redisson_waiter_is_dropped_after_its_deadline() {
+    let t = Bench::new();
+    let [held] = t.in_order().await;
+    t.redisson("java:1", 20_000).await;
+    let next = t.claim();
+    t.ask(&next).await;
+    t.frees(&held).await;
+    t.ask_for(Duration::from_secs(19), &[&next]).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(t.is_granted(&next).await);
+    assert_eq!(t.twin.keys(), ["door"]);
+}
+
+/// A Redisson client moves the deadlines of all by a wait of its own.
+#[tokio::test(start_paused = true)]
+async fn living_waiter_keeps_its_position_behind_its_deadline() {
+    let t = Bench::new();
+    let [held, first, second] = t.in_order().await;
+    let past = (t.now().await - 1).to_string();
+    for waiter in [&first, &second] {
+        t.raw(&["ZADD", DEADLINES, &past, waiter.owner.as_str()]).await;
+    }
+    for waiter in [&second, &first] {
+        assert!(!t.is_granted(waiter).await);
+        assert!(t.ahead(waiter.owner.as_str()).await.unwrap() > WAIT);
+    }
+    t.frees(&held).await;
+    assert!(!t.is_granted(&second).await);
+    assert!(t.is_granted(&first).await);
+}
+
+/// A deadline in the past drops a living waiter of Redisson, or lets it sleep without end.
+#[tokio::test(start_paused = true)]
+async fn no_deadline_is_moved_into_the_past() {
+    let t = Bench::new();
+    let [held, first] = t.in_order().await;
+    t.redisson("java:1", LEASE + 2_000).await;
+    t.frees(&held).await;
+    assert!(t.is_granted(&first).await);
+    // Beyond the lease, which it sleeps for.
+    assert_eq!(t.ahead("java:1").await, Some(LEASE + 1_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn damaged_queue_is_repaired_and_keeps_its_order() {
+    let t = Bench::new();
+    let [held, first, second] = t.in_order().await;
+    let (one, two) = (first.owner.as_str(), second.owner.as_str());
+    // given an entry without a deadline, a deadline without an entry, and two entries of one owner
+    t.raw(&["ZREM", DEADLINES, one]).await;
+    t.raw(&["ZADD", DEADLINES, "9000000000000", "java:gone"]).await;
+    t.raw(&["RPUSH", QUEUE, one, two]).await;
+    t.raw(&["ZADD", DEADLINES, "9000000000000", "java:1", "9000000000000", "java:2"]).await;
+    t.raw(&["RPUSH", QUEUE, "java:3"]).await;
+
+    // when a waiter asks
+    assert!(!t.is_granted(&second).await);
+
+    // then each entry has one deadline
+    assert_eq!(t.queue().await, [one, two, "java:3"]);
+    let deadlines = t.twin.zset(DEADLINES).unwrap();
+    assert_eq!(deadlines.len(), 3);
+    assert_eq!(t.all_ahead(&[&first]).await, [LEASE + WAIT]);
+    t.frees(&held).await;
+    assert!(!t.is_granted(&second).await);
+    assert!(t.is_granted(&first).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn head_without_a_deadline_is_given_one() {
+    let t = Bench::new();
+    let [held] = t.in_order().await;
+    // As many deadlines as entries.
+    t.raw(&["RPUSH", QUEUE, "java:1"]).await;
+    t.raw(&["ZADD", DEADLINES, "9000000000000", "java:2"]).await;
+    t.frees(&held).await;
+    let next = t.claim();
+    assert!(!t.is_granted(&next).await);
+    assert_eq!(t.ahead("java:1").await, Some(LEASE + WAIT));
+    assert_eq!(t.ahead("java:2").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn denied_queue_leaves_neither_entry_nor_deadline() {
+    let t = Bench::new();
+    let [held] = t.in_order().await;
+    t.twin.user("default", "-rpush");
+    let refused = t.store.acquire(&t.claim(), WAITS).await.unwrap_err();
+    assert!(matches!(refused, Failure::Refused { .. }), "{refused:?}");
+    assert_eq!(t.twin.zset(DEADLINES), None);
+    t.frees(&held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_of_a_free_lock_asks_no_sooner_than_50_ms() {
+    let t = Bench::new();
+    let [held, dead, next] = t.in_order().await;
+    t.frees(&held).await;
+    t.ask_for(KNOWN_FOR - Duration::from_secs(1), &[&next]).await;
+    sleep(Duration::from_millis(999)).await;
+    let Verdict::Busy(taken) = t.ask(&next).await else { panic!("the head may live") };
+    assert_eq!(taken.holder.map(|head| head.owner), Some(dead.owner));
+    assert_eq!(taken.at_most, Some(Duration::from_millis(50)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
+    let t = Bench::new();
+    let [held, first, second] = t.in_order().await;
+    // It outlives each deadline. Otherwise a dead waiter would count as one of Redisson's.
+    assert!(t.twin.pttl(ALIVE) > LEASE + 2 * WAIT);
+    t.withdraws(&first).await;
+    t.withdraws(&second).await;
+    t.frees(&held).await;
+    assert!(t.twin.keys().is_empty(), "{:?}", t.twin.keys());
+}
+
+/// A crash of a process with very many waiters.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_dead_waiters_are_dropped_by_one_request() {
+    let t = Bench::new();
+    let [held] = t.in_order().await;
+    for _ in 0..3_000 {
+        t.ask(&t.claim()).await;
+    }
+    sleep(2 * KNOWN_FOR).await;
+    let next = t.claim();
+    t.frees(&held).await;
+    assert!(t.is_granted(&next).await);
+    assert_eq!(t.twin.keys(), ["door"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadlines_of_thousands_of_waiters_move_together() {
+    let t = Bench::new();
+    let [held, first] = t.in_order().await;
+    for place in 0..3_000_i64 {
+        t.redisson(&format!("java:{place}"), LEASE + (place + 2) * WAIT).await;
+    }
+    t.frees(&held).await;
+    assert!(t.is_granted(&first).await);
+    let late = |place: i64| (LEASE + (place + 1) * WAIT) / 1_000;
+    for place in [0, 999, 1_000, 2_999] {
+        let ahead = t.ahead(&format!("java:{place}")).await.unwrap();
+        assert_eq!((ahead + 500) / 1_000, late(place), "{place}");
+    }
+}

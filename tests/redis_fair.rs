@@ -1,0 +1,81 @@
+//! The fair lock on a real server: what a hand-over costs, and the order of two processes' worth of
+//! clients.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::Client;
+use testkit::{Redis, eventually};
+use tokio::time::sleep;
+
+use crate::common::{SOON, client, give_back, keys, ms, within};
+
+const QUEUE: &str = "redisson_lock_queue:{door}";
+
+/// Waiters of two clients, in the order in which they came.
+async fn waiters(
+    redis: &Redis,
+    clients: &[Client; 2],
+    number: usize,
+    hold: Duration,
+) -> Vec<tokio::task::JoinHandle<usize>> {
+    let mut tasks = vec![];
+    for place in 0..number {
+        let lock = clients[place % 2].fair_lock("door").unwrap();
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            sleep(hold).await;
+            give_back(guard).await;
+            place
+        }));
+        let queued = || redis.command(&["LLEN", QUEUE]).number();
+        eventually("it queues", SOON, || usize::try_from(queued()) == Ok(place + 1));
+    }
+    tasks
+}
+
+/// The commands on the wire that one hand-over took, on average of `number`.
+async fn cost_of_a_hand_over(number: usize) -> f64 {
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    let guard = clients[0].fair_lock("door").unwrap().acquire().await.unwrap();
+    let tasks = waiters(&redis, &clients, number, ms(1)).await;
+    // Each is subscribed, and has asked once more.
+    sleep(ms(300)).await;
+    let monitor = redis.monitor();
+    give_back(guard).await;
+    within(SOON, "all have it", join_all(tasks)).await;
+    let lines = monitor.stop();
+    let sent = lines.iter().filter(|line| !line.contains(" lua] ")).count();
+    assert!(keys(&redis).is_empty(), "{:?}", keys(&redis));
+    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+    let each = sent as f64 / number as f64;
+    println!("{number} waiters: {each:.1} commands for each hand-over");
+    each
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fair_hand_over_costs_the_same_for_2_8_and_64_waiters() {
+    for number in [2, 8, 64] {
+        // A release, a request of the head, and the end of its subscription. Each waiter asks every
+        // 1.5 s beside that.
+        let each = cost_of_a_hand_over(number).await;
+        assert!((2.0..5.0).contains(&each), "{number}: {each}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fair_waiters_of_two_clients_keep_their_order() {
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    let guard = clients[0].fair_lock("door").unwrap().acquire().await.unwrap();
+    let tasks = waiters(&redis, &clients, 10, ms(20)).await;
+    let queue = redis.command(&["LRANGE", QUEUE, "0", "-1"]);
+    let owners: Vec<_> = queue.list().iter().map(|it| it.text().to_owned()).collect();
+    give_back(guard).await;
+    for owner in &owners {
+        let has = || !redis.command(&["HGET", "door", owner]).is_nil();
+        eventually("each has it in turn", SOON, has);
+    }
+    join_all(tasks).await;
+}
