@@ -9,6 +9,8 @@ pub enum Kind {
     Lock,
     /// `getSpinLock`, and our `lock` that polls.
     Spin,
+    /// `getFairLock`, and our `fair_lock`.
+    Fair,
     /// `getFencedLock`, and our `fenced`.
     Fenced,
     /// `getSemaphore`, and our `semaphore`.
@@ -26,7 +28,9 @@ impl Kind {
     #[must_use]
     pub fn channel(self, name: &str) -> String {
         match self {
-            Self::Lock | Self::Spin | Self::Fenced => format!("redisson_lock__channel:{{{name}}}"),
+            Self::Lock | Self::Spin | Self::Fair | Self::Fenced => {
+                format!("redisson_lock__channel:{{{name}}}")
+            }
             Self::Read | Self::Write => format!("redisson_rwlock:{{{name}}}"),
             Self::Semaphore => format!("redisson_sc:{{{name}}}"),
             Self::Latch => format!("redisson_countdownlatch__channel__{{{name}}}"),
@@ -40,6 +44,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Lock => "lock",
             Self::Spin => "spin",
+            Self::Fair => "fair",
             Self::Fenced => "fenced",
             Self::Semaphore => "semaphore",
             Self::Latch => "latch",

@@ -40,6 +40,12 @@ impl Thread {
         self.of(Kind::Spin)
     }
 
+    /// The same thread, whose locks are made by `getFairLock`; in Rust by `fair_lock`.
+    #[must_use]
+    pub fn fair(&self) -> Self {
+        self.of(Kind::Fair)
+    }
+
     /// The same thread, whose locks are made by `getFencedLock`; in Rust they are `fenced`.
     #[must_use]
     pub fn fenced(&self) -> Self {

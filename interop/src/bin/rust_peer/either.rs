@@ -34,6 +34,7 @@ impl AnyLock {
     pub(crate) fn new(client: &Client, kind: &str, name: &str) -> Result<Self> {
         Ok(match kind {
             "lock" | "spin" => client.lock(name)?.into(),
+            "fair" => client.fair_lock(name)?.into(),
             "fenced" => client.fenced_lock(name)?.into(),
             "read" => client.read_write_lock(name)?.read().into(),
             "write" => client.read_write_lock(name)?.write().into(),

@@ -155,6 +155,7 @@ final class Performer {
         return switch (kind) {
             case "lock" -> redisson.getLock(name);
             case "spin" -> redisson.getSpinLock(name);
+            case "fair" -> redisson.getFairLock(name);
             case "fenced" -> redisson.getFencedLock(name);
             case "read" -> redisson.getReadWriteLock(name).readLock();
             case "write" -> redisson.getReadWriteLock(name).writeLock();
