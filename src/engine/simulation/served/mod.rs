@@ -18,6 +18,7 @@
 //! judge                 the rules
 //! records               the rules about the past: tokens, hand-offs, shutdowns
 //! objects               runs of the other objects, with their rules
+//! facts                 rules about what the server knows
 //! deployment            runs with sentinels or in a cluster
 //! failovers             faults of servers that have replicas, and the time of each fault
 //! server_faults         the faults that the servers of a run may have
@@ -27,6 +28,7 @@
 //! ```
 
 mod deployment;
+mod facts;
 mod failovers;
 mod faults;
 mod foreign_clients;

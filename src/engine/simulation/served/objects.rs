@@ -1,9 +1,10 @@
-//! Stories of what is no plain lock, on the simulated server: a read-write lock, a semaphore,
-//! permits that expire, a latch; one of them in each story.
+//! Stories of what is no plain lock, on the simulated server: a fair lock, a read-write lock, a
+//! semaphore, permits that expire, a latch; one of them in each story.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | a writer is alone | somebody believes in a hold beside one who writes, and is not its own reader |
+//! | a holder of a fair lock, or a writer, is alone | somebody believes in a hold beside one who writes, and is not its own reader |
+//! | order | a fair lock is granted to an owner while another one is the first in its queue |
 //! | no more than there are | guards have more permits together than there are |
 //! | belief is true | somebody believes, and the server does not know it |
 //! | closed is closed | somebody passes a latch that was closed all the time |
@@ -27,6 +28,7 @@ use tokio::{
 };
 
 use super::{
+    facts::{self, untrue},
     faults::FaultInjector,
     judge::Judge,
     peer::Peer,
@@ -56,6 +58,7 @@ const SETTLED: Duration = Duration::from_secs(20);
 /// What a story is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum About {
+    Fair,
     ReadWrite,
     Semaphore,
     Permits,
@@ -66,7 +69,7 @@ enum About {
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
-    let all = [About::ReadWrite, About::Semaphore, About::Permits, About::Latch];
+    let all = [About::Fair, About::ReadWrite, About::Semaphore, About::Permits, About::Latch];
     let about = all[chance.usize(..all.len())];
     let mut scenario = Scenario::draw(&mut chance);
     let faults = &mut scenario.faults;
@@ -74,7 +77,7 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     (faults.runtimes, faults.forcing) = (false, false);
     faults.shutdowns &= about != About::Latch;
     // What has no lease dies with who has it.
-    faults.deaths &= matches!(about, About::ReadWrite | About::Permits);
+    faults.deaths &= matches!(about, About::Fair | About::ReadWrite | About::Permits);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -173,26 +176,13 @@ impl Book {
 /// Two who cannot both be right.
 fn together(held: &[Believer]) -> Option<String> {
     let owner = |it: &Believer| it.watch.claim().owner.clone();
-    let writers = held.iter().filter(|it| it.watch.claim().object.kind == Kind::Write);
+    let alone = |it: &&Believer| matches!(it.watch.claim().object.kind, Kind::Write | Kind::Fair);
+    let writers = held.iter().filter(alone);
     let mut pairs = writers.flat_map(|writer| held.iter().map(move |other| (writer, other)));
     let pair = pairs.find(|(writer, other)| {
         owner(other) != owner(writer) && other.beside != Some(owner(writer))
     });
-    pair.map(|(one, other)| format!("{} writes, {} believes beside it", owner(one), owner(other)))
-}
-
-/// Somebody who believes what the server does not know.
-fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
-    let claim = watch.claim();
-    let (name, owner) = (claim.name(), claim.owner.as_str());
-    let (key, field) = match claim.object.kind {
-        Kind::Read => (name.to_string(), owner.to_owned()),
-        Kind::Write => (name.to_string(), format!("{owner}:write")),
-        Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
-        Kind::Permits | Kind::Lock | Kind::Fair | Kind::Latch => return None,
-    };
-    let known = server.hash(&key).unwrap_or_default();
-    (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))
+    pair.map(|(one, other)| format!("{} excludes {}, which believes", owner(one), owner(other)))
 }
 
 /// One who has a guard, until it is dropped.
@@ -236,6 +226,7 @@ impl Worker {
     async fn works(self, about: About) {
         let gate = self.peer.gate.clone();
         match about {
+            About::Fair => gate.pass(self.takes_turns()).await,
             About::ReadWrite => gate.pass(self.reads_and_writes()).await,
             About::Semaphore => gate.pass(self.takes_seats()).await,
             About::Permits => gate.pass(self.takes_permits()).await,
@@ -277,6 +268,20 @@ impl Worker {
             beside: beside.map(|writer| writer.claim().owner.clone()),
             gate: self.peer.gate.clone(),
         })
+    }
+
+    async fn takes_turns(mut self) {
+        let lock = self.client().fair_lock("gate").unwrap().ttl(self.scenario.ttl);
+        for _ in 0..self.scenario.rounds {
+            self.rest(self.scenario.rest).await;
+            let Some(guard) = self.enters(lock.try_acquire(), lock.acquire()).await else {
+                continue;
+            };
+            let believes = self.believes(guard.watch(), None);
+            self.rest(self.scenario.hold).await;
+            drop(believes);
+            self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+        }
     }
 
     async fn reads_and_writes(mut self) {
@@ -419,6 +424,7 @@ impl World {
         let count = chance.u32(1..=4);
         let client = Client::of(Arc::clone(&peers[0].engine));
         match about {
+            About::Fair => {}
             About::ReadWrite => {}
             About::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
@@ -431,8 +437,12 @@ impl World {
         let way = Delay::UpTo(Duration::from_millis(scenario.delay));
         site.delay(way, way);
         let (trace, known) = (Arc::clone(trace), Mutex::default());
-        let book = Book { site: site.clone(), trace: Arc::clone(&trace), count, known };
-        Self { about, scenario, site, trace, judge, peers, book: Arc::new(book) }
+        let book = Arc::new(Book { site: site.clone(), trace: Arc::clone(&trace), count, known });
+        if about == About::Fair {
+            let breaks = Arc::clone(&book);
+            facts::watch_order(&site.master(), "gate", move |rule| breaks.breaks(rule));
+        }
+        Self { about, scenario, site, trace, judge, peers, book }
     }
 
     async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
@@ -504,6 +514,11 @@ impl World {
         let free = match self.about {
             About::Semaphore => client.semaphore("seats").unwrap().available().await,
             About::Permits => client.expirable_semaphore("permits").unwrap().available().await,
+            // It drops dead waiters.
+            About::Fair => {
+                let lock = client.fair_lock("gate").unwrap();
+                lock.run_within(SETTLED, async |_held| self.book.count.into()).await
+            }
             About::ReadWrite | About::Latch => Ok(self.book.count.into()),
         };
         let free = free.map_err(|error| error.to_string())?;
@@ -514,7 +529,7 @@ impl World {
         // Receipts and what was withdrawn are remembered for some minutes.
         let endless = self.site.master().keys_without_ttl().into_iter().filter(|key| !counter(key));
         let endless: Vec<String> = endless.collect();
-        let held = ["room", "leasehold_semaphore:{seats}", "{permits}:timeout"];
+        let held = ["gate", "room", "leasehold_semaphore:{seats}", "{permits}:timeout"];
         let left = self.site.master().keys().into_iter().find(|key| held.contains(&key.as_str()));
         match left.or_else(|| endless.first().cloned()) {
             Some(left) => Err(format!("{left} is left on the server")),

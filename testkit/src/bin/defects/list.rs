@@ -124,8 +124,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "listening ends while somebody waits",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "let ended = entry.is_past(now)",
-            to: "let ended = again.is_none() || entry.is_past(now)",
+            from: "let ended = entry.is_past(now, linger(object))",
+            to: "let ended = again.is_none() || entry.is_past(now, linger(object))",
         }],
     },
     Defect {
@@ -792,8 +792,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who reads beside its writing has one owner for both",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
-                from: "owner: engine.identity.fresh_owner(),",
-                to: "owner: request.beside.clone().unwrap_or_else(|| engine.identity.fresh_owner()),",
+                from: "owner: request.object.seat.clone().unwrap_or_else(",
+                to: "owner: request.beside.clone().unwrap_or_else(",
             }],
         },
     ),
@@ -2269,6 +2269,100 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/pending.rs",
                 from: "        let list = self.list.lock();\n        let (number, pending) = list.queued.range(number + 1..).next()?;\n        Some((*number, pending.clone()))",
                 to: "        let mut list = self.list.lock();\n        let number = *list.queued.range(number + 1..).next()?.0;\n        list.queued.remove(&number).map(|pending| (number, pending))",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a fair lock is granted to a later waiter",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/acquire.lua",
+                from: "not owner and (not head or head == ARGV[1])",
+                to: "not owner and (not head or waits)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a withdrawn waiter stays in the queue of a fair lock",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/release.lua",
+                from: "    if time_of(ARGV[1], KEYS[3]) then",
+                to: "    if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "the head of a fair queue is not notified",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/release.lua",
+                from: "return notify(head, ARGV[2]) and 0 or -1",
+                to: "return 0",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::fair::tests::dead_waiter_gives_up_its_position_within_seconds",
+        ),
+        Defect {
+            says: "a dead waiter of a fair lock is dropped by Redisson's rule alone",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/prelude.lua",
+                from: "if (lives or deadline) > now then",
+                to: "if deadline > now then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::fair::tests::living_waiter_keeps_its_position_behind_its_deadline",
+        ),
+        Defect {
+            says: "a living waiter of a fair lock is dropped by Redisson's rule",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/prelude.lua",
+                from: "if (lives or deadline) > now then",
+                to: "if math.min(lives or deadline, deadline) > now then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::kinds::fair::tests::no_deadline_is_moved_into_the_past"),
+        Defect {
+            says: "a deadline of a fair lock is moved into the past",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/prelude.lua",
+                from: "math.max(deadline - millis, math.min(deadline, least))",
+                to: "deadline - millis",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::fair::tests::damaged_queue_is_repaired_and_keeps_its_order",
+        ),
+        Defect {
+            says: "a damaged queue of a fair lock is not repaired",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/prelude.lua",
+                from: "if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a try passes the queue of a fair lock",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/acquire.lua",
+                from: "(not head or head == ARGV[1])",
+                to: "(not head or not waits or head == ARGV[1])",
             }],
         },
     ),

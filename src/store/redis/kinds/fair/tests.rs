@@ -252,7 +252,7 @@ async fn damaged_queue_is_repaired_and_keeps_its_order() {
     let [held, first, second] = t.in_order().await;
     let (one, two) = (first.owner.as_str(), second.owner.as_str());
     // given an entry without a deadline, a deadline without an entry, and two entries of one owner
-    t.raw(&["ZREM", DEADLINES, one]).await;
+    t.raw(&["ZREM", DEADLINES, two]).await;
     t.raw(&["ZADD", DEADLINES, "9000000000000", "java:gone"]).await;
     t.raw(&["RPUSH", QUEUE, one, two]).await;
     t.raw(&["ZADD", DEADLINES, "9000000000000", "java:1", "9000000000000", "java:2"]).await;
@@ -265,7 +265,7 @@ async fn damaged_queue_is_repaired_and_keeps_its_order() {
     assert_eq!(t.queue().await, [one, two, "java:3"]);
     let deadlines = t.twin.zset(DEADLINES).unwrap();
     assert_eq!(deadlines.len(), 3);
-    assert_eq!(t.all_ahead(&[&first]).await, [LEASE + WAIT]);
+    assert_eq!(t.all_ahead(&[&first, &second]).await, [LEASE + WAIT, LEASE + 2 * WAIT]);
     t.frees(&held).await;
     assert!(!t.is_granted(&second).await);
     assert!(t.is_granted(&first).await);

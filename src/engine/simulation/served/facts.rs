@@ -1,0 +1,83 @@
+//! Rules about what the server knows: it has each hold that a client believes in, and no grant of a
+//! fair lock passes the head of the queue.
+
+use leasehold_twin::Twin;
+
+use crate::{domain::Kind, engine::held::Watch};
+
+/// Returns the broken rule, if a client believes what the server does not know.
+pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
+    let claim = watch.claim();
+    let (name, owner) = (claim.name(), claim.owner.as_str());
+    let (key, field) = match claim.object.kind {
+        Kind::Fair | Kind::Read => (name.to_string(), owner.to_owned()),
+        Kind::Write => (name.to_string(), format!("{owner}:write")),
+        Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
+        Kind::Permits | Kind::Lock | Kind::Latch => return None,
+    };
+    let known = server.hash(&key).unwrap_or_default();
+    (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))
+}
+
+/// The queue of a fair lock, as its commands make it.
+#[derive(Default)]
+struct Queue {
+    owners: Vec<String>,
+    /// The last one that left from the front.
+    left: Option<String>,
+}
+
+impl Queue {
+    /// Returns the broken rule, if `command` breaks it.
+    fn sees(&mut self, lock: &str, command: &str) -> Option<String> {
+        let queue = format!("redisson_lock_queue:{{{lock}}}");
+        let words: Vec<&str> = command.split(' ').collect();
+        match words[..] {
+            ["RPUSH", key, owner] if key == queue => self.owners.push(owner.to_owned()),
+            ["LREM", key, _, owner] if key == queue => {
+                self.left = self.owners.first().filter(|head| *head == owner).cloned();
+                self.owners.retain(|it| it != owner);
+            }
+            ["HSET", key, owner, _] if key == lock => {
+                let first = self.owners.is_empty() || self.left.as_deref() == Some(owner);
+                return (!first).then(|| format!("{owner} passes {:?}", self.owners));
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// Watches each command about the fair lock `lock` at `server`.
+pub(super) fn watch_order(
+    server: &Twin,
+    lock: &'static str,
+    breaks: impl Fn(String) + Send + 'static,
+) {
+    let mut queue = Queue::default();
+    server.watch(move |it| {
+        if let Some(rule) = queue.sees(lock, &it.command()) {
+            breaks(rule);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grant_to_a_later_waiter_breaks_the_order() {
+        let mut queue = Queue::default();
+        let mut sees = |command: &str| queue.sees("gate", command);
+        assert_eq!(sees("HSET gate a:1 1"), None);
+        for owner in ["b:1", "c:1", "d:1"] {
+            assert_eq!(sees(&format!("RPUSH redisson_lock_queue:{{gate}} {owner}")), None);
+        }
+        assert_eq!(sees("LREM redisson_lock_queue:{gate} 0 b:1"), None);
+        assert_eq!(sees("HSET gate b:1 1"), None);
+        assert_eq!(sees("LREM redisson_lock_queue:{gate} 0 d:1"), None);
+        assert!(sees("HSET gate d:1 1").is_some());
+        assert!(sees("HSET gate e:1 1").is_some());
+    }
+}
