@@ -309,6 +309,35 @@ mod reentry {
     }
 
     #[test]
+    fn fair_lock_is_reentrant_and_serves_threads_in_order() {
+        let world = World::new();
+        let [one, other] = [&world.one, &world.other].map(|it| it.fair_lock("door").unwrap());
+        let guard = one.acquire().unwrap();
+        let again = one.acquire().unwrap();
+        assert_eq!((again.owner(), again.count()), (guard.owner(), 2));
+        let (order, entered) = mpsc::channel();
+        let waiting = |client: &Client| client.stats().waiting;
+        thread::scope(|scope| {
+            for (place, lock) in [&other, &one, &one, &other].into_iter().enumerate() {
+                let order = order.clone();
+                let before = waiting(&world.one) + waiting(&world.other);
+                scope.spawn(move || {
+                    let guard = lock.acquire().unwrap();
+                    order.send(place).unwrap();
+                    leave(guard);
+                });
+                eventually(|| waiting(&world.one) + waiting(&world.other) > before);
+                // Its request is answered by then.
+                thread::sleep(millis(100));
+            }
+            assert!(matches!(again.release().unwrap(), Release::StillHeld { .. }));
+            leave(guard);
+        });
+        drop(order);
+        assert_eq!(entered.iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
     fn lost_hold_is_acquired_again_instead_of_reentered() {
         // given a hold whose lease has ended, and its guard
         let world = World::new();

@@ -283,8 +283,8 @@ impl Holder {
         &self.owner
     }
 
-    /// Returns how many times the owner holds the lock. It is more than 1 after a reentry, and 0
-    /// for a waiting writer that has priority.
+    /// Returns how many times the owner holds the lock. It is more than 1 after a reentry. It is 0
+    /// for a waiter that goes first: a writer, or the head of the queue of a fair lock.
     ///
     /// # Examples
     ///
