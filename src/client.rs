@@ -10,8 +10,8 @@ use crate::{
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
-        ExpirableSemaphore, FencedLock, Latch, Lock, RateLimiter, ReadWriteLock, Semaphore,
-        Throttle,
+        ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter, ReadWriteLock,
+        Semaphore, Throttle,
     },
     store::inspect,
 };
@@ -230,6 +230,30 @@ impl Client {
     /// ```
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> Result<FencedLock> {
         Ok(self.lock(name)?.with_tokens())
+    }
+
+    /// Returns the multi-lock of the locks `names`. Sends no request.
+    ///
+    /// [`MultiLock::new`] makes one of other members, and of members with settings.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if a name is invalid, and
+    /// [`Error::NoMembers`](crate::Error::NoMembers) if there is none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let both = client.multi_lock(["account:1", "account:2"])?;
+    /// # Ok(()) }
+    /// ```
+    pub fn multi_lock(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<MultiLock> {
+        let members: Result<Vec<_>> = names.into_iter().map(|name| self.lock(name)).collect();
+        MultiLock::new(members?)
     }
 
     /// Returns the semaphore `name`. Sends no request.
@@ -482,6 +506,12 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn of(engine: Arc<Engine>) -> Self {
         Self { engine, ttl: DEFAULT_TTL, replicas: None }
+    }
+
+    /// Starts the background tasks on the runtime of the caller, if they do not run.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn start_background(&self) -> Result<()> {
+        self.engine.ready()
     }
 
     /// Waits until all background releases are completed.

@@ -57,6 +57,14 @@ pub enum Error {
         source: Option<Cause>,
     },
 
+    /// Two members of a multi-lock exclude each other, such as the two sides of one read-write
+    /// lock: it would wait for itself.
+    #[error("invalid multi-lock: two members named `{name}` exclude each other; keep one of them")]
+    ConflictingMembers {
+        /// The name of both.
+        name: Name,
+    },
+
     /// A duration that the store cannot keep.
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
@@ -115,6 +123,10 @@ pub enum Error {
         /// The error of the server or of the script.
         message: String,
     },
+
+    /// A multi-lock without members.
+    #[error("invalid multi-lock: it has no members; pass at least one lock")]
+    NoMembers,
 
     /// Called outside of a tokio runtime.
     #[error(

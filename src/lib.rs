@@ -26,6 +26,7 @@
 //! - [`FencedLock`]: each hold has a growing token; [`fence`] rejects late writes;
 //! - [`Client::fair_lock`]: a [`Lock`] with one queue of the waiting tasks of all processes;
 //! - [`ReadWriteLock`]: many readers, or one writer;
+//! - [`MultiLock`]: several locks, held all or none;
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
@@ -71,8 +72,8 @@ pub use crate::{
     error::{Cause, Error, Result},
     primitives::{
         ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Latch, Lock,
-        LockContext, LockGuard, OnLoss, RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore,
-        SemaphoreGuard, Throttle,
+        LockContext, LockGuard, MultiContext, MultiGuard, MultiLock, MultiRelease, OnLoss,
+        RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore, SemaphoreGuard, Throttle,
     },
     quorum::{QuorumClient, QuorumContext, QuorumGuard, QuorumLock},
 };

@@ -20,7 +20,7 @@ use tokio::{
 
 use leasehold::{
     Error, LostReason, MemoryStore, Release, Result, RunOutcome, WaitStrategy,
-    blocking::{Client, Lock, LockGuard, OwnedLockGuard},
+    blocking::{Client, Lock, LockGuard, MultiLock, OwnedLockGuard},
 };
 
 const fn millis(n: u64) -> Duration {
@@ -864,4 +864,44 @@ fn threads_pass_a_latch_when_another_counts_it_down() {
     assert_eq!(ready.count_down().unwrap(), 1);
     assert_eq!(ready.count_down().unwrap(), 0);
     waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+}
+
+/// A multi-lock waits on the runtime of one of its clients.
+#[test]
+fn multi_lock_leaves_each_client_on_its_own_runtime() {
+    for first_stays in [true, false] {
+        let clients = [(); 2].map(|()| Client::builder().ttl(millis(300)).in_memory().unwrap());
+        let locks = [0, 1].map(|at| clients[at].lock(format!("door{at}")).unwrap());
+        let both = MultiLock::new(locks.clone()).unwrap();
+        both.acquire().unwrap().release().unwrap().into_result().unwrap();
+
+        let ([first, second], [one, other]) = (clients, locks);
+        let ((_stays, door), gone) = match first_stays {
+            true => ((first, one), (second, other)),
+            false => ((second, other), (first, one)),
+        };
+        let guard = door.acquire_owned().unwrap();
+        // The other client and its runtime end.
+        drop((both, gone));
+        thread::sleep(millis(1_000));
+        assert!(guard.is_held(), "{first_stays}");
+    }
+}
+
+#[test]
+fn multi_lock_acquires_and_releases_all_members() {
+    let world = World::new();
+    let both = world.one.multi_lock(["a", "b"]).unwrap();
+    let guard = both.acquire_within(LONG).unwrap();
+    assert!(both.try_acquire().unwrap().is_none());
+    let others = ["a", "b"].map(|name| world.other.lock(name).unwrap());
+    assert!(!others.iter().any(is_free));
+    elsewhere(|| guard.release()).unwrap().into_result().unwrap();
+    assert!(others.iter().all(is_free));
+    let lost = both.run(|held| {
+        world.store.lose("b");
+        held.members().len()
+    });
+    assert!(matches!(lost, Err(Error::Lost { name, .. }) if name.as_str() == "b"));
+    assert!(others.iter().all(is_free));
 }

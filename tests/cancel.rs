@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use leasehold::{
-    Client, Error, Lock, LockGuard, LostReason, MemoryStore, ReadWriteLock, Release, Replicas,
-    Semaphore, WaitStrategy,
+    Client, Error, Lock, LockGuard, LostReason, MemoryStore, MultiLock, ReadWriteLock, Release,
+    Replicas, Semaphore, WaitStrategy,
 };
 
 const fn secs(n: u64) -> Duration {
@@ -328,6 +328,31 @@ async fn acquire_of_either_side_leaves_nothing_behind() {
     for sides in [READING, WRITING, WRITING_BESIDE_READERS] {
         leaves_nothing_of(sides, true, async |lock| lock.acquire().await.unwrap()).await;
         leaves_nothing_of(sides, false, async |lock| drop(lock.try_acquire().await)).await;
+    }
+}
+
+/// The other member is of another server, and before or after this one in the order.
+#[tokio::test(start_paused = true)]
+async fn multi_lock_leaves_nothing_behind() {
+    for other in ["aisle", "foyer"] {
+        let other = Client::in_memory().lock(other).unwrap();
+        let both = |lock: &Lock| MultiLock::new([lock.clone(), other.clone()]).unwrap();
+        leaves_nothing_behind(true, async |lock| both(lock).acquire().await.unwrap()).await;
+        leaves_nothing_behind(true, async |lock| {
+            drop(both(lock).acquire_within(secs(4)).await);
+        })
+        .await;
+        leaves_nothing_behind(false, async |lock| drop(both(lock).try_acquire().await)).await;
+        leaves_nothing_behind(true, async |lock| {
+            both(lock).run(async |_held| sleep(millis(100)).await).await.unwrap();
+        })
+        .await;
+        leaves_nothing_behind(true, async |lock| {
+            both(lock).acquire().await.unwrap().release().await.into_result().unwrap();
+        })
+        .await;
+        let free = other.acquire_within(AT_ONCE).await.unwrap();
+        assert_eq!(free.release().await.unwrap(), Release::Released);
     }
 }
 

@@ -161,9 +161,17 @@ fn texts_that_users_read_are_in_plain_words() {
 fn threads_have_the_api_that_tasks_have() {
     let tasks = api("src/primitives", "src/client.rs");
     let threads = api("src/blocking", "src/blocking/client.rs");
-    for object in
-        ["Lock", "Lock<Fenced>", "ReadWriteLock", "Semaphore", "ExpirableSemaphore", "Latch"]
-    {
+    let objects = [
+        "Lock",
+        "Lock<Fenced>",
+        "MultiLock",
+        "MultiGuard",
+        "ReadWriteLock",
+        "Semaphore",
+        "ExpirableSemaphore",
+        "Latch",
+    ];
+    for object in objects {
         assert!(threads.iter().any(|(of, _)| of == object), "{object}: {threads:?}");
     }
     none(parity(&tasks, &threads));
@@ -1075,11 +1083,12 @@ type Api = BTreeSet<(String, String)>;
 
 /// What a task can do and a thread cannot, and the other way round. A thread that writes may read
 /// by `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 6] = [
+const FOR_TASKS_ALONE: [(&str, &str); 7] = [
     // For operators, whose command is async.
     ("Client", "inspect"),
     ("Client", "names"),
     ("Lock", "on_loss"),
+    ("MultiLock", "on_loss"),
     ("ExpirableSemaphore", "on_loss"),
     ("ReadWriteLock", "downgrade"),
     ("ReadWriteLock", "acquire_read_with"),
@@ -1092,7 +1101,14 @@ const FOR_THREADS_ALONE: [(&str, &str); 4] = [
 ];
 
 /// Types that both APIs share.
-const SHARED: [&str; 4] = ["ClientBuilder<Made>", "LockContext", "RunOutcome<T>", "Release"];
+const SHARED: [&str; 6] = [
+    "ClientBuilder<Made>",
+    "LockContext",
+    "MultiContext",
+    "RunOutcome<T>",
+    "Release",
+    "MultiRelease",
+];
 
 /// The public methods of the files in `folder` and of `client`.
 fn api(folder: &str, client: &str) -> Api {

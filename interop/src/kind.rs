@@ -21,14 +21,18 @@ pub enum Kind {
     Read,
     /// `getReadWriteLock().writeLock()`, and the `write` of our `read_write`.
     Write,
+    /// `getMultiLock()` over `getLock` of each of several names with commas between. **Java only**:
+    /// tests call our `multi_lock` themselves.
+    Multi,
 }
 
 impl Kind {
-    /// Where releases of `name`, which has no braces, are announced.
+    /// Where releases of `name`, which has no braces, are announced. Those of a multi-lock have the
+    /// name of a member.
     #[must_use]
     pub fn channel(self, name: &str) -> String {
         match self {
-            Self::Lock | Self::Spin | Self::Fair | Self::Fenced => {
+            Self::Lock | Self::Spin | Self::Fair | Self::Fenced | Self::Multi => {
                 format!("redisson_lock__channel:{{{name}}}")
             }
             Self::Read | Self::Write => format!("redisson_rwlock:{{{name}}}"),
@@ -50,6 +54,7 @@ impl fmt::Display for Kind {
             Self::Latch => "latch",
             Self::Read => "read",
             Self::Write => "write",
+            Self::Multi => "multi",
         })
     }
 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    ExpirableSemaphore, FencedLock, Latch, Lock, RateLimiter, ReadWriteLock, Semaphore, Throttle,
-    waiting::Core,
+    ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter, ReadWriteLock, Semaphore,
+    Throttle, waiting::Core,
 };
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
@@ -141,6 +141,27 @@ impl Client {
         fn latch() -> Latch;
         fn expirable_semaphore() -> ExpirableSemaphore;
         fn rate_limiter() -> RateLimiter;
+    }
+
+    /// Does what [`Client::multi_lock`](crate::Client::multi_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let both = client.multi_lock(["account:1", "account:2"])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn multi_lock(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<MultiLock> {
+        let members: Result<Vec<_>> = names.into_iter().map(|name| self.lock(name)).collect();
+        MultiLock::new(members?)
     }
 
     /// Does what [`Client::throttle`](crate::Client::throttle) does.

@@ -110,7 +110,7 @@ impl<K, B> Guard<K, B> {
     pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
         // `_bound` registers the hold, so that this thread can re-enter it until it is released.
         let Self { inner, core, bound: _bound } = self;
-        core.run(inner.holding(), work, inner.release_after_run())
+        core.run(&inner.holding(), work, inner.release_after_run())
     }
 
     /// Blocks for [`Guard::lost`](crate::Guard::lost).

@@ -92,6 +92,10 @@ impl<K> Lock<K> {
         Self { core, inner }
     }
 
+    pub(super) fn into_parts(self) -> (Arc<Core>, primitives::Lock<K>) {
+        (self.core, self.inner)
+    }
+
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
         Self { inner: self.inner.with(change), ..self }
     }
@@ -365,6 +369,13 @@ impl<K> Lock<K> {
         fn release_owner(owner: &Owner) -> bool;
             "let guard = lock.acquire()?;"
             "assert!(lock.release_owner(guard.owner())?);"
+    }
+}
+
+/// As for tasks: the same lock without its tokens in the type.
+impl From<FencedLock> for Lock {
+    fn from(FencedLock { core, inner }: FencedLock) -> Self {
+        Self { core, inner: inner.into() }
     }
 }
 

@@ -32,6 +32,7 @@ mod face;
 mod guard;
 mod latch;
 mod lock;
+mod multi;
 mod permits;
 mod rate_limiter;
 mod read_write;
@@ -44,6 +45,7 @@ pub use self::{
     guard::{Guard, ThisThread},
     latch::Latch,
     lock::{FencedGuard, FencedLock, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard},
+    multi::{MultiGuard, MultiLock},
     permits::{ExpirablePermits, ExpirableSemaphore},
     rate_limiter::{RateLimiter, Throttle},
     read_write::ReadWriteLock,

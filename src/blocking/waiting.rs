@@ -18,8 +18,9 @@ use tokio::{
 };
 
 use crate::{
-    Client, LockContext, LostReason, RunOutcome,
+    Client, RunOutcome,
     error::{Error, Result},
+    primitives::Loss,
 };
 
 /// How long the runtime lives after the last handle is dropped, to complete background releases.
@@ -63,17 +64,17 @@ impl Core {
     }
 
     /// Runs `work` on this thread, then waits for `back`, which releases the hold.
-    pub(super) fn run<T>(
+    pub(super) fn run<T, C>(
         &self,
-        holding: LockContext,
-        work: impl FnOnce(&LockContext) -> T,
-        back: impl Future<Output = Option<LostReason>>,
+        context: &C,
+        work: impl FnOnce(&C) -> T,
+        back: impl Future<Output = Option<Loss>>,
     ) -> RunOutcome<T> {
-        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
+        let done = catch_unwind(AssertUnwindSafe(|| work(context)));
         // If a task calls this, `back` is dropped, and a background task releases the hold.
         let lost = self.wait(back).ok().flatten();
         match done {
-            Ok(value) => RunOutcome::of(value, holding.name().clone(), lost),
+            Ok(value) => RunOutcome::of(value, lost),
             Err(panic) => resume_unwind(panic),
         }
     }

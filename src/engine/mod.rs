@@ -176,7 +176,7 @@ impl Engine {
     }
 
     /// Makes sure that the client is open and its background tasks run.
-    fn ready(&self) -> Result<(), Error> {
+    pub(crate) fn ready(&self) -> Result<(), Error> {
         if self.core.open.is_closed() {
             return Err(Error::ShutDown);
         }

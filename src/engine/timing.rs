@@ -46,6 +46,11 @@ pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 /// while.
 pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
+/// How often, and for how long at most, a multi-lock looks at the holder of a busy member while it
+/// keeps other members. If the holder stays, it releases them.
+pub(crate) const HOLDER_LOOK_RESTS: Duration = Duration::from_millis(250);
+pub(crate) const HOLDER_LOOKS: u32 = 32;
+
 /// How many notifications in a row a waiter follows without a grant. Then it follows at most one in
 /// each [`VAIN_REST`], because messages may be forged.
 pub(crate) const VAIN_QUESTIONS: u32 = 16;

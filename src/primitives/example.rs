@@ -8,6 +8,9 @@ macro_rules! example {
     (fenced: $($line:literal),+) => {
         $crate::primitives::example!("let lock = client.fenced_lock(\"orders:42\")?;": $($line),+)
     };
+    (both: $($line:literal),+) => {
+        $crate::primitives::example!("let both = client.multi_lock([\"from\", \"to\"])?;": $($line),+)
+    };
     (prices: $($line:literal),+) => {
         $crate::primitives::example!("let prices = client.read_write_lock(\"prices\")?;": $($line),+)
     };

@@ -65,6 +65,14 @@ impl Lock {
     }
 }
 
+/// The same lock without its tokens in the type. It still draws them: read them by
+/// [`LockContext::token`].
+impl From<FencedLock> for Lock {
+    fn from(FencedLock { engine, object, settings, kind: _ }: FencedLock) -> Self {
+        Self { engine, object, settings, kind: PhantomData }
+    }
+}
+
 impl Lock<Fenced> {
     /// Raises the counter of tokens to at least `least`, and returns its new value.
     ///

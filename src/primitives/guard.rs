@@ -2,6 +2,8 @@
 
 use std::{future::Future, marker::PhantomData, time::Duration};
 
+#[cfg(feature = "blocking")]
+use super::Loss;
 use super::{Lock, LockContext, OnLoss, RunOutcome, example, guarded, run};
 use crate::{
     domain::{Holder, LostReason, Name, Owner, Script, Value, Write},
@@ -49,7 +51,6 @@ impl<K> Guard<K> {
         &self.held.watch
     }
 
-    #[cfg(any(test, feature = "blocking"))]
     pub(crate) fn holding(&self) -> LockContext {
         LockContext::new(self.held.watch.clone())
     }
@@ -121,7 +122,7 @@ impl<K> Guard<K> {
 
     /// Releases after work that completed, and returns why the hold was lost before, if it was.
     #[cfg(feature = "blocking")]
-    pub(crate) async fn release_after_run(self) -> Option<LostReason> {
+    pub(crate) async fn release_after_run(self) -> Option<Loss> {
         run::release_after_run(self.held).await
     }
 

@@ -252,8 +252,16 @@ impl<K> Lock<K> {
         "let second = lock.try_acquire().await?;",
         "assert!(first.is_some() && second.is_none());")]
     pub async fn try_acquire(&self) -> Result<Option<Guard<Self>>> {
+        self.try_acquire_until(None).await
+    }
+
+    /// Does the same, but waits for no reply after `until`.
+    pub(super) async fn try_acquire_until(
+        &self,
+        until: Option<Instant>,
+    ) -> Result<Option<Guard<Self>>> {
         let request = self.request()?;
-        Ok(self.engine.try_acquire(&request, None).await?.map(|held| self.guard(held)))
+        Ok(self.engine.try_acquire(&request, until).await?.map(|held| self.guard(held)))
     }
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.

@@ -1,5 +1,7 @@
-//! The public primitives: each makes a claim and returns a guard. They have no loops and no tasks.
-//! Only `run.rs` has a timer, which limits the grace period after a loss.
+//! The public primitives: each makes a claim and returns a guard. They have no tasks.
+//!
+//! Only two have a timer: `run.rs` limits the grace period after a loss, and `multi.rs`, which also
+//! has a loop, limits how long it keeps some of its members while it waits for another one.
 
 mod example;
 mod fenced;
@@ -7,6 +9,7 @@ mod guard;
 mod guarded;
 mod latch;
 mod lock;
+mod multi;
 mod permits;
 mod rate_limiter;
 mod read_write;
@@ -17,12 +20,13 @@ mod throttle;
 
 pub(crate) use self::example::example;
 #[cfg(feature = "blocking")]
-pub(crate) use self::example::thread_example;
+pub(crate) use self::{example::thread_example, run::Loss};
 pub use self::{
     fenced::{Fenced, FencedGuard, FencedLock},
     guard::{Guard, Release},
     latch::Latch,
     lock::{Lock, LockGuard},
+    multi::{MultiContext, MultiGuard, MultiLock, MultiRelease},
     permits::{ExpirablePermits, ExpirableSemaphore},
     rate_limiter::RateLimiter,
     read_write::ReadWriteLock,

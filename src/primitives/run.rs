@@ -79,10 +79,10 @@ pub enum RunOutcome<T> {
 
 impl<T> RunOutcome<T> {
     /// Returns the outcome of work that completed and whose lock may be `lost`.
-    pub(crate) fn of(value: T, name: Name, lost: Option<LostReason>) -> Self {
+    pub(crate) fn of(value: T, lost: Option<Loss>) -> Self {
         match lost {
             None => Self::Completed(value),
-            Some(reason) => Self::CompletedAfterLoss { name, value, reason },
+            Some((name, reason)) => Self::CompletedAfterLoss { name, value, reason },
         }
     }
 
@@ -127,7 +127,13 @@ impl LockContext {
         Self { watch }
     }
 
-    #[cfg(feature = "blocking")]
+    /// Waits until the hold is over, and returns its name and why.
+    pub(super) fn named_loss(&self) -> impl Future<Output = Loss> + Send + use<> {
+        let (name, lost) = (self.name().clone(), self.lost());
+        async move { (name, lost.await) }
+    }
+
+    #[cfg(any(test, feature = "blocking"))]
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
@@ -240,28 +246,50 @@ pub(super) fn owner(watch: &Watch) -> &Owner {
     &claim.owner
 }
 
+/// The name of a lock that was lost, and why.
+pub(crate) type Loss = (Name, LostReason);
+
 /// Runs `work` under `held`, then releases it.
 pub(super) async fn run<T, W, F>(held: Held, on_loss: OnLoss, work: W) -> RunOutcome<T>
 where
     W: FnOnce(LockContext) -> F,
     F: Future<Output = T>,
 {
-    let (holding, name) = (LockContext::new(held.watch.clone()), held.watch.claim().name().clone());
-    let lost = holding.lost();
+    let context = LockContext::new(held.watch.clone());
+    let lost = context.named_loss();
+    under(context, lost, release_after_run(held), on_loss, work).await
+}
+
+/// Runs `work` with `context`, then awaits `release`. If `lost` ends first, stops the work and
+/// drops `release`, which owns what is held.
+pub(super) async fn under<T, C, W, F>(
+    context: C,
+    lost: impl Future<Output = Loss>,
+    release: impl Future<Output = Option<Loss>>,
+    on_loss: OnLoss,
+    work: W,
+) -> RunOutcome<T>
+where
+    W: FnOnce(C) -> F,
+    F: Future<Output = T>,
+{
     // Both the closure and its future may panic.
-    let work = async move { work(holding).await };
+    let work = async move { work(context).await };
     let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
 
-    let reason = tokio::select! {
+    let (name, reason) = tokio::select! {
         biased;
-        reason = lost => reason,
-        done = work.as_mut() => return finish(held, done).await,
+        lost = lost => lost,
+        done = work.as_mut() => {
+            let lost = release.await;
+            return done.map_or_else(|panic| resume_unwind(panic), |value| RunOutcome::of(value, lost));
+        }
     };
     // The work is dropped before another holder can acquire.
     let value = wind_up(on_loss, work).await;
     // A background task releases what the store still has, as after `max_hold`: the loss is
     // reported at once.
-    drop(held);
+    drop(release);
     match value {
         Some(Ok(value)) => RunOutcome::CompletedAfterLoss { name, value, reason },
         Some(Err(panic)) => resume_unwind(panic),
@@ -283,23 +311,14 @@ async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<
     timeout(limit, future).await.ok()
 }
 
-async fn finish<T>(held: Held, done: std::thread::Result<T>) -> RunOutcome<T> {
-    let name = held.watch.claim().name().clone();
-    let lost = release_after_run(held).await;
-    match done {
-        Ok(value) => RunOutcome::of(value, name, lost),
-        Err(panic) => resume_unwind(panic),
-    }
-}
-
 /// Releases after work that completed, and returns why the hold was lost before, if it was. Waits
 /// for the release only for the run release wait.
-pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
+pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
     let released = at_most(limit, held.release()).await;
     let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
     match released.unwrap_or_else(silent) {
-        Ok(Left::Lost { reason, .. }) => Some(reason),
+        Ok(Left::Lost { reason, .. }) => Some((name, reason)),
         Ok(Left::Nothing | Left::Shares(_)) => None,
         // It was held when the work completed; a background task releases it.
         Err(error) => {

@@ -149,7 +149,7 @@ impl QuorumGuard {
             value = work(QuorumContext { shared: Arc::clone(&self.shared) }) => value,
         };
         let lost = match self.release().await {
-            Ok(Release::NotHeld { reason, .. }) => Some(reason),
+            Ok(Release::NotHeld { reason, .. }) => Some((name, reason)),
             Ok(_) => None,
             Err(error) => {
                 tracing::warn!(target: "leasehold", lock = %name, %error,
@@ -157,7 +157,7 @@ impl QuorumGuard {
                 None
             }
         };
-        RunOutcome::of(value, name, lost)
+        RunOutcome::of(value, lost)
     }
 
     fn close(&self) -> Vec<LockGuard> {

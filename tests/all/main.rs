@@ -24,6 +24,8 @@ mod limits;
 mod lock;
 #[path = "../memory.rs"]
 mod memory;
+#[path = "../multi.rs"]
+mod multi;
 #[path = "../permits.rs"]
 mod permits;
 #[path = "../quorum.rs"]
@@ -56,6 +58,8 @@ mod redis_health;
 mod redis_input;
 #[path = "../redis_latch.rs"]
 mod redis_latch;
+#[path = "../redis_multi.rs"]
+mod redis_multi;
 #[path = "../redis_permits.rs"]
 mod redis_permits;
 #[path = "../redis_queue.rs"]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within {
     pub(super) since: Instant,
-    pub(super) until: Instant,
+    pub(crate) until: Instant,
 }
 
 impl Within {

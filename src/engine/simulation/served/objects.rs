@@ -1,10 +1,12 @@
-//! Stories of what is no plain lock, on the simulated server: a fair lock, a read-write lock, a
-//! semaphore, permits that expire, a latch; one of them in each story.
+//! Stories of other objects than a plain lock, on the simulated server: a fair lock, a read-write
+//! lock, a semaphore, permits that expire, a latch, a multi-lock; one of them in each story.
 //!
 //! | rule | broken when |
 //! |---|---|
 //! | a holder of a fair lock, or a writer, is alone | somebody believes in a hold beside one who writes, and is not its own reader |
 //! | order | a fair lock is granted to an owner while another one is the first in its queue |
+//! | a member is held alone | two tasks believe in a hold of one member |
+//! | a loss is reported | a member is lost, and the guard of all does not report it |
 //! | no more than there are | guards have more permits together than there are |
 //! | belief is true | somebody believes, and the server does not know it |
 //! | closed is closed | somebody passes a latch that was closed all the time |
@@ -12,6 +14,8 @@
 //! | everything ends | a place, a permit or a key is left when all is done |
 //!
 //! The server keeps what it has here: what it loses nobody can be sure of.
+
+mod multi;
 
 use std::{
     collections::BTreeMap,
@@ -27,6 +31,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use self::multi::MEMBERS;
 use super::{
     facts::{self, untrue},
     faults::FaultInjector,
@@ -63,13 +68,14 @@ enum About {
     Semaphore,
     Permits,
     Latch,
+    Multi,
 }
 
 /// Lives through the story of `seed`.
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
-    let all = [About::Fair, About::ReadWrite, About::Semaphore, About::Permits, About::Latch];
+    let all = [About::Fair, About::ReadWrite, About::Semaphore, About::Permits, About::Latch, About::Multi];
     let about = all[chance.usize(..all.len())];
     let mut scenario = Scenario::draw(&mut chance);
     let faults = &mut scenario.faults;
@@ -77,7 +83,7 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     (faults.runtimes, faults.forcing) = (false, false);
     faults.shutdowns &= about != About::Latch;
     // What has no lease dies with who has it.
-    faults.deaths &= matches!(about, About::Fair | About::ReadWrite | About::Permits);
+    faults.deaths &= matches!(about, About::Fair | About::ReadWrite | About::Permits | About::Multi);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -168,7 +174,8 @@ impl Book {
     }
 
     fn too_many(&self, held: &[Believer]) -> Option<String> {
-        let taken: u32 = held.iter().map(|it| it.watch.claim().units()).sum();
+        let permits = held.iter().filter(|it| it.watch.claim().object.kind != Kind::Lock);
+        let taken: u32 = permits.map(|it| it.watch.claim().units()).sum();
         (taken > self.count).then(|| format!("{taken} of {} permits are believed in", self.count))
     }
 }
@@ -176,13 +183,15 @@ impl Book {
 /// Two who cannot both be right.
 fn together(held: &[Believer]) -> Option<String> {
     let owner = |it: &Believer| it.watch.claim().owner.clone();
-    let alone = |it: &&Believer| matches!(it.watch.claim().object.kind, Kind::Write | Kind::Fair);
-    let writers = held.iter().filter(alone);
-    let mut pairs = writers.flat_map(|writer| held.iter().map(move |other| (writer, other)));
-    let pair = pairs.find(|(writer, other)| {
-        owner(other) != owner(writer) && other.beside != Some(owner(writer))
-    });
-    pair.map(|(one, other)| format!("{} excludes {}, which believes", owner(one), owner(other)))
+    let alone = |it: &&Believer| it.watch.claim().object.traits().is_exclusive();
+    let mut pairs = held
+        .iter()
+        .filter(alone)
+        .flat_map(|one| held.iter().map(move |other| (one, other)))
+        .filter(|(one, other)| one.watch.claim().name() == other.watch.claim().name());
+    let pair =
+        pairs.find(|(one, other)| owner(other) != owner(one) && other.beside != Some(owner(one)));
+    pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
 }
 
 /// One who has a guard, until it is dropped.
@@ -231,6 +240,7 @@ impl Worker {
             About::Semaphore => gate.pass(self.takes_seats()).await,
             About::Permits => gate.pass(self.takes_permits()).await,
             About::Latch => Box::pin(gate.pass(self.passes())).await,
+            About::Multi => Box::pin(gate.pass(self.holds_several())).await,
         }
     }
 
@@ -424,8 +434,7 @@ impl World {
         let count = chance.u32(1..=4);
         let client = Client::of(Arc::clone(&peers[0].engine));
         match about {
-            About::Fair => {}
-            About::ReadWrite => {}
+            About::Fair | About::ReadWrite | About::Multi => {}
             About::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
@@ -519,7 +528,7 @@ impl World {
                 let lock = client.fair_lock("gate").unwrap();
                 lock.run_within(SETTLED, async |_held| self.book.count.into()).await
             }
-            About::ReadWrite | About::Latch => Ok(self.book.count.into()),
+            About::ReadWrite | About::Latch | About::Multi => Ok(self.book.count.into()),
         };
         let free = free.map_err(|error| error.to_string())?;
         if free != i64::from(self.book.count) {
@@ -530,6 +539,7 @@ impl World {
         let endless = self.site.master().keys_without_ttl().into_iter().filter(|key| !counter(key));
         let endless: Vec<String> = endless.collect();
         let held = ["gate", "room", "leasehold_semaphore:{seats}", "{permits}:timeout"];
+        let held = [&held[..], &MEMBERS].concat();
         let left = self.site.master().keys().into_iter().find(|key| held.contains(&key.as_str()));
         match left.or_else(|| endless.first().cloned()) {
             Some(left) => Err(format!("{left} is left on the server")),

@@ -1629,6 +1629,57 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
+            says: "a multi-lock forgets a member when it is released",
+            edits: &[Edit {
+                file: "src/primitives/multi.rs",
+                from: "        let each = self.guards.into_iter().map(|guard| async {\n",
+                to: "        let mut guards = self.guards;\n        std::mem::forget(guards.pop());\n        let each = guards.into_iter().map(|guard| async {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a multi-lock keeps the members that it got before one was busy",
+            edits: &[Edit {
+                file: "src/primitives/multi.rs",
+                from: "        gathered.release(None).await;\n",
+                to: "        gathered.guards.into_iter().for_each(std::mem::forget);\n",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a multi-lock is held while one member is",
+            edits: &[Edit {
+                file: "src/primitives/multi.rs",
+                from: "self.members.iter().map(LockContext::remaining).min().flatten()",
+                to: "self.members.iter().map(LockContext::remaining).max().flatten()",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a multi-lock keeps members for as long as it waits for another one",
+            edits: &[
+                Edit {
+                    file: "src/primitives/multi.rs",
+                    from: "            if before.replace(owner.clone()) == Some(owner) {\n",
+                    to: "            if before.replace(owner.clone()) == Some(owner) && false {\n",
+                },
+                Edit {
+                    file: "src/primitives/multi.rs",
+                    from: "        for _ in 0..HOLDER_LOOKS {\n",
+                    to: "        loop {\n",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
             says: "a release of a semaphore's permits that is repeated gives them back again",
             edits: &[Edit {
                 file: "src/store/redis/kinds/semaphore/release.lua",

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -159,6 +160,8 @@ final class Performer {
             case "fenced" -> redisson.getFencedLock(name);
             case "read" -> redisson.getReadWriteLock(name).readLock();
             case "write" -> redisson.getReadWriteLock(name).writeLock();
+            case "multi" -> redisson.getMultiLock(
+                    Stream.of(name.split(",")).map(redisson::getLock).toArray(RLock[]::new));
             default -> throw new IllegalArgumentException("unknown kind `" + kind + "`");
         };
     }

@@ -1,0 +1,189 @@
+//! The multi-lock on real servers: rows of Redisson's tests, several servers, a cluster, and its cost.
+//!
+//! Each row bears the name of Redisson's test in a comment. A Java thread is an owner here.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::common::{SOON, client, cluster, keys, ms, secs, within};
+use leasehold::{Client, Error, LostReason, MultiLock, Release};
+use testkit::{Cluster, Connection, Redis};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+const NAMES: [&str; 3] = ["lock1", "lock2", "lock3"];
+
+/// Returns which of the `NAMES` a client may acquire now.
+async fn free(client: &Client) -> Vec<&'static str> {
+    let mut free = vec![];
+    for name in NAMES {
+        if client.lock(name).unwrap().try_acquire().await.unwrap().is_some() {
+            free.push(name);
+        }
+    }
+    free
+}
+
+/// `RedissonMultiLockTest.testLockUnlock`, `RedissonLockReactiveTest.testMultiLock`,
+/// `RedissonLockRxTest.testMultiLock`.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_members_are_held_and_released_together() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let members = NAMES.map(|name| one.lock(name).unwrap().lease(secs(10)));
+    let guard = MultiLock::new(members).unwrap().acquire().await.unwrap();
+    assert!(guard.is_held());
+    for member in guard.members() {
+        assert_eq!(one.lock(member.name()).unwrap().held_by(member.owner()).await.unwrap(), 1);
+    }
+    assert!(free(&other).await.is_empty());
+    guard.release().await.into_result().unwrap();
+    assert_eq!(free(&other).await, NAMES);
+}
+
+/// `RedissonMultiLockTest.testMultiThreads`.
+#[tokio::test(flavor = "multi_thread")]
+async fn second_multi_lock_acquires_after_the_first_one() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.multi_lock(NAMES).unwrap().acquire().await.unwrap();
+    let start = Instant::now();
+    let holder = tokio::spawn(async move {
+        sleep(ms(1_500)).await;
+        guard.release().await.into_result()
+    });
+    let reversed = other.multi_lock(NAMES.iter().rev()).unwrap();
+    let next = within(SOON, "the next acquires", reversed.acquire()).await.unwrap();
+    assert!(start.elapsed() >= ms(1_500));
+    holder.await.unwrap().unwrap();
+    next.release().await.into_result().unwrap();
+    assert!(keys(&redis).is_empty(), "{:?}", keys(&redis));
+}
+
+/// `RedissonMultiLockTest.test`.
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_lock_of_three_servers_excludes_another_one() {
+    let servers = [(); 3].map(|()| Redis::start());
+    let mut clients = vec![];
+    for redis in servers.iter().chain(&servers) {
+        clients.push(client(redis).await);
+    }
+    let of = |clients: &[Client]| {
+        MultiLock::new(clients.iter().zip(NAMES).map(|(it, name)| it.lock(name).unwrap())).unwrap()
+    };
+    let (ours, theirs) = (of(&clients[..3]), of(&clients[3..]));
+    let guard = ours.acquire().await.unwrap();
+    assert!(theirs.try_acquire().await.unwrap().is_none());
+    assert!(theirs.try_acquire().await.unwrap().is_none());
+    guard.release().await.into_result().unwrap();
+    theirs.try_acquire().await.unwrap().unwrap().release().await.into_result().unwrap();
+}
+
+/// `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testTryLockLeasetime`, of all members.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_two_servers_let_one_holder_in_at_a_time() {
+    const TASKS: u32 = 10;
+    const ROUNDS: u32 = 5;
+    let servers = [Redis::start(), Redis::start()];
+    let count = Arc::new(AtomicU32::new(0));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let clients = [client(&servers[0]).await, client(&servers[1]).await];
+        let members = (0..7).map(|at| clients[at % 2].lock(format!("lock{at}")).unwrap());
+        let all = MultiLock::new(members.map(|lock| lock.lease(secs(2)))).unwrap();
+        let count = Arc::clone(&count);
+        tasks.spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = match task % 2 {
+                    0 => all.acquire().await.unwrap(),
+                    _ => all.acquire_within(secs(30)).await.unwrap(),
+                };
+                let before = count.load(Relaxed);
+                sleep(ms(10)).await;
+                count.store(before + 1, Relaxed);
+                guard.release().await.into_result().unwrap();
+            }
+        });
+    }
+    within(secs(30), "all rounds", tasks.join_all()).await;
+    assert_eq!(count.load(Relaxed), TASKS * ROUNDS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn death_of_one_server_is_a_loss_of_its_member() {
+    let (here, there) = (Redis::start(), Redis::start());
+    let healthy = client(&here).await;
+    let builder = Client::builder().ttl(secs(2)).release_timeout(ms(500));
+    let dying = builder.connect(&there.url()).await.unwrap();
+    let members = [healthy.lock("lock1").unwrap(), dying.lock("lock2").unwrap()];
+    let guard = MultiLock::new(members).unwrap().acquire().await.unwrap();
+    drop(there);
+    let (name, reason) = within(SOON, "the loss", guard.lost()).await;
+    assert_eq!((name.as_str(), reason), ("lock2", LostReason::Expired));
+
+    let release = guard.release().await;
+    let [(_, first), (_, second)] = release.members() else { panic!("{release:?}") };
+    assert!(matches!(first, Ok(Release::Released)), "{first:?}");
+    assert!(!matches!(second, Ok(Release::Released)), "{second:?}");
+    assert!(keys(&here).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_lock_spans_the_nodes_of_a_cluster() {
+    let cluster = Cluster::options().replicas(0).start();
+    let (one, other) = (cluster::client(&cluster).await, cluster::client(&cluster).await);
+    let names: Vec<_> = cluster.masters().iter().map(|node| cluster.key_on(node, "door")).collect();
+    let guard = one.multi_lock(&names).unwrap().acquire().await.unwrap();
+    assert_eq!(guard.members().len(), 3);
+    for name in &names {
+        assert!(other.lock(name).unwrap().try_acquire().await.unwrap().is_none());
+    }
+    let next = other.multi_lock(names.iter().rev()).unwrap();
+    let error = next.acquire_within(ms(300)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    let waiter = tokio::spawn(async move { next.acquire().await });
+    sleep(ms(300)).await;
+    guard.release().await.into_result().unwrap();
+    let guard = within(SOON, "the next acquires", waiter).await.unwrap().unwrap();
+    guard.release().await.into_result().unwrap();
+}
+
+// Its cost.
+
+/// How often the server has read from a connection.
+fn reads(connection: &mut Connection) -> u64 {
+    let info = connection.command(&["INFO", "stats"]);
+    let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.expect("Redis counts reads").parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn free_members_are_acquired_and_released_in_one_write_each() {
+    const MEMBERS: usize = 10;
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let names: Vec<_> = (0..MEMBERS).map(|number| format!("lock{number}")).collect();
+    let all = client.multi_lock(&names).unwrap();
+    // Load the scripts.
+    all.acquire().await.unwrap().release().await.into_result().unwrap();
+
+    let calls = redis.calls();
+    let mut connection = Connection::open(redis.port());
+    // The server also reads the end of a connection, such as that of the question before.
+    sleep(ms(200)).await;
+    let before = reads(&mut connection);
+    let guard = all.acquire().await.unwrap();
+    let acquired = reads(&mut connection);
+    guard.release().await.into_result().unwrap();
+    let released = reads(&mut connection);
+    let calls = redis.calls().since(&calls);
+    // One read is that of the question.
+    assert_eq!((acquired - before, released - acquired), (2, 2));
+    let of = |command| calls.of(command);
+    let members = MEMBERS as u64;
+    assert_eq!([of("evalsha"), of("hdel"), of("publish")], [members; 3], "{calls}");
+}
