@@ -1,9 +1,25 @@
 //! Rules about what the server knows: it has each hold that a client believes in, and no grant of a
 //! fair lock passes the head of the queue.
 
-use leasehold_twin::Twin;
+use std::{future::Future, time::Duration};
 
-use crate::{domain::Kind, engine::held::Watch};
+use leasehold_twin::Twin;
+use tokio::time::sleep;
+
+use crate::{Result, domain::Kind, engine::held::Watch};
+
+/// Asks until there is an answer, with this pause after each failure.
+pub(super) async fn until_known<T, F: Future<Output = Result<T>>>(
+    pause: Duration,
+    ask: impl Fn() -> F,
+) -> T {
+    loop {
+        if let Ok(answer) = ask().await {
+            return answer;
+        }
+        sleep(pause).await;
+    }
+}
 
 /// Returns the broken rule, if a client believes what the server does not know.
 pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {

@@ -33,7 +33,7 @@ use tokio::{
 
 use self::multi::MEMBERS;
 use super::{
-    facts::{self, untrue},
+    facts::{self, until_known, untrue},
     faults::FaultInjector,
     judge::Judge,
     peer::Peer,
@@ -384,14 +384,14 @@ impl Worker {
     async fn counts(mut self) {
         let latch = self.client().latch("start").unwrap();
         for _ in 0..self.scenario.rounds {
-            until_known(|| latch.set(3)).await;
+            until_known(SETTLED, || latch.set(3)).await;
             self.book.note(|known| {
                 (known.closed, known.may_be_open) = (known.closed + 1, false);
             });
             self.say(|| "closes".into());
             loop {
                 self.rest(self.scenario.rest).await;
-                let left = until_known(|| latch.count()).await;
+                let left = until_known(SETTLED, || latch.count()).await;
                 if left <= 1 {
                     self.book.note(|known| known.may_be_open = true);
                 }
@@ -400,21 +400,11 @@ impl Worker {
                 if counted.is_err() {
                     sleep(SETTLED).await;
                 }
-                if until_known(|| latch.count()).await == 0 {
+                if until_known(SETTLED, || latch.count()).await == 0 {
                     break;
                 }
             }
         }
-    }
-}
-
-/// Asks until there is an answer; nothing of it is on its way any more then.
-async fn until_known<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
-    loop {
-        if let Ok(answer) = ask().await {
-            return answer;
-        }
-        sleep(SETTLED).await;
     }
 }
 
