@@ -10,8 +10,8 @@ use crate::{
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
-        ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter, ReadWriteLock,
-        Semaphore, Throttle,
+        Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter,
+        ReadWriteLock, Semaphore, Throttle,
     },
     store::inspect,
 };
@@ -256,6 +256,24 @@ impl Client {
         MultiLock::new(members?)
     }
 
+    /// Returns the election `name`. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let election = client.election("scheduler")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn election(&self, name: impl AsRef<str>) -> Result<Election> {
+        let election = Election::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl);
+        Ok(election.replicated(self.replicas))
+    }
+
     /// Returns the semaphore `name`. Sends no request.
     ///
     /// # Errors
@@ -290,6 +308,24 @@ impl Client {
     pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
         let object = Object::new(Kind::Latch, Name::new(name)?);
         Ok(Latch::new(Arc::clone(&self.engine), object))
+    }
+
+    /// Returns the barrier `name` for this number of members. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid, and
+    /// [`Error::ZeroCount`](crate::Error::ZeroCount) for no members.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let barrier = client.barrier("phase", 3)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
+        Barrier::new(Arc::clone(&self.engine), Name::new(name)?, parties)
     }
 
     /// Returns the expirable semaphore `name`. Sends no request.

@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::domain::{
     Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason, Name,
-    Refusal,
+    Owner, Refusal,
 };
 
 /// The result of an operation on a lock.
@@ -104,6 +104,25 @@ pub enum Error {
         name: Name,
         /// Why.
         reason: LostReason,
+    },
+
+    /// The timeout elapsed before enough members had arrived at the barrier `name`. This member has
+    /// left.
+    #[error(
+        "timed out after {waited:?} waiting at `{name}`: {arrived} of {parties} members arrived{}",
+        listed(members)
+    )]
+    MembersMissing {
+        /// The barrier.
+        name: Name,
+        /// How long the caller waited, rounded down to milliseconds.
+        waited: Duration,
+        /// How many members had arrived at the last request, this one included.
+        arrived: u32,
+        /// How many open the barrier.
+        parties: u32,
+        /// At most 16 of the members that had arrived.
+        members: Vec<Owner>,
     },
 
     /// The text is not a valid name.
@@ -340,6 +359,12 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
+/// The members that have arrived.
+fn listed(members: &[Owner]) -> String {
+    let separator = |at| if at == 0 { ": " } else { ", " };
+    members.iter().enumerate().map(|(at, it)| format!("{}{it}", separator(at))).collect()
+}
+
 /// The words of a rejection. The command is added unless they name it.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
     let text = format!("{code} {message}");
@@ -368,7 +393,10 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        matches!(self, Self::TimedOut { .. } | Self::RateLimited { .. })
+        matches!(
+            self,
+            Self::TimedOut { .. } | Self::RateLimited { .. } | Self::MembersMissing { .. }
+        )
     }
 
     /// Returns whether a retry can help, because the store is unreachable or not ready.

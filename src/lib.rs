@@ -66,14 +66,16 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
         Finding, Hazard, Health, Holder, Inspection, InvalidDuration, InvalidName, InvalidOwner,
-        InvalidPermitId, LostReason, Name, NodeHealth, ObjectKind, Owner, Pace, PermitId, Quota,
-        Rate, RatePermits, Replicas, Role, Script, Stats, Value, WaitStrategy, Waiter, Write,
+        InvalidPermitId, Leader, LostReason, Name, NodeHealth, ObjectKind, Owner, Pace, PermitId,
+        Quota, Rate, RatePermits, Replicas, Role, Script, Stats, Value, WaitStrategy, Waiter,
+        Write,
     },
     error::{Cause, Error, Result},
     primitives::{
-        ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Latch, Lock,
-        LockContext, LockGuard, MultiContext, MultiGuard, MultiLock, MultiRelease, OnLoss,
-        RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore, SemaphoreGuard, Throttle,
+        Arrived, Barrier, Election, ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard,
+        FencedLock, Guard, Latch, Leadership, Lock, LockContext, LockGuard, MultiContext,
+        MultiGuard, MultiLock, MultiRelease, Observer, OnLoss, RateLimiter, ReadWriteLock, Release,
+        RunOutcome, Semaphore, SemaphoreGuard, Throttle,
     },
     quorum::{QuorumClient, QuorumContext, QuorumGuard, QuorumLock},
 };

@@ -167,6 +167,7 @@ fn threads_have_the_api_that_tasks_have() {
         "MultiLock",
         "MultiGuard",
         "ReadWriteLock",
+        "Election",
         "Semaphore",
         "ExpirableSemaphore",
         "Latch",
@@ -1083,12 +1084,13 @@ type Api = BTreeSet<(String, String)>;
 
 /// What a task can do and a thread cannot, and the other way round. A thread that writes may read
 /// by `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 7] = [
+const FOR_TASKS_ALONE: [(&str, &str); 8] = [
     // For operators, whose command is async.
     ("Client", "inspect"),
     ("Client", "names"),
     ("Lock", "on_loss"),
     ("MultiLock", "on_loss"),
+    ("Election", "on_loss"),
     ("ExpirableSemaphore", "on_loss"),
     ("ReadWriteLock", "downgrade"),
     ("ReadWriteLock", "acquire_read_with"),

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter, ReadWriteLock, Semaphore,
-    Throttle, waiting::Core,
+    Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter,
+    ReadWriteLock, Semaphore, Throttle, waiting::Core,
 };
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
@@ -137,6 +137,7 @@ impl Client {
         fn fair_lock() -> Lock;
         fn read_write_lock() -> ReadWriteLock;
         fn fenced_lock() -> FencedLock;
+        fn election() -> Election;
         fn semaphore() -> Semaphore;
         fn latch() -> Latch;
         fn expirable_semaphore() -> ExpirableSemaphore;
@@ -162,6 +163,22 @@ impl Client {
     ) -> Result<MultiLock> {
         let members: Result<Vec<_>> = names.into_iter().map(|name| self.lock(name)).collect();
         MultiLock::new(members?)
+    }
+
+    /// Does what [`Client::barrier`](crate::Client::barrier) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let barrier = leasehold::blocking::Client::in_memory()?.barrier("phase", 3)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
+        Ok(Barrier::new(Arc::clone(&self.core), self.core.client().barrier(name, parties)?))
     }
 
     /// Does what [`Client::throttle`](crate::Client::throttle) does.

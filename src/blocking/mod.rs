@@ -27,7 +27,9 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
+mod barrier;
 mod client;
+mod election;
 mod face;
 mod guard;
 mod latch;
@@ -41,7 +43,9 @@ mod semaphore;
 mod waiting;
 
 pub use self::{
+    barrier::Barrier,
     client::{Client, ClientBuilder},
+    election::{Election, Leadership, Observer},
     guard::{Guard, ThisThread},
     latch::Latch,
     lock::{FencedGuard, FencedLock, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard},

@@ -10,6 +10,7 @@ mod hashed;
 mod hazard;
 mod health;
 mod inspection;
+mod leader;
 mod lease;
 mod log_throttle;
 mod mutex;
@@ -47,6 +48,7 @@ pub use self::{
     hazard::{Finding, Hazard},
     health::{Health, NodeHealth, Role},
     inspection::{Inspection, ObjectKind, Waiter},
+    leader::Leader,
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},

@@ -21,6 +21,10 @@ pub(crate) enum Kind {
     Latch,
     /// A semaphore whose permits have a lease each.
     Permits,
+    /// A lock whose holder proclaims a value.
+    Election,
+    /// Members that wait for each other.
+    Barrier,
 }
 
 /// The properties of a kind that the engine uses.
@@ -82,7 +86,7 @@ pub(crate) enum Waits {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Lock,
         Self::Fair,
         Self::Read,
@@ -90,17 +94,19 @@ impl Kind {
         Self::Semaphore,
         Self::Latch,
         Self::Permits,
+        Self::Election,
+        Self::Barrier,
     ];
 
     pub(crate) const fn traits(self) -> KindTraits {
         let (held_by, waits) = match self {
-            Self::Lock => (Who::One, Waits::Queued),
+            Self::Lock | Self::Election => (Who::One, Waits::Queued),
             Self::Fair => (Who::One, Waits::Seated),
             Self::Read => (Who::Members, Waits::Unknown),
             Self::Write => (Who::One, Waits::Known),
             Self::Semaphore => (Who::Many, Waits::Aged),
             Self::Permits => (Who::Many, Waits::Unknown),
-            Self::Latch => (Who::Nobody, Waits::Unknown),
+            Self::Latch | Self::Barrier => (Who::Nobody, Waits::Unknown),
         };
         KindTraits { held_by, waits }
     }
@@ -110,7 +116,13 @@ impl Kind {
         match self {
             Self::Read => Some(Self::Write),
             Self::Write => Some(Self::Read),
-            Self::Lock | Self::Fair | Self::Semaphore | Self::Permits | Self::Latch => None,
+            Self::Lock
+            | Self::Fair
+            | Self::Semaphore
+            | Self::Permits
+            | Self::Latch
+            | Self::Election
+            | Self::Barrier => None,
         }
     }
 }

@@ -16,7 +16,7 @@ impl Subscriber for Engine {
                 self.core.store_recovered.notify_waiters();
             }
             Event::Moved => self.core.has_moved(),
-            Event::Ask { .. } | Event::SubscriptionsLost => {}
+            Event::Ask { .. } | Event::Changed { .. } | Event::SubscriptionsLost => {}
         }
         self.contention.receive(event);
     }

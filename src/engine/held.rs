@@ -23,6 +23,7 @@ use super::{
 use crate::{
     domain::{Claim, Failure, LostReason, Outcome, Token, Value, Work},
     error::Error,
+    store::RedisStore,
 };
 
 /// One share in a hold. If it is dropped without [`release`](Self::release), a background task
@@ -226,6 +227,24 @@ impl Watch {
             engine.contention.disown(hold);
             lost(self.remaining().err().unwrap_or(LostReason::NotOwned))
         })
+    }
+
+    /// Makes a change that the store makes only while this hold lasts, and that may be repeated.
+    /// `ask` returns whether the hold is still there.
+    pub(crate) async fn change<'a, A>(
+        &'a self,
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<(), Error>
+    where
+        A: Future<Output = Result<bool, Failure>>,
+    {
+        let Self { hold, engine } = self;
+        let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
+        self.remaining().map_err(lost)?;
+        if !engine.ask(hold.name(), ask).await? {
+            self.engine.contention.disown(hold);
+        }
+        self.remaining().map(drop).map_err(lost)
     }
 
     /// How long the hold may still be believed.

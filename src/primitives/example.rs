@@ -35,6 +35,12 @@ macro_rules! example {
             "let pace = leasehold::Pace::per(10, Duration::from_secs(1)).burst(5); let user = \
              client.throttle(\"user:7\", pace)?;": $($line),+)
     };
+    (barrier: $($line:literal),+) => {
+        $crate::primitives::example!("let barrier = client.barrier(\"phase\", 2)?;": $($line),+)
+    };
+    (election: $($line:literal),+) => {
+        $crate::primitives::example!("let election = client.election(\"scheduler\")?;": $($line),+)
+    };
     ($object:literal: $($line:expr),+) => {
         concat!(
             "\n# Examples\n\n```\n",

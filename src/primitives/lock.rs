@@ -100,7 +100,7 @@ impl<K> Lock<K> {
     }
 
     settings!("leasehold::Client", "lock");
-    on_loss!("lock");
+    on_loss!("lock", run);
 
     /// Returns the name of the lock.
     #[doc = example!(lock: "assert_eq!(lock.name().as_str(), \"orders:42\");")]
@@ -124,7 +124,6 @@ impl<K> Lock<K> {
         (self.settings.lease.unwrap_or(self.settings.ttl), self.settings.lease.is_none())
     }
 
-    #[cfg(any(feature = "blocking", test))]
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }

@@ -3,6 +3,8 @@
 //! Only two have a timer: `run.rs` limits the grace period after a loss, and `multi.rs`, which also
 //! has a loop, limits how long it keeps some of its members while it waits for another one.
 
+mod barrier;
+mod election;
 mod example;
 mod fenced;
 mod guard;
@@ -19,9 +21,9 @@ pub(crate) mod settings;
 mod throttle;
 
 pub(crate) use self::example::example;
-#[cfg(feature = "blocking")]
-pub(crate) use self::{example::thread_example, run::Loss};
 pub use self::{
+    barrier::{Arrived, Barrier},
+    election::{Election, Leadership, Observer},
     fenced::{Fenced, FencedGuard, FencedLock},
     guard::{Guard, Release},
     latch::Latch,
@@ -34,3 +36,5 @@ pub use self::{
     semaphore::{Semaphore, SemaphoreGuard},
     throttle::Throttle,
 };
+#[cfg(feature = "blocking")]
+pub(crate) use self::{example::thread_example, run::Loss};

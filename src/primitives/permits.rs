@@ -72,7 +72,7 @@ impl ExpirableSemaphore {
     }
 
     settings!("leasehold::Client", "expirable_semaphore");
-    on_loss!("expirable_semaphore");
+    on_loss!("expirable_semaphore", run);
 
     /// Returns the name of the permits.
     #[doc = example!(permits: "assert_eq!(permits.name().as_str(), \"printers\");")]

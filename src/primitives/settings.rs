@@ -175,8 +175,9 @@ macro_rules! settings {
 
 /// The setting that the blocking API lacks, for the same types.
 macro_rules! on_loss {
-    ($kind:literal) => {
-        /// Sets what [`run`](Self::run) does with work whose hold is lost. Default: it cancels it.
+    ($kind:literal, $run:ident) => {
+        #[doc = concat!("Sets what [`", stringify!($run), "`](Self::", stringify!($run),
+            ") does with work whose hold is lost. Default: it cancels it.")]
         #[doc = $crate::primitives::settings::setting_example!("leasehold::Client", $kind, ".on_loss(leasehold::OnLoss::Cancel)")]
         #[must_use]
         pub fn on_loss(self, on_loss: OnLoss) -> Self {

@@ -56,6 +56,13 @@ pub(crate) const PATIENT_TURN: Duration = Duration::from_secs(30);
 /// How long the store recognizes a repeated change.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
 
+/// How long a member of a barrier counts after its last request: longer than it waits for a
+/// message, and than most failovers take.
+pub(crate) const MEMBER_RESTS: Duration = Duration::from_secs(10);
+
+/// How long the openings of a barrier are counted after the last one.
+pub(crate) const GENERATION_RESTS: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The messages of a name that the client receives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum SubscriptionLevel {
@@ -82,6 +89,8 @@ pub(crate) enum Event {
     Moved,
     /// This name was released. With `queue_told`, queued waiters need not ask.
     Freed { object: Object, queue_told: bool },
+    /// Clients that only observe this name have to ask.
+    Changed { object: Object },
     /// This client has to ask for this name after this time.
     Ask { object: Object, after: Duration },
 }

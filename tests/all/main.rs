@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../barrier.rs"]
+mod barrier;
 #[path = "../blocking.rs"]
 mod blocking;
 #[path = "../bounds.rs"]
@@ -12,6 +14,8 @@ mod bounds;
 mod cancel;
 #[path = "../dependencies.rs"]
 mod dependencies;
+#[path = "../election.rs"]
+mod election;
 #[path = "../fence_redis.rs"]
 mod fence_redis;
 #[path = "../fence_sql.rs"]
@@ -34,6 +38,8 @@ mod quorum;
 mod rate_limiter;
 #[path = "../read_write.rs"]
 mod read_write;
+#[path = "../redis_barrier.rs"]
+mod redis_barrier;
 #[path = "../redis_cluster.rs"]
 mod redis_cluster;
 #[path = "../redis_cluster_exclusion.rs"]
@@ -44,6 +50,8 @@ mod redis_cluster_replicated;
 mod redis_contention;
 #[path = "../redis_cost.rs"]
 mod redis_cost;
+#[path = "../redis_election.rs"]
+mod redis_election;
 #[path = "../redis_fair.rs"]
 mod redis_fair;
 #[path = "../redis_fairness.rs"]

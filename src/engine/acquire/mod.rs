@@ -2,6 +2,8 @@
 
 mod acknowledged;
 mod attempt;
+pub(crate) mod following;
+pub(crate) mod member;
 pub(crate) mod pacing;
 mod patience;
 mod waiting;

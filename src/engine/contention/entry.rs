@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{handoff::HandoffGrant, inbox::Inbox};
+use super::{follower::Messages, handoff::HandoffGrant, inbox::Inbox};
 use crate::{
     domain::{Holder, RemoteWaiters},
     engine::{
@@ -85,6 +85,8 @@ pub(super) struct WaitState {
     pub(super) yield_ends: Option<Instant>,
     /// Since when no task of this client wants it.
     pub(super) quiet_since: Option<Instant>,
+    /// The messages for tasks that follow the name, each of which has another reference.
+    pub(super) messages: Option<Arc<Messages>>,
     /// When the watchdog checks it.
     pub(super) due: Option<Instant>,
 }
@@ -109,11 +111,19 @@ impl Entry {
         self.wait_state.get_or_insert_default()
     }
 
-    /// Whether no task asks or waits.
+    /// Whether no task asks, waits or follows.
     pub(super) fn is_quiet(&self) -> bool {
-        let waited_for =
-            self.wait_state.as_ref().is_some_and(|wait_state| !wait_state.waiting.is_empty());
+        let waited_for = self.wait_state.as_ref().is_some_and(|wait_state| {
+            !wait_state.waiting.is_empty()
+                || wait_state.messages.as_ref().is_some_and(|it| Arc::strong_count(it) > 1)
+        });
         !waited_for && matches!(self.slot, SlotOwner::Nobody | SlotOwner::Hold(_))
+    }
+
+    /// Has the tasks ask that follow the name.
+    pub(super) fn notify_followers(&self) {
+        let messages = self.wait_state.as_ref().and_then(|it| it.messages.as_ref());
+        messages.into_iter().for_each(|it| it.notify());
     }
 
     /// Whether no task has it or wants it.

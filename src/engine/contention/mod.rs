@@ -9,6 +9,9 @@
 //! hold: one reply serves all tasks that were in line at its request. Each task has a ticket, and
 //! tickets grow, so no task gets a reply to a request that is older than its ticket.
 //!
+//! A task that only follows the messages of a name stands in no line and has no ticket: it asks for
+//! itself. See [`Follower`].
+//!
 //! An owner of the request slot that is not polled loses it to the next in line after a while. It
 //! keeps its ticket, and a grant that it may have received. When it is polled again, it is the
 //! first in line.
@@ -27,6 +30,7 @@
 //! the watchdog's plan are never held together.
 
 mod entry;
+mod follower;
 mod handoff;
 mod inbox;
 mod request_slot;
@@ -43,6 +47,7 @@ use tokio::time::Instant;
 
 use self::entry::{Entry, SlotOwner};
 pub(crate) use self::{
+    follower::Follower,
     handoff::HandoffGrant,
     inbox::Inbox,
     request_slot::{Entrance, LinePosition, RequestSlot, WaiterSpec},
@@ -360,13 +365,16 @@ impl NameRegistry {
                 entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
             // Waiters ask again by themselves: their questions failed.
-            Event::Back | Event::Moved => {}
+            Event::Back | Event::Moved => entries.of.values().for_each(Entry::notify_followers),
+            Event::Changed { object } => entries.notify_followers(&object),
             Event::Subscribed(object, level) => {
+                entries.notify_followers(&object);
                 if let Some(inbox) = entries.inbox(&object) {
                     inbox.receive(level);
                 }
             }
             Event::Freed { object, queue_told } => {
+                entries.notify_followers(&object);
                 let inbox = entries.inbox_of_asker(&object);
                 let asks = inbox.is_some_and(|inbox| inbox.freed(queue_told));
                 self.core.counters.wake_ups.add(usize::from(asks));
@@ -450,6 +458,11 @@ impl Entries {
     fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
         let asked = matches!(self.of.get(object)?.slot, SlotOwner::Asker(_));
         self.inbox(object).filter(|_| asked)
+    }
+
+    /// Has the tasks ask that follow `object`.
+    fn notify_followers(&self, object: &Object) {
+        self.of.get(object).into_iter().for_each(Entry::notify_followers);
     }
 
     /// Every mailbox, in an order that does not depend on chance.

@@ -3,6 +3,8 @@
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.
 
+mod barrier;
+mod election;
 mod fair;
 mod guarded;
 mod latch;
@@ -195,6 +197,8 @@ pub(crate) async fn all(bench: &Bench) {
     guarded::all(bench).await;
     semaphore::all(bench).await;
     latch::all(bench).await;
+    election::all(bench).await;
+    barrier::all(bench).await;
     permits::all(bench).await;
     rate_limiter::all(bench).await;
 }

@@ -181,9 +181,7 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
         Channels::Sharded => "SHARDNUMSUB",
     };
     let mut subscribers = cmd("PUBSUB");
-    subscribers
-        .arg(numsub)
-        .arg(channel_of(&Object::new(channels(found.kind), name.clone())));
+    subscribers.arg(numsub).arg(channel_of(&Object::new(channels(found.kind), name.clone())));
     let mut fair = on("LRANGE", &keys::redissons("redisson_lock_queue", &name));
     fair.arg(0).arg(MOST - 1);
     let questions = [

@@ -99,6 +99,36 @@ pub(super) fn known_since(name: &Name) -> String {
     own("leasehold_quorum__since", name)
 }
 
+/// The record of the leader of the election `name`.
+pub(super) fn leader(name: &Name) -> String {
+    own("leasehold_election", name)
+}
+
+/// The channel on which leaders of `name` announce their records.
+pub(super) fn leaders(name: &Name) -> String {
+    own("leasehold_election__channel", name)
+}
+
+/// The key of the members that wait at the barrier `name`.
+pub(super) fn members(name: &Name) -> String {
+    own("leasehold_barrier__members", name)
+}
+
+/// The counter of openings of the barrier `name`.
+pub(super) fn generation(name: &Name) -> String {
+    own("leasehold_barrier__generation", name)
+}
+
+/// The channel on which openings of the barrier `name` are announced.
+pub(super) fn openings(name: &Name) -> String {
+    own("leasehold_barrier__channel", name)
+}
+
+/// The prefix of the receipts of members that have passed the barrier `name`.
+pub(super) fn passed(name: &Name) -> String {
+    own("leasehold_barrier__receipt", name) + ":"
+}
+
 /// When the throttle `name` has its whole burst again.
 pub(super) fn throttle(name: &Name) -> String {
     own("leasehold_throttle", name)
@@ -214,6 +244,12 @@ mod tests {
                 receipt("semaphore", name, &id),
                 receipt("latch", name, &id),
                 throttle(name),
+                leader(name),
+                leaders(name),
+                members(name),
+                generation(name),
+                openings(name),
+                passed(name),
             ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }

@@ -26,10 +26,12 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
     let claim = watch.claim();
     let (name, owner) = (claim.name(), claim.owner.as_str());
     let (key, field) = match claim.object.kind {
-        Kind::Fair | Kind::Lock | Kind::Read => (name.to_string(), owner.to_owned()),
+        Kind::Fair | Kind::Lock | Kind::Read | Kind::Election => {
+            (name.to_string(), owner.to_owned())
+        }
         Kind::Write => (name.to_string(), format!("{owner}:write")),
         Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
-        Kind::Permits | Kind::Latch => return None,
+        Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
     let known = server.hash(&key).unwrap_or_default();
     (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))

@@ -17,7 +17,8 @@
 //! raw                   a connection of one of those
 //! judge                 the rules
 //! records               the rules about the past: tokens, hand-offs, shutdowns
-//! objects               runs of the other objects, with their rules
+//! objects               runs of the other objects
+//! book                  their rules
 //! facts                 rules about what the server knows
 //! deployment            runs with sentinels or in a cluster
 //! failovers             faults of servers that have replicas, and the time of each fault
@@ -27,6 +28,7 @@
 //! site                  the servers of a run
 //! ```
 
+mod book;
 mod deployment;
 mod facts;
 mod failovers;

@@ -1,5 +1,6 @@
 //! Stories of other objects than a plain lock, on the simulated server: a fair lock, a read-write
-//! lock, a semaphore, permits that expire, a latch, a multi-lock; one of them in each story.
+//! lock, a semaphore, permits that expire, a latch, a multi-lock, an election, a barrier; one of
+//! them in each story.
 //!
 //! | rule | broken when |
 //! |---|---|
@@ -7,6 +8,9 @@
 //! | order | a fair lock is granted to an owner while another one is the first in its queue |
 //! | a member is held alone | two tasks believe in a hold of one member |
 //! | a loss is reported | a member is lost, and the guard of all does not report it |
+//! | a leader is alone | two believe that they lead, or a later leader has no higher term |
+//! | a record is the leader's | a leader is returned with a value that it has not proclaimed |
+//! | a barrier counts each arrival once | a generation has a member twice, or more members have passed than came |
 //! | no more than there are | guards have more permits together than there are |
 //! | belief is true | somebody believes, and the server does not know it |
 //! | closed is closed | somebody passes a latch that was closed all the time |
@@ -18,7 +22,6 @@
 mod multi;
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     sync::{Arc, Mutex},
     time::Duration,
@@ -33,7 +36,8 @@ use tokio::{
 
 use self::multi::MEMBERS;
 use super::{
-    facts::{self, until_known, untrue},
+    book::{Believer, Believes, Book},
+    facts::{self, until_known},
     faults::FaultInjector,
     judge::Judge,
     peer::Peer,
@@ -43,11 +47,8 @@ use super::{
 };
 use crate::{
     Client, ReadWriteLock, Result,
-    domain::{Kind, Name, Owner},
-    engine::{
-        held::Watch,
-        simulation::{gate::Gate, trace::Trace},
-    },
+    domain::Name,
+    engine::{held::Watch, simulation::trace::Trace},
     store::QUEUE_RESTS,
 };
 
@@ -69,21 +70,35 @@ enum About {
     Permits,
     Latch,
     Multi,
+    Election,
+    Barrier,
 }
 
 /// Lives through the story of `seed`.
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
-    let all = [About::Fair, About::ReadWrite, About::Semaphore, About::Permits, About::Latch, About::Multi];
+    let all = [
+        About::Fair,
+        About::ReadWrite,
+        About::Semaphore,
+        About::Permits,
+        About::Latch,
+        About::Multi,
+    ];
     let about = all[chance.usize(..all.len())];
+    let about = match seed % 5 {
+        3 => About::Barrier,
+        4 => About::Election,
+        _ => about,
+    };
     let mut scenario = Scenario::draw(&mut chance);
     let faults = &mut scenario.faults;
     (faults.forgetting, faults.promotion, faults.permissions) = (false, false, false);
     (faults.runtimes, faults.forcing) = (false, false);
     faults.shutdowns &= about != About::Latch;
     // What has no lease dies with who has it.
-    faults.deaths &= matches!(about, About::Fair | About::ReadWrite | About::Permits | About::Multi);
+    faults.deaths &= !matches!(about, About::Semaphore | About::Latch);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -100,110 +115,6 @@ struct World {
     judge: Arc<Judge>,
     peers: Vec<Arc<Peer>>,
     book: Arc<Book>,
-}
-
-/// What is known to be so.
-struct Book {
-    site: Site,
-    trace: Arc<Trace>,
-    /// How many permits there are.
-    count: u32,
-    known: Mutex<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    believers: BTreeMap<u64, Believer>,
-    entered: u64,
-    /// How often the latch was closed, and whether it may be open.
-    closed: u64,
-    may_be_open: bool,
-    broken: Option<String>,
-}
-
-#[derive(Clone)]
-struct Believer {
-    watch: Watch,
-    /// Who writes, if it reads beside its own writing.
-    beside: Option<Owner>,
-    gate: Gate,
-}
-
-impl Book {
-    fn note<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
-        change(&mut self.known.lock().unwrap())
-    }
-
-    fn breaks(&self, rule: String) {
-        self.trace.log(|| format!("RULE BROKEN: {rule}"));
-        self.note(|known| known.broken.get_or_insert(rule).len());
-    }
-
-    fn held_up(&self) -> Result<(), String> {
-        self.look();
-        self.note(|known| known.broken.clone()).map_or(Ok(()), Err)
-    }
-
-    /// Somebody has a guard, until what it returns is dropped.
-    fn entered(self: &Arc<Self>, believer: Believer) -> Believes {
-        let number = self.note(|known| {
-            known.entered += 1;
-            known.believers.insert(known.entered, believer);
-            known.entered
-        });
-        self.look();
-        Believes { book: Arc::clone(self), number }
-    }
-
-    /// Forgets those of processes that are gone.
-    fn forgets_the_dead(&self, peers: &[Arc<Peer>]) {
-        let dead = |gate: &Gate| peers.iter().any(|peer| peer.is_dead() && peer.gate.is(gate));
-        self.note(|known| known.believers.retain(|_, it| !dead(&it.gate)));
-    }
-
-    fn look(&self) {
-        let held = self.note(|known| {
-            let held = known.believers.values().filter(|it| it.watch.remaining().is_ok());
-            held.cloned().collect::<Vec<_>>()
-        });
-        let untrue = || held.iter().find_map(|it| untrue(&self.site.master(), &it.watch));
-        let rule = together(&held).or_else(untrue).or_else(|| self.too_many(&held));
-        if let Some(rule) = rule {
-            self.breaks(rule);
-        }
-    }
-
-    fn too_many(&self, held: &[Believer]) -> Option<String> {
-        let permits = held.iter().filter(|it| it.watch.claim().object.kind != Kind::Lock);
-        let taken: u32 = permits.map(|it| it.watch.claim().units()).sum();
-        (taken > self.count).then(|| format!("{taken} of {} permits are believed in", self.count))
-    }
-}
-
-/// Two who cannot both be right.
-fn together(held: &[Believer]) -> Option<String> {
-    let owner = |it: &Believer| it.watch.claim().owner.clone();
-    let alone = |it: &&Believer| it.watch.claim().object.traits().is_exclusive();
-    let mut pairs = held
-        .iter()
-        .filter(alone)
-        .flat_map(|one| held.iter().map(move |other| (one, other)))
-        .filter(|(one, other)| one.watch.claim().name() == other.watch.claim().name());
-    let pair =
-        pairs.find(|(one, other)| owner(other) != owner(one) && other.beside != Some(owner(one)));
-    pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
-}
-
-/// One who has a guard, until it is dropped.
-struct Believes {
-    book: Arc<Book>,
-    number: u64,
-}
-
-impl Drop for Believes {
-    fn drop(&mut self) {
-        self.book.note(|known| known.believers.remove(&self.number));
-    }
 }
 
 /// One task of a client.
@@ -241,6 +152,8 @@ impl Worker {
             About::Permits => gate.pass(self.takes_permits()).await,
             About::Latch => Box::pin(gate.pass(self.passes())).await,
             About::Multi => Box::pin(gate.pass(self.holds_several())).await,
+            About::Election => Box::pin(gate.pass(self.leads())).await,
+            About::Barrier => Box::pin(gate.pass(self.arrives())).await,
         }
     }
 
@@ -363,6 +276,52 @@ impl Worker {
         }
     }
 
+    /// Leads again and again. The value that it proclaims is its owner.
+    async fn leads(mut self) {
+        let election = self.client().election("office").unwrap().ttl(self.scenario.ttl);
+        for _ in 0..self.scenario.rounds {
+            self.rest(self.scenario.rest).await;
+            let entered = self.enters(election.try_campaign(""), election.campaign("")).await;
+            let Some(leadership) = entered else { continue };
+            let (watch, term) = (leadership.watch().clone(), leadership.term());
+            let believes = self.believes(&watch, None);
+            let last = self.book.note(|known| {
+                let last = known.term;
+                known.term = last.max(term);
+                last
+            });
+            if term <= last && watch.remaining().is_ok() {
+                self.book.breaks(format!("{} leads in term {term} after {last}", self.label));
+            }
+            drop(leadership.proclaim(leadership.owner().as_str()).await);
+            self.rest(self.scenario.hold).await;
+            if let Ok(Some(leader)) = election.leader().await
+                && leader.value().is_some_and(|it| !it.is_empty() && it != leader.owner().as_str())
+            {
+                self.book.breaks(format!("{leader:?} has not proclaimed this"));
+            }
+            drop(believes);
+            self.gives_back(leadership, async |it| drop(it.step_down().await)).await;
+        }
+    }
+
+    /// Arrives at a barrier again and again.
+    async fn arrives(mut self) {
+        let barrier = self.client().barrier("phase", self.book.count).unwrap();
+        for _ in 0..self.scenario.rounds {
+            self.rest(self.scenario.rest).await;
+            self.book.note(|known| known.arrivals += 1);
+            let arrived = match self.chance.u32(..3) {
+                0 => timeout(self.up_to(500), barrier.arrive_and_wait()).await.ok(),
+                _ => Some(barrier.arrive_and_wait_within(self.up_to(20_000)).await),
+            };
+            self.say(|| format!("{arrived:?}"));
+            if let Some(Ok(arrived)) = arrived {
+                self.book.passed(arrived);
+            }
+        }
+    }
+
     /// Waits for a latch again and again.
     async fn passes(mut self) {
         let latch = self.client().latch("start").unwrap();
@@ -424,7 +383,7 @@ impl World {
         let count = chance.u32(1..=4);
         let client = Client::of(Arc::clone(&peers[0].engine));
         match about {
-            About::Fair | About::ReadWrite | About::Multi => {}
+            About::Fair | About::ReadWrite | About::Multi | About::Election | About::Barrier => {}
             About::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
@@ -518,17 +477,28 @@ impl World {
                 let lock = client.fair_lock("gate").unwrap();
                 lock.run_within(SETTLED, async |_held| self.book.count.into()).await
             }
-            About::ReadWrite | About::Latch | About::Multi => Ok(self.book.count.into()),
+            About::ReadWrite | About::Latch | About::Multi | About::Election | About::Barrier => {
+                Ok(self.book.count.into())
+            }
         };
         let free = free.map_err(|error| error.to_string())?;
         if free != i64::from(self.book.count) {
             return Err(format!("{free} of {} permits are free", self.book.count));
         }
-        let counter = |key: &String| matches!(key.as_str(), "seats" | "permits");
+        let counters = ["seats", "permits", "redisson_lock_token:{office}"];
+        let counter = |key: &String| counters.contains(&key.as_str());
         // Receipts and what was withdrawn are remembered for some minutes.
         let endless = self.site.master().keys_without_ttl().into_iter().filter(|key| !counter(key));
         let endless: Vec<String> = endless.collect();
-        let held = ["gate", "room", "leasehold_semaphore:{seats}", "{permits}:timeout"];
+        let held = [
+            "gate",
+            "room",
+            "leasehold_semaphore:{seats}",
+            "{permits}:timeout",
+            "office",
+            "leasehold_election:{office}",
+            "leasehold_barrier__members:{phase}",
+        ];
         let held = [&held[..], &MEMBERS].concat();
         let left = self.site.master().keys().into_iter().find(|key| held.contains(&key.as_str()));
         match left.or_else(|| endless.first().cloned()) {

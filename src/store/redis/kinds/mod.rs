@@ -1,6 +1,8 @@
 //! The kinds of objects, each in a folder with its scripts. The engine sends the same requests to
 //! every kind: see [`InRedis`]. A function of only one kind is in the module of that kind.
 
+pub(crate) mod barrier;
+pub(crate) mod election;
 pub(super) mod fair;
 pub(crate) mod latch;
 pub(crate) mod lock;
@@ -51,10 +53,12 @@ pub(super) trait InRedis {
     }
 
     fn acquire(
-        store: &RedisStore,
-        claim: &Claim,
-        place: Option<Place>,
-    ) -> impl Future<Output = Reply<Verdict>> + Send;
+        _: &RedisStore,
+        _: &Claim,
+        _place: Option<Place>,
+    ) -> impl Future<Output = Reply<Verdict>> + Send {
+        ready(unsupported())
+    }
 
     fn acquire_beside(
         _: &RedisStore,
@@ -144,6 +148,14 @@ macro_rules! by_kind {
             }
             Kind::Permits => {
                 type $InRedis = $crate::store::redis::kinds::permits::Permits;
+                $answer
+            }
+            Kind::Election => {
+                type $InRedis = $crate::store::redis::kinds::election::Election;
+                $answer
+            }
+            Kind::Barrier => {
+                type $InRedis = $crate::store::redis::kinds::barrier::Barrier;
                 $answer
             }
         }

@@ -13,7 +13,7 @@ use super::{
     rights::{Refusals, Refused, Rights},
 };
 use crate::{
-    domain::{Map, Object, Waits},
+    domain::{Kind, Map, Object, Waits},
     store::{Event, SubscriptionLevel},
 };
 
@@ -63,6 +63,8 @@ impl Among {
 #[derive(Debug, Default)]
 struct WantedName {
     channels: Vec<String>,
+    /// Whether they include the client's own channel.
+    turns: bool,
     /// The level of the last event.
     level: SubscriptionLevel,
 }
@@ -79,6 +81,8 @@ struct Channel {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Says {
     Released,
+    /// A leader announced its record.
+    Changed,
     /// The channel carries no messages: scripts count its listeners.
     Nothing,
     Ask,
@@ -171,6 +175,7 @@ impl Table {
         self.events.retain(|event| match event {
             Event::Subscribed(of, _)
             | Event::Freed { object: of, .. }
+            | Event::Changed { object: of }
             | Event::Ask { object: of, .. } => of != object,
             Event::SubscriptionsLost | Event::Back | Event::Moved => true,
         });
@@ -214,6 +219,7 @@ impl Table {
     fn want(&mut self, object: &Object) {
         let wanted = self.wanted(object);
         let Some(wish) = self.objects.get_mut(object) else { return };
+        wish.turns = wanted.iter().any(|(_, says)| *says == Says::Ask);
         let before = std::mem::take(&mut wish.channels);
         wish.channels = wanted.iter().map(|(channel, _)| channel.clone()).collect();
         let gone = before.into_iter().filter(|it| !wanted.iter().any(|(kept, _)| kept == it));
@@ -237,6 +243,9 @@ impl Table {
         if releases && queue && own_channels && is_queued(object) {
             wanted.push((keys::queuers(&object.name), Says::Nothing));
             wanted.push((keys::waiter(&object.name, &self.client), Says::Ask));
+        }
+        if releases && self.refusals.rights(object).own_channels && object.kind == Kind::Election {
+            wanted.push((keys::leaders(&object.name), Says::Changed));
         }
         wanted
     }
@@ -355,8 +364,8 @@ impl Table {
         let level = match wish.channels.len() {
             0 => SubscriptionLevel::Nothing,
             _ if !wish.channels.iter().all(is_on) => SubscriptionLevel::Nothing,
-            1 => SubscriptionLevel::Releases,
-            _ => SubscriptionLevel::Turns,
+            _ if wish.turns => SubscriptionLevel::Turns,
+            _ => SubscriptionLevel::Releases,
         };
         if std::mem::replace(&mut wish.level, level) != level {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -375,6 +384,9 @@ impl Table {
             Says::Ask => {
                 let after = replies::ask_after(message);
                 self.events.extend(names.map(|object| Event::Ask { object, after }));
+            }
+            Says::Changed => {
+                self.events.extend(names.map(|object| Event::Changed { object }));
             }
             Says::Nothing => {}
         }
@@ -640,7 +652,7 @@ mod tests {
         let [asked] = table.corrections().try_into().unwrap();
         assert_eq!(asked.channels, [channel_of(&name("door"))]);
         assert!(!table.rights(&name("door")).queue);
-        assert!(table.rights(&Object::of(crate::domain::Kind::Write, "door")).queue);
+        assert!(table.rights(&Object::of(Kind::Write, "door")).queue);
     }
 
     #[test]
@@ -750,7 +762,11 @@ mod tests {
                 match event {
                     Event::SubscriptionsLost => self.received.clear(),
                     Event::Subscribed(name, level) => drop(self.received.insert(name, level)),
-                    Event::Freed { .. } | Event::Ask { .. } | Event::Back | Event::Moved => {}
+                    Event::Freed { .. }
+                    | Event::Changed { .. }
+                    | Event::Ask { .. }
+                    | Event::Back
+                    | Event::Moved => {}
                 }
             }
         }

@@ -1833,6 +1833,127 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a barrier opens before all members have arrived",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "if count < tonumber(ARGV[2]) then",
+                to: "if count + 1 < tonumber(ARGV[2]) then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a dead member counts at a barrier for ever",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a generation of a barrier is not counted",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "local generation = redis.call('INCR', KEYS[2])",
+                to: "local generation = 1",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a repeated arrival after an opening counts again",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "if passed then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "the members of an opening wait on",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "redis.call('DEL', KEYS[1])\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "an opening is not announced",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "redis.pcall('PUBLISH', ARGV[4], '0')\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "an old record of a leader is believed",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/election/leader.lua",
+                from: "if record[1] ~= owner then",
+                to: "if not record[1] then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a client that does not lead writes the record",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/election/proclaim.lua",
+                from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a record is not announced to observers",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/election/proclaim.lua",
+                from: "redis.pcall('PUBLISH', ARGV[5], '1')\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a renewal keeps the lock of a leader and not its record",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/election/renew.lua",
+                from: "        redis.pcall('PEXPIRE', KEYS[2 * i], ttl)\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a former leader deletes the record of the next one",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/election/retire.lua",
+                from: "if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then",
+                to: "if true then",
+            }],
+        },
+    ),
+    (
         Finder::Simulation("run_objects"),
         Defect {
             says: "permits that are asked for again are taken again",

@@ -1,0 +1,250 @@
+//! The election, for threads.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    face::{returns, waits},
+    waiting::Core,
+};
+use crate::{
+    Leader, LockContext, LostReason, Name, Owner, Release, Replicas, RunOutcome,
+    error::Result,
+    primitives::{
+        self,
+        settings::{Settings, replicated},
+    },
+};
+
+/// An [`Election`](crate::Election) for threads.
+///
+/// # Examples
+///
+/// ```
+/// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+/// let leadership = election.campaign("10.0.0.1:8080")?;
+/// leadership.step_down()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    core: Arc<Core>,
+    inner: primitives::Election,
+}
+
+impl Election {
+    pub(super) fn new(core: Arc<Core>, inner: primitives::Election) -> Self {
+        Self { core, inner }
+    }
+
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        Self { inner: self.inner.with(change), ..self }
+    }
+
+    /// Does what [`Election::ttl`](crate::Election::ttl) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// let election = election.ttl(std::time::Duration::from_secs(10));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|settings| settings.ttl = ttl)
+    }
+
+    replicated!("leasehold::blocking::Client", "election", |this, replicas| {
+        this.with(|settings| settings.replicas = replicas)
+    });
+
+    returns! { Election, "let election = client.election(\"scheduler\")?;":
+        fn name() -> &Name; "assert_eq!(election.name().as_str(), \"scheduler\");"
+    }
+
+    waits! { Election, "let election = client.election(\"scheduler\")?;":
+        fn campaign(value: impl Into<String>) -> Leadership, leadership;
+            "let leadership = election.campaign(\"10.0.0.1:8080\")?;"
+
+        fn campaign_within(value: impl Into<String>, timeout: Duration) -> Leadership, leadership;
+            "let leadership = election.campaign_within(\"me\", Duration::from_secs(5))?;"
+
+        fn try_campaign(value: impl Into<String>) -> Option<Leadership>, some_leadership;
+            "assert!(election.try_campaign(\"10.0.0.1:8080\")?.is_some());"
+
+        fn leader() -> Option<Leader>; "assert!(election.leader()?.is_none());"
+    }
+
+    /// Does what [`Election::lead`](crate::Election::lead) does, but cannot stop the work.
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// assert_eq!(election.lead("10.0.0.1:8080", |held| held.token())?, Some(1));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lead<T>(
+        &self,
+        value: impl Into<String>,
+        work: impl FnOnce(&LockContext) -> T,
+    ) -> Result<T> {
+        self.campaign(value)?.run(work).into_result()
+    }
+
+    /// Does what [`Election::observe`](crate::Election::observe) does.
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// assert!(election.observe()?.next()?.is_none());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn observe(&self) -> Result<Observer> {
+        let inner = self.core.wait(async { self.inner.observe() })??;
+        Ok(Observer { inner, core: Arc::clone(&self.core) })
+    }
+
+    fn leadership(&self, inner: primitives::Leadership) -> Leadership {
+        Leadership { inner, core: Arc::clone(&self.core) }
+    }
+
+    fn some_leadership(&self, inner: Option<primitives::Leadership>) -> Option<Leadership> {
+        inner.map(|inner| self.leadership(inner))
+    }
+}
+
+/// A [`Leadership`](crate::Leadership) for threads. Dropping it steps down.
+///
+/// It may move to another thread.
+///
+/// # Examples
+///
+/// ```
+/// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+/// let leadership = election.campaign("10.0.0.1:8080")?;
+/// assert!(leadership.is_leader());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the leader steps down as soon as this is dropped"]
+pub struct Leadership {
+    // Dropped before the core, so that its release is in flight when the runtime ends.
+    inner: primitives::Leadership,
+    core: Arc<Core>,
+}
+
+impl Leadership {
+    returns! { Leadership, "let it = client.election(\"scheduler\")?.campaign(\"me\")?;":
+        fn term() -> u64; "assert_eq!(it.term(), 1);"
+        fn is_leader() -> bool; "assert!(it.is_leader());"
+        fn context() -> LockContext; "assert!(it.context().is_held());"
+        fn owner() -> &Owner; "assert!(it.owner().as_str().starts_with(client.id()));"
+        fn name() -> &Name; "assert_eq!(it.name().as_str(), \"scheduler\");"
+    }
+
+    waits! { Leadership, "let it = client.election(\"scheduler\")?.campaign(\"me\")?;":
+        fn proclaim(value: impl Into<String>) -> (); "it.proclaim(\"ready\")?;"
+    }
+
+    /// Blocks for [`Leadership::step_down`](crate::Leadership::step_down).
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
+    /// background task steps down.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// election.campaign("10.0.0.1:8080")?.step_down()?.into_result()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn step_down(self) -> Result<Release> {
+        let Self { inner, core } = self;
+        core.wait(inner.step_down())?
+    }
+
+    /// Does what [`Leadership::run`](crate::Leadership::run) does, but cannot stop the work.
+    ///
+    /// It never returns [`RunOutcome::Cancelled`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// let outcome = election.campaign("10.0.0.1:8080")?.run(|held| held.is_held());
+    /// assert!(outcome.into_result()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
+        let Self { inner, core } = self;
+        core.run(&inner.context(), work, inner.into_guard().release_after_run())
+    }
+
+    /// Blocks for [`Leadership::lost`](crate::Leadership::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// let leadership = election.campaign("10.0.0.1:8080")?;
+    /// eprintln!("stop: {}", leadership.lost()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost(&self) -> Result<LostReason> {
+        self.core.wait(self.inner.lost())
+    }
+}
+
+/// An [`Observer`](crate::Observer) for threads.
+///
+/// # Examples
+///
+/// ```
+/// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+/// let mut leaders = election.observe()?;
+/// assert!(leaders.next()?.is_none());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Observer {
+    inner: primitives::Observer,
+    core: Arc<Core>,
+}
+
+impl Observer {
+    /// Blocks for [`Observer::next`](crate::Observer::next).
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
+    /// let mut leaders = election.observe()?;
+    /// let leadership = election.campaign("10.0.0.1:8080")?;
+    /// assert_eq!(leaders.next()?.unwrap().value(), Some("10.0.0.1:8080"));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
+    pub fn next(&mut self) -> Result<Option<Leader>> {
+        self.core.wait(self.inner.next())?
+    }
+}

@@ -1,0 +1,48 @@
+//! Waiting for a change of a name that is not held: each task asks for itself, after each message
+//! and now and then.
+
+use std::{future::Future, time::Duration};
+
+use tokio::time::Instant;
+
+use super::pacing::Paced;
+pub(crate) use crate::engine::contention::Follower;
+use crate::{
+    domain::{Failure, Object, spread},
+    engine::{Engine, timing::LONGEST_WAIT},
+    error::Error,
+    store::RedisStore,
+};
+
+impl Engine {
+    /// Follows `object`, as long as the result lives.
+    pub(crate) fn follow(&self, object: &Object) -> Result<Follower, Error> {
+        self.ready()?;
+        Ok(self.contention.follow(object))
+    }
+
+    /// Asks until it is decided: now, after each message to `follower`, and after the time in the
+    /// reply or [`LONGEST_WAIT`]. One request is repeated for at most `limit` while the store is
+    /// unreachable.
+    pub(crate) async fn follow_up<'a, T, A>(
+        &'a self,
+        follower: &mut Follower,
+        limit: Duration,
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<Paced<T>, Failure>>,
+    {
+        loop {
+            self.ready()?;
+            follower.asks();
+            // Boxed, so that a waiter is small.
+            let asked = Box::pin(self.ask_for(limit, &follower.object().name, &ask));
+            let rest = match self.unless_closed(asked).await?? {
+                Paced::Now(answer) => return Ok(answer),
+                Paced::After(rest) => rest.min(spread(LONGEST_WAIT)),
+            };
+            self.unless_closed(follower.until_notified(Instant::now() + rest)).await?;
+        }
+    }
+}

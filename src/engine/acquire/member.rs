@@ -1,0 +1,73 @@
+//! A task that waits at a barrier: a member of it from its first request until it passes or leaves.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::{
+    domain::{Claim, Mutex, Object, ReleaseMode, Share},
+    engine::{
+        Engine,
+        pending::{PendingRelease, Withdrawal},
+    },
+    store::{LATEST, MEMBER_RESTS, RECEIPT_RESTS},
+};
+
+/// A member. Dropped, it leaves in the background.
+pub(crate) struct Member {
+    engine: Arc<Engine>,
+    pub(crate) claim: Claim,
+    /// When the last request was sent that the store has answered.
+    answered: Mutex<Instant>,
+    passed: bool,
+}
+
+impl Engine {
+    /// Makes a member, which has not asked yet.
+    pub(crate) fn join(self: &Arc<Self>, object: &Object) -> Member {
+        let (object, owner) = (object.clone(), self.identity.fresh_owner());
+        let claim = Claim { object, owner, ttl: MEMBER_RESTS, share: Share::Nothing };
+        let answered = Mutex::new(self.core.clock.now());
+        Member { engine: Arc::clone(self), claim, answered, passed: false }
+    }
+}
+
+impl Member {
+    /// Returns the time of a request that is sent now, if the store still has the receipt of an
+    /// opening since the last one. Without it a repeated request would count as another arrival.
+    pub(crate) fn asks(&self) -> Option<Instant> {
+        let now = self.engine.core.clock.now();
+        let since = now.saturating_duration_since(*self.answered.lock());
+        (since < RECEIPT_RESTS).then_some(now)
+    }
+
+    /// Notes that the request of this time was answered.
+    pub(crate) fn was_answered(&self, asked_at: Instant) {
+        *self.answered.lock() = asked_at;
+    }
+
+    /// Notes that the barrier has opened for it.
+    pub(crate) fn passes(mut self) {
+        self.passed = true;
+    }
+}
+
+impl Drop for Member {
+    /// A request that is still in flight may be executed after the first withdrawal, so it is
+    /// repeated a few times.
+    fn drop(&mut self) {
+        if self.passed {
+            return;
+        }
+        let until = self.engine.core.clock.now() + LATEST + MEMBER_RESTS;
+        self.engine.core.pending.queue(PendingRelease::Release(Withdrawal {
+            claim: self.claim.clone(),
+            grant: None,
+            mode: ReleaseMode::Leave,
+            until,
+            looks: Some(0),
+            hold: None,
+            more: true,
+        }));
+    }
+}

@@ -1,0 +1,95 @@
+//! Follows the messages about a name without standing in its line.
+//!
+//! No channel of tokio: its receivers wake up in an order that depends on chance, and a simulation
+//! has to be repeatable.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+use super::NameRegistry;
+use crate::domain::Object;
+
+/// The messages about one name: how many there were, and who waits for the next.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    count: AtomicU64,
+    next: Notify,
+}
+
+impl Messages {
+    pub(super) fn notify(&self) {
+        self.count.fetch_add(1, Ordering::Release);
+        self.next.notify_waiters();
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+}
+
+/// Receives the messages about one name. A message is a hint to ask, as for a waiter.
+pub(crate) struct Follower {
+    contention: Arc<NameRegistry>,
+    object: Object,
+    /// The name counts as followed as long as this is there.
+    messages: Option<Arc<Messages>>,
+    /// How many there were at the last request.
+    asked_at: u64,
+}
+
+impl NameRegistry {
+    /// Subscribes to `object` as long as the result lives, and for a while after that.
+    pub(crate) fn follow(self: &Arc<Self>, object: &Object) -> Follower {
+        let (messages, anew) = {
+            let mut entries = self.entries.lock();
+            let wait_state = entries.of.entry(object.clone()).or_default().wait_state();
+            wait_state.quiet_since = None;
+            let anew = !std::mem::replace(&mut wait_state.listens, true);
+            (Arc::clone(wait_state.messages.get_or_insert_default()), anew)
+        };
+        self.settle_listening(object, anew);
+        let (contention, object) = (Arc::clone(self), object.clone());
+        Follower { contention, object, messages: Some(messages), asked_at: 0 }
+    }
+}
+
+impl Follower {
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Ignores the messages until now: the caller asks now.
+    pub(crate) fn asks(&mut self) {
+        self.asked_at = self.messages.as_ref().map_or(0, |messages| messages.count());
+    }
+
+    /// Waits for a message since the last request, but not beyond `limit`.
+    pub(crate) async fn until_notified(&self, limit: Instant) {
+        let Some(messages) = &self.messages else { return };
+        let mut next = pin!(messages.next.notified());
+        // A message that comes after this line wakes the task.
+        next.as_mut().enable();
+        if messages.count() == self.asked_at {
+            drop(timeout_at(limit, next).await);
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut entries = self.contention.entries.lock();
+        // First, so that the name counts as quiet.
+        self.messages = None;
+        entries.rest(&self.object, &self.contention.core);
+    }
+}

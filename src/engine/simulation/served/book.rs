@@ -1,0 +1,139 @@
+//! What a story of objects knows of its guards, and the rules about them: see `objects.rs`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use super::{facts::untrue, peer::Peer, site::Site};
+use crate::{
+    Arrived,
+    domain::{Kind, Owner},
+    engine::{
+        held::Watch,
+        simulation::{gate::Gate, trace::Trace},
+    },
+};
+
+/// What is known to be so.
+pub(super) struct Book {
+    pub(super) site: Site,
+    pub(super) trace: Arc<Trace>,
+    /// How many permits there are.
+    pub(super) count: u32,
+    pub(super) known: Mutex<Known>,
+}
+
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) believers: BTreeMap<u64, Believer>,
+    pub(super) entered: u64,
+    /// How often the latch was closed, and whether it may be open.
+    pub(super) closed: u64,
+    pub(super) may_be_open: bool,
+    /// How often a task has begun to arrive at the barrier, and the indexes that have passed, by
+    /// generation.
+    pub(super) arrivals: u64,
+    pub(super) passed: BTreeMap<u64, BTreeSet<u32>>,
+    /// The last term of a leader.
+    pub(super) term: u64,
+    pub(super) broken: Option<String>,
+}
+
+#[derive(Clone)]
+pub(super) struct Believer {
+    pub(super) watch: Watch,
+    /// Who writes, if it reads beside its own writing.
+    pub(super) beside: Option<Owner>,
+    pub(super) gate: Gate,
+}
+
+impl Book {
+    pub(super) fn note<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+        change(&mut self.known.lock().unwrap())
+    }
+
+    pub(super) fn breaks(&self, rule: String) {
+        self.trace.log(|| format!("RULE BROKEN: {rule}"));
+        self.note(|known| known.broken.get_or_insert(rule).len());
+    }
+
+    pub(super) fn held_up(&self) -> Result<(), String> {
+        self.look();
+        self.note(|known| known.broken.clone()).map_or(Ok(()), Err)
+    }
+
+    /// Somebody has a guard, until what it returns is dropped.
+    pub(super) fn entered(self: &Arc<Self>, believer: Believer) -> Believes {
+        let number = self.note(|known| {
+            known.entered += 1;
+            known.believers.insert(known.entered, believer);
+            known.entered
+        });
+        self.look();
+        Believes { book: Arc::clone(self), number }
+    }
+
+    /// Forgets those of processes that are gone.
+    pub(super) fn forgets_the_dead(&self, peers: &[Arc<Peer>]) {
+        let dead = |gate: &Gate| peers.iter().any(|peer| peer.is_dead() && peer.gate.is(gate));
+        self.note(|known| known.believers.retain(|_, it| !dead(&it.gate)));
+    }
+
+    pub(super) fn look(&self) {
+        let held = self.note(|known| {
+            let held = known.believers.values().filter(|it| it.watch.remaining().is_ok());
+            held.cloned().collect::<Vec<_>>()
+        });
+        let untrue = || held.iter().find_map(|it| untrue(&self.site.master(), &it.watch));
+        let rule = together(&held).or_else(untrue).or_else(|| self.too_many(&held));
+        if let Some(rule) = rule {
+            self.breaks(rule);
+        }
+    }
+
+    /// Notes that the barrier has opened for a member.
+    pub(super) fn passed(&self, arrived: Arrived) {
+        let Arrived { generation, index, .. } = arrived;
+        let broken = self.note(|known| {
+            let is_first = known.passed.entry(generation).or_default().insert(index);
+            let opened_by = generation * u64::from(self.count);
+            !is_first || index >= self.count || opened_by > known.arrivals
+        });
+        if broken {
+            self.breaks(format!("a barrier of {} opens for {arrived:?}", self.count));
+        }
+    }
+
+    fn too_many(&self, held: &[Believer]) -> Option<String> {
+        let permits = held.iter().filter(|it| it.watch.claim().object.kind != Kind::Lock);
+        let taken: u32 = permits.map(|it| it.watch.claim().units()).sum();
+        (taken > self.count).then(|| format!("{taken} of {} permits are believed in", self.count))
+    }
+}
+
+/// Two that cannot both be right.
+fn together(held: &[Believer]) -> Option<String> {
+    let owner = |it: &Believer| it.watch.claim().owner.clone();
+    let alone = |it: &&Believer| it.watch.claim().object.traits().is_exclusive();
+    let mut pairs = held
+        .iter()
+        .filter(alone)
+        .flat_map(|one| held.iter().map(move |other| (one, other)))
+        .filter(|(one, other)| one.watch.claim().name() == other.watch.claim().name());
+    let pair =
+        pairs.find(|(one, other)| owner(other) != owner(one) && other.beside != Some(owner(one)));
+    pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
+}
+
+/// One who has a guard, until it is dropped.
+pub(super) struct Believes {
+    pub(super) book: Arc<Book>,
+    pub(super) number: u64,
+}
+
+impl Drop for Believes {
+    fn drop(&mut self) {
+        self.book.note(|known| known.believers.remove(&self.number));
+    }
+}

@@ -1,0 +1,187 @@
+//! The barrier: a number of members that wait for each other.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{example, settings::checked_timeout};
+use crate::{
+    domain::{Failure, Kind, Mutex, Name, Object, Owner, in_millis},
+    engine::{
+        Engine,
+        acquire::{member::Member, pacing::Paced},
+        timing::LONGEST_WAIT,
+    },
+    error::{Error, Result},
+    store::{
+        RECEIPT_RESTS, RedisStore,
+        barrier::{self, Arrival},
+    },
+};
+
+/// A barrier, at which tasks of all processes wait until a number of them has arrived.
+///
+/// A `Barrier` is a name and the number. Creating one costs nothing and sends no request. **All
+/// clients must use the same number.** The barrier can be used again at once: each opening is a
+/// generation. Redisson does not know it.
+///
+/// Each waiting task is a member. A member whose process has died leaves within 10 seconds, as if it
+/// had never come: the others go on waiting for another one. A member that was paused for so long
+/// arrives again when it goes on.
+///
+/// **A failover may forget an opening.** Members that have not passed by then wait for the next one.
+#[doc = example!(barrier:
+    "let other = barrier.clone();",
+    "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
+    "let arrived = barrier.arrive_and_wait().await?;",
+    "assert_eq!(arrived.generation, 1);",
+    "# drop(other);")]
+#[derive(Clone)]
+pub struct Barrier {
+    engine: Arc<Engine>,
+    object: Object,
+    parties: u32,
+}
+
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier")
+            .field("name", self.name())
+            .field("parties", &self.parties)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The result of an arrival: the barrier has opened.
+#[doc = example!(barrier:
+    "let other = barrier.clone();",
+    "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
+    "if barrier.arrive_and_wait().await?.index == 0 {",
+    "    // … the work that one of them does …",
+    "}",
+    "# drop(other);")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Arrived {
+    /// A number from 0 on, which no other member of this generation has. The last one to arrive has
+    /// the highest.
+    pub index: u32,
+    /// How often the barrier has opened. It starts again at 1 after a day without an opening.
+    pub generation: u64,
+}
+
+/// The members that have arrived by the last reply: how many, and some of them.
+type Present = Mutex<(u32, Vec<Owner>)>;
+
+impl Barrier {
+    pub(crate) fn new(engine: Arc<Engine>, name: Name, parties: u32) -> Result<Self> {
+        match parties {
+            0 => Err(Error::ZeroCount { name }),
+            _ => Ok(Self { engine, object: Object::new(Kind::Barrier, name), parties }),
+        }
+    }
+
+    /// Returns the name of the barrier.
+    #[doc = example!(barrier: "assert_eq!(barrier.name().as_str(), \"phase\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.object.name
+    }
+
+    /// Returns how many members open the barrier.
+    #[doc = example!(barrier: "assert_eq!(barrier.parties(), 2);")]
+    #[must_use]
+    pub fn parties(&self) -> u32 {
+        self.parties
+    }
+
+    /// Arrives, and waits until enough members have arrived.
+    ///
+    /// Each call is a member, also of one process. A request that is retried after a lost reply
+    /// counts once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the store did not answer for 30 seconds; then the barrier may have
+    /// opened with this member. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as
+    /// the store says. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the barrier, in the background. If it has just opened, the others
+    /// have passed.
+    #[doc = example!(barrier:
+        "let other = barrier.clone();",
+        "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
+        "barrier.arrive_and_wait().await?;",
+        "# drop(other);")]
+    pub async fn arrive_and_wait(&self) -> Result<Arrived> {
+        self.arrive(&Present::default()).await
+    }
+
+    /// Does what [`arrive_and_wait`](Self::arrive_and_wait) does, for at most `timeout`.
+    ///
+    /// Whatever the network does, this returns by then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MembersMissing`] if too few have arrived: it names them. This member leaves. If the
+    /// barrier opens at that moment, the others have passed. Others as
+    /// [`arrive_and_wait`](Self::arrive_and_wait). A timeout of zero is invalid.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`arrive_and_wait`](Self::arrive_and_wait).
+    #[doc = example!(barrier:
+        "let alone = barrier.arrive_and_wait_within(Duration::from_secs(5)).await;",
+        "assert!(alone.is_err_and(|error| error.is_busy()));")]
+    pub async fn arrive_and_wait_within(&self, timeout: Duration) -> Result<Arrived> {
+        checked_timeout(timeout)?;
+        let (since, present) = (Instant::now(), Present::default());
+        match tokio::time::timeout(timeout, self.arrive(&present)).await {
+            Ok(arrived) => arrived,
+            Err(_) => Err(self.missing(since, present)),
+        }
+    }
+
+    fn missing(&self, since: Instant, present: Present) -> Error {
+        let (name, limit) = (self.name().clone(), in_millis(since.elapsed()));
+        match std::mem::take(&mut *present.lock()) {
+            (0, _) => Error::silent(name, format!("no reply within {limit:?}")),
+            (arrived, members) => {
+                let parties = self.parties;
+                Error::MembersMissing { name, waited: limit, arrived, parties, members }
+            }
+        }
+    }
+
+    async fn arrive(&self, present: &Present) -> Result<Arrived> {
+        let mut follower = self.engine.follow(&self.object)?;
+        let member = self.engine.join(&self.object);
+        let ask = |store| self.ask(store, &member, present);
+        let arrived = self.engine.follow_up(&mut follower, RECEIPT_RESTS / 2, ask).await??;
+        member.passes();
+        Ok(arrived)
+    }
+
+    async fn ask(
+        &self,
+        store: &RedisStore,
+        member: &Member,
+        present: &Present,
+    ) -> Result<Paced<Result<Arrived>>, Failure> {
+        let Some(asked_at) = member.asks() else {
+            let reason = format!("no reply for {RECEIPT_RESTS:?}, and the barrier may have opened");
+            return Ok(Paced::Now(Err(Error::silent(self.name().clone(), reason))));
+        };
+        let arrival = barrier::arrive(store, &member.claim, self.parties).await?;
+        member.was_answered(asked_at);
+        Ok(match arrival {
+            Arrival::Passed { generation, index } => Paced::Now(Ok(Arrived { index, generation })),
+            Arrival::Waits { count, members } => {
+                *present.lock() = (count, members);
+                Paced::After(LONGEST_WAIT)
+            }
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! The election: a fenced lock of Redisson's, and a record of its holder that only Leasehold has.
+//!
+//! The lock alone decides. The record is believed while its owner holds the lock.
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::Value;
+
+use super::{InRedis, Reply, lock::Lock};
+use crate::{
+    domain::{
+        self, Claim, Failure, GivenBack, Holder, Leader, Name, Object, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Verdict, Work,
+    },
+    store::redis::{
+        RedisStore,
+        ask::{NOTHING, Request},
+        granted::Granted,
+        keys, replies,
+        scripts::{Script, Scripts, millis, script},
+    },
+};
+
+static LEADER: LazyLock<Script> = script!("../holder", "leader");
+static PROCLAIM: LazyLock<Script> = script!("proclaim");
+static RENEW: LazyLock<Script> = script!("renew");
+static RETIRE: LazyLock<Script> = script!("retire");
+
+/// A lock in every request but renewals, which keep the record alive, and releases, which delete
+/// it.
+pub(in crate::store::redis) struct Election;
+
+impl InRedis for Election {
+    const SCRIPTS: Scripts = &[&LEADER, &PROCLAIM, &RENEW, &RETIRE];
+
+    const WAKES: &'static str = Lock::WAKES;
+
+    fn channel(name: &Name) -> String {
+        Lock::channel(name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        Lock::granted(claim)
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
+        Lock::acquire(store, claim, place).await
+    }
+
+    async fn recount(
+        store: &RedisStore,
+        claim: &Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Reply<Outcome> {
+        Lock::recount(store, claim, count, ttl).await
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+        let released = Lock::release(store, claim, mode).await?;
+        if mode != ReleaseMode::Leave {
+            retire(store, claim).await;
+        }
+        Ok(released)
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let keys: Vec<String> = renewals
+            .iter()
+            .flat_map(|it| [it.object.name.to_string(), keys::leader(&it.object.name)])
+            .collect();
+        let several = renewals.len() > 1;
+        let mut request = Request::script(&RENEW, &keys, NOTHING).reporting_split(several);
+        for Renewal { owner, ttl, .. } in renewals {
+            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
+        }
+        store.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
+    }
+
+    async fn guarded(
+        store: &RedisStore,
+        claim: &Claim,
+        work: &Work,
+    ) -> Reply<Option<domain::Value>> {
+        Lock::guarded(store, claim, work).await
+    }
+
+    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
+        Lock::holder(store, object).await
+    }
+
+    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
+        Lock::held_by(store, object, owner).await
+    }
+
+    async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
+        Lock::force_release(store, object).await
+    }
+}
+
+/// Deletes the record of a leader that has stepped down. No client believes it any more, so a
+/// failure only leaves it until its TTL ends.
+async fn retire(store: &RedisStore, claim: &Claim) {
+    let keys = [keys::leader(claim.name())];
+    let request = Request::script(&RETIRE, &keys, claim.owner.as_str());
+    if let Err(failure) = store.ask(request.read(replies::number)).await {
+        tracing::debug!(target: "leasehold", election = %claim.name(), %failure,
+            "record of a former leader not deleted: it expires");
+    }
+}
+
+/// Writes the record of the leader with this `claim` and `term`, if it still leads. Returns whether
+/// it does. A repeated request writes the same.
+pub(crate) async fn proclaim(
+    store: &RedisStore,
+    claim: &Claim,
+    term: u64,
+    value: &str,
+) -> Reply<bool> {
+    let name = claim.name();
+    let arguments = (claim.owner.as_str(), term, value, millis(claim.ttl), keys::leaders(name));
+    let request = Request::of(name, &PROCLAIM, &[&keys::leader(name)], arguments);
+    store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
+}
+
+/// Returns the leader, if there is one.
+pub(crate) async fn leader(store: &RedisStore, name: &Name) -> Reply<Option<Leader>> {
+    let request = Request::of(name, &LEADER, &[&keys::leader(name)], NOTHING);
+    store.ask(request.read(read_leader)).await
+}
+
+fn read_leader(reply: &Value) -> Result<Option<Leader>, Failure> {
+    let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
+    let (pttl, owner, record) = match &parts[..] {
+        [] => return Ok(None),
+        [Value::Int(pttl), owner] => (*pttl, owner, None),
+        [Value::Int(pttl), owner, term, value, since] => (*pttl, owner, Some((term, value, since))),
+        _ => return Err(replies::unreadable(reply)),
+    };
+    let owner = Owner::lossy(&replies::into_text(owner));
+    let remaining = u64::try_from(pttl).ok().map(Duration::from_millis);
+    let number =
+        |it: &Value| u64::try_from(replies::number(it)?).map_err(|_| replies::unreadable(it));
+    let record = match record {
+        None => None,
+        Some((term, value, since)) => {
+            Some((number(term)?, replies::into_text(value), Duration::from_millis(number(since)?)))
+        }
+    };
+    Ok(Some(Leader::new(owner, remaining, record)))
+}

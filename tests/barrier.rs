@@ -1,0 +1,199 @@
+//! The barrier, on the store in memory and in virtual time.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures_util::{FutureExt, future::join_all};
+use leasehold::{Arrived, Barrier, Client, Error, MemoryStore, Result};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So soon that no task polled or waited for a timer.
+const AT_ONCE: Duration = millis(10);
+
+/// The barrier of two clients of one store.
+fn two(parties: u32) -> (MemoryStore, [Barrier; 2]) {
+    let store = MemoryStore::new();
+    let barrier = |()| Client::with_store(&store).barrier("phase", parties).unwrap();
+    let barriers = [(); 2].map(barrier);
+    (store, barriers)
+}
+
+/// A member that has asked already and waits.
+async fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
+    let barrier = barrier.clone();
+    let member = tokio::spawn(async move { barrier.arrive_and_wait().await });
+    sleep(millis(1)).await;
+    assert!(!member.is_finished());
+    member
+}
+
+async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
+    timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
+}
+
+/// The members that a refused member sees, itself included.
+async fn present(barrier: &Barrier) -> u32 {
+    match barrier.arrive_and_wait_within(millis(5)).await {
+        Err(Error::MembersMissing { arrived, .. }) => arrived,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn barrier_opens_when_all_members_have_arrived() {
+    let (_, [one, other]) = two(3);
+    let members = [waiting(&one).await, waiting(&other).await];
+    sleep(secs(300)).await;
+    let last = one.arrive_and_wait().await.unwrap();
+    assert_eq!((last.generation, last.index), (1, 2));
+    let mut indexes = BTreeSet::new();
+    for member in members {
+        let arrived = passes(member).await;
+        assert_eq!(arrived.generation, 1);
+        indexes.insert(arrived.index);
+    }
+    assert_eq!(indexes, BTreeSet::from([0, 1]));
+    assert!(matches!(Client::in_memory().barrier("phase", 0), Err(Error::ZeroCount { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn barrier_can_be_used_again_at_once() {
+    const ROUNDS: u64 = 50;
+    let (_, [one, other]) = two(3);
+    let member = |barrier: Barrier| async move {
+        let mut indexes = vec![];
+        for generation in 1..=ROUNDS {
+            let arrived = barrier.arrive_and_wait().await.unwrap();
+            assert_eq!(arrived.generation, generation);
+            indexes.push(arrived.index);
+        }
+        indexes
+    };
+    let members = [one.clone(), one, other].map(|barrier| tokio::spawn(member(barrier)));
+    let all: Vec<Vec<u32>> = join_all(members).await.into_iter().map(Result::unwrap).collect();
+    for round in 0..ROUNDS as usize {
+        let indexes: BTreeSet<u32> = all.iter().map(|indexes| indexes[round]).collect();
+        assert_eq!(indexes, BTreeSet::from([0, 1, 2]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_that_times_out_names_those_present_and_leaves() {
+    let (_, [one, other]) = two(3);
+    let waiter = waiting(&one).await;
+    let start = Instant::now();
+    let error = other.arrive_and_wait_within(secs(20)).await.unwrap_err();
+    assert_eq!(start.elapsed(), secs(20));
+    let text = error.to_string();
+    assert!(text.starts_with("timed out after 20s waiting at `phase`: 2 of 3 members arrived: "));
+    let Error::MembersMissing { arrived: 2, parties: 3, members, .. } = &error else { panic!() };
+    assert!(members.len() == 2 && error.is_busy() && !error.is_transient());
+    sleep(millis(1)).await;
+
+    assert_eq!(present(&other).await, 2);
+    let next = waiting(&other).await;
+    other.arrive_and_wait().await.unwrap();
+    passes(next).await;
+    passes(waiter).await;
+    assert!(matches!(one.arrive_and_wait_within(Duration::ZERO).await, Err(Error::Duration(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_member_leaves_at_once() {
+    let (_, [one, other]) = two(2);
+    for _ in 0..30 {
+        let barrier = one.clone();
+        let member = tokio::spawn(async move { barrier.arrive_and_wait().await });
+        for _ in 0..fastrand::u32(0..10) {
+            tokio::task::yield_now().await;
+        }
+        member.abort();
+        drop(member.await.map(drop));
+        sleep(millis(1)).await;
+        assert_eq!(present(&other).await, 1);
+        sleep(millis(1)).await;
+    }
+}
+
+/// A future that is neither polled nor dropped is like a process that has died.
+#[tokio::test(start_paused = true)]
+async fn dead_member_leaves_within_ten_seconds() {
+    let (_, [one, other]) = two(4);
+    let alive = waiting(&other).await;
+    let mut dead = Box::pin(one.arrive_and_wait());
+    for _ in 0..20 {
+        assert!((&mut dead).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(present(&other).await, 3);
+    sleep(secs(11)).await;
+    assert_eq!(present(&other).await, 2);
+    sleep(millis(1)).await;
+
+    // It arrives again when it goes on.
+    let rest = [waiting(&other).await, waiting(&one).await];
+    timeout(secs(5), dead).await.unwrap().unwrap();
+    passes(alive).await;
+    join_all(rest.map(passes)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_that_slept_for_a_minute_does_not_arrive_again() {
+    let (_, [one, other]) = two(2);
+    let mut asleep = Box::pin(one.arrive_and_wait());
+    for _ in 0..20 {
+        assert!((&mut asleep).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    // The barrier opens for both, and the store forgets that after a minute.
+    other.arrive_and_wait().await.unwrap();
+    sleep(secs(61)).await;
+    let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    sleep(secs(5)).await;
+    assert_eq!(present(&other).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_outlasts_a_short_silence_and_not_a_long_one() {
+    let (store, [one, other]) = two(2);
+    let member = waiting(&one).await;
+    store.stall();
+    sleep(secs(20)).await;
+    store.resume();
+    sleep(secs(4)).await;
+    assert!(!member.is_finished());
+    other.arrive_and_wait().await.unwrap();
+    passes(member).await;
+
+    let member = waiting(&one).await;
+    store.stall();
+    let error = timeout(secs(60), member).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    let start = Instant::now();
+    let silent = one.arrive_and_wait_within(secs(2)).await.unwrap_err();
+    assert!(matches!(silent, Error::Unavailable { .. }) && start.elapsed() == secs(2), "{silent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_makes_members_leave() {
+    let store = MemoryStore::new();
+    let client = Client::with_store(&store);
+    let barrier = client.barrier("phase", 2).unwrap();
+    let member = waiting(&barrier).await;
+    assert_eq!(client.shutdown(secs(2)).await.pending, 0);
+    let ended = timeout(AT_ONCE, member).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(Error::ShutDown)), "{ended:?}");
+    let other = Client::with_store(&store).barrier("phase", 2).unwrap();
+    assert_eq!(present(&other).await, 1);
+}

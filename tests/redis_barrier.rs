@@ -1,0 +1,152 @@
+//! The barrier on a real server: its bytes, faults, and deployments.
+
+use futures_util::future::join_all;
+use leasehold::{Arrived, Barrier, Client, Error, Result};
+use testkit::{Cluster, Proxy, Redis, Sentinels, came_with};
+use tokio::{task::JoinHandle, time::sleep};
+
+use crate::common::{
+    Listener, SOON, client, keys, ms, pttl, secs, until_subscribed, with_rights, within,
+};
+
+const MEMBERS: &str = "leasehold_barrier__members:{phase}";
+const CHANNEL: &str = "leasehold_barrier__channel:{phase}";
+
+async fn barrier(redis: &Redis, parties: u32) -> Barrier {
+    client(redis).await.barrier("phase", parties).unwrap()
+}
+
+fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
+    let barrier = barrier.clone();
+    tokio::spawn(async move { barrier.arrive_and_wait().await })
+}
+
+async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
+    within(SOON, "it passes", member).await.unwrap().unwrap()
+}
+
+fn present(redis: &Redis) -> i64 {
+    redis.command(&["ZCARD", MEMBERS]).number()
+}
+
+async fn until_present(redis: &Redis, members: i64) {
+    crate::common::comes_true("they have arrived", || present(redis) == members).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_are_a_sorted_set_that_ends_with_the_opening() {
+    let redis = Redis::start();
+    let barrier = barrier(&redis, 2).await;
+    let mut listener = Listener::to(&redis, CHANNEL);
+    let member = waiting(&barrier);
+    until_present(&redis, 1).await;
+    assert!((1..=10_000).contains(&pttl(&redis, MEMBERS)));
+    assert_eq!(keys(&redis), [MEMBERS]);
+    barrier.arrive_and_wait().await.unwrap();
+    passes(member).await;
+    assert_eq!(listener.heard(), ["0"]);
+    let left = keys(&redis);
+    let (generation, receipts) = left.split_first().unwrap();
+    assert_eq!(generation, "leasehold_barrier__generation:{phase}");
+    assert!((1..=86_400_000).contains(&pttl(&redis, generation)));
+    assert_eq!(receipts.len(), 2);
+    for receipt in receipts {
+        assert!(receipt.starts_with("leasehold_barrier__receipt:{phase}:"), "{receipt}");
+        assert!((1..=60_000).contains(&pttl(&redis, receipt)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrival_whose_reply_is_lost_counts_once() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client_by_proxy = Client::connect(&proxy.url()).await.unwrap();
+    let [by_proxy, direct] =
+        [client_by_proxy.barrier("phase", 3).unwrap(), barrier(&redis, 3).await];
+    // The reply to the first arrival, and then the one to the opening.
+    for lost in 1..=2 {
+        let others = if lost == 1 { 0 } else { 2 };
+        let waiters: Vec<_> = (0..others).map(|_| waiting(&direct)).collect();
+        until_present(&redis, others).await;
+        proxy.lose_reply_to("leasehold_barrier__receipt");
+        let member = waiting(&by_proxy);
+        within(SOON, "the reply is lost", async {
+            while proxy.lost_replies() < lost {
+                sleep(ms(5)).await;
+            }
+        })
+        .await;
+        if lost == 1 {
+            sleep(ms(300)).await;
+            assert_eq!(present(&redis), 1);
+            let rest = [waiting(&direct), waiting(&direct)];
+            join_all(rest.map(passes)).await;
+        }
+        assert_eq!(passes(member).await.generation, lost as u64);
+        join_all(waiters.into_iter().map(passes)).await;
+        assert_eq!(present(&redis), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_message_only_delays_a_member() {
+    let redis = Redis::start();
+    let rights = ["+@all", "-subscribe", "&*", "~leasehold_barrier*"];
+    let without_messages = with_rights(&redis, "limited", &rights).await;
+    let member = waiting(&without_messages.barrier("phase", 2).unwrap());
+    until_present(&redis, 1).await;
+    barrier(&redis, 2).await.arrive_and_wait().await.unwrap();
+    within(secs(5), "it asks again", member).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_member_gets_an_error_and_does_not_stay() {
+    let redis = Redis::start();
+    let rights = ["+@all", "-pexpire", "&*", "~leasehold_barrier*"];
+    let limited = with_rights(&redis, "limited", &rights).await;
+    let refused = limited.barrier("phase", 2).unwrap().arrive_and_wait().await.unwrap_err();
+    assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
+    assert_eq!(present(&redis), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_outlast_a_restart_without_data() {
+    let redis = Redis::start();
+    let barrier = barrier(&redis, 3).await;
+    let members = [waiting(&barrier), waiting(&barrier)];
+    until_present(&redis, 2).await;
+    until_subscribed(&redis, CHANNEL);
+    redis.restart();
+    until_present(&redis, 2).await;
+    barrier.arrive_and_wait().await.unwrap();
+    join_all(members.map(passes)).await;
+}
+
+/// Members of two clients of `url` pass some times.
+async fn passes_on(url: &str) {
+    let [one, other] = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
+    let barriers = [one, other].map(|it| it.barrier("app:phase", 4).unwrap());
+    for _ in 0..5 {
+        let members = [0, 0, 1, 1].map(|at| waiting(&barriers[at]));
+        let arrived = join_all(members.map(passes)).await;
+        assert!(arrived.iter().all(|it| it.generation == arrived[0].generation));
+        let mut indexes: Vec<_> = arrived.iter().map(|it| it.index).collect();
+        indexes.sort_unstable();
+        assert_eq!(indexes, [0, 1, 2, 3]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_pass_in_a_cluster() {
+    came_with(7, "sharded channels");
+    passes_on(&Cluster::options().replicas(0).start().url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn barrier_outlives_a_failover_of_sentinels() {
+    let sentinels = Sentinels::options().replicas(1).start();
+    let url = sentinels.url();
+    passes_on(&url).await;
+    sentinels.fail_over();
+    passes_on(&url).await;
+}
