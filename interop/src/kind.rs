@@ -24,6 +24,9 @@ pub enum Kind {
     /// `getMultiLock()` over `getLock` of each of several names with commas between. **Java only**:
     /// tests call our `multi_lock` themselves.
     Multi,
+    /// `RedissonRedLock` over `getLock` of several servers: `name@port,port,port`. **Java only**, as
+    /// [`Multi`](Self::Multi).
+    Red,
 }
 
 impl Kind {
@@ -32,7 +35,7 @@ impl Kind {
     #[must_use]
     pub fn channel(self, name: &str) -> String {
         match self {
-            Self::Lock | Self::Spin | Self::Fair | Self::Fenced | Self::Multi => {
+            Self::Lock | Self::Spin | Self::Fair | Self::Fenced | Self::Multi | Self::Red => {
                 format!("redisson_lock__channel:{{{name}}}")
             }
             Self::Read | Self::Write => format!("redisson_rwlock:{{{name}}}"),
@@ -55,6 +58,7 @@ impl fmt::Display for Kind {
             Self::Read => "read",
             Self::Write => "write",
             Self::Multi => "multi",
+            Self::Red => "red",
         })
     }
 }

@@ -162,6 +162,7 @@ final class Performer {
             case "write" -> redisson.getReadWriteLock(name).writeLock();
             case "multi" -> redisson.getMultiLock(
                     Stream.of(name.split(",")).map(redisson::getLock).toArray(RLock[]::new));
+            case "red" -> Red.lock(name);
             default -> throw new IllegalArgumentException("unknown kind `" + kind + "`");
         };
     }
