@@ -161,7 +161,8 @@ fn reads(connection: &mut Connection) -> u64 {
     reads.expect("Redis counts reads").parse().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// On one thread, the writer of the connection runs after all members have sent their requests.
+#[tokio::test]
 async fn free_members_are_acquired_and_released_in_one_write_each() {
     const MEMBERS: usize = 10;
     let redis = Redis::start();
