@@ -330,6 +330,15 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     Url(String),
 
+    /// The value of a leader is too long: each observer reads it with each question.
+    #[error("invalid value for `{name}`: it must have at most {most} bytes")]
+    ValueTooLong {
+        /// The name of the election.
+        name: Name,
+        /// The greatest length in bytes.
+        most: usize,
+    },
+
     /// The key `name` has another type than this primitive. It was not changed.
     #[error("wrong type of `{name}`: the key is a {found}; choose another name")]
     WrongType {

@@ -282,3 +282,13 @@ async fn shutdown_ends_the_observers_and_the_leadership() {
     assert!(matches!(election.observe().map(drop), Err(Error::ShutDown)));
     assert!(matches!(election.campaign("late").await.map(drop), Err(Error::ShutDown)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn value_that_is_too_long_is_refused() {
+    let election = Client::in_memory().election("office").unwrap();
+    let error = election.campaign("x".repeat(64 * 1024 + 1)).await.unwrap_err();
+    assert!(matches!(error, Error::ValueTooLong { most: 65_536, .. }), "{error}");
+    let leadership = election.campaign("x".repeat(64 * 1024)).await.unwrap();
+    assert_eq!(election.leader().await.unwrap().unwrap().value().map(str::len), Some(65_536));
+    drop(leadership);
+}

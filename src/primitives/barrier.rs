@@ -25,9 +25,9 @@ use crate::{
 /// clients must use the same number.** The barrier can be used again at once: each opening is a
 /// generation. Redisson does not know it.
 ///
-/// Each waiting task is a member. A member whose process has died leaves within 10 seconds, as if it
-/// had never come: the others go on waiting for another one. A member that was paused for so long
-/// arrives again when it goes on.
+/// Each waiting task is a member. A member whose process has died counts for up to 10 seconds; then
+/// the others wait for another one. **A process that restarts within that time counts twice**, and
+/// the barrier may open early. A member that was paused for longer arrives again when it goes on.
 ///
 /// **A failover may forget an opening.** Members that have not passed by then wait for the next one.
 #[doc = example!(barrier:

@@ -22,6 +22,10 @@ use crate::{
     store::{RedisStore, election},
 };
 
+/// The greatest length of the value of a leader, in bytes. A reply that is much longer would end the
+/// connection of each observer.
+const MOST_VALUE: usize = 64 * 1024;
+
 /// An election: at most one of all candidates leads at a time.
 ///
 /// An `Election` is a name and some settings. Creating one costs nothing and sends no request. The
@@ -266,8 +270,8 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it does not; nothing was written. [`Error::Unavailable`] if the store did
-    /// not answer within the [request timeout](crate::ClientBuilder::request_timeout): then it may
+    /// [`Error::Lost`] if it does not; nothing was written. [`Error::ValueTooLong`] for more than
+    /// 64 KiB. [`Error::Unavailable`] if the store did not answer within the [request timeout](crate::ClientBuilder::request_timeout): then it may
     /// have happened, or happen yet while this term lasts. [`Error::NotReady`],
     /// [`Error::Forbidden`] and [`Error::Refused`] as the store says.
     ///
@@ -281,6 +285,9 @@ impl Leadership {
         "assert_eq!(leader.as_ref().and_then(|it| it.value()), Some(\"ready\"));")]
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<()> {
         let (watch, term, value) = (self.guard.watch(), self.term(), value.into());
+        if value.len() > MOST_VALUE {
+            return Err(Error::ValueTooLong { name: self.guard.name().clone(), most: MOST_VALUE });
+        }
         let proclaim = |store| election::proclaim(store, watch.claim(), term, &value);
         watch.change(proclaim).await
     }
