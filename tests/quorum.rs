@@ -37,10 +37,12 @@ impl<const N: usize> Setup<N> {
         held
     }
 
-    /// Lets every server know the name for long.
-    async fn known(&self) {
-        self.lock().acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
-        sleep(2 * TTL).await;
+    /// Uses each server once, while all of them are new.
+    async fn known() -> Self {
+        let setup = Self::new();
+        drop(acquire(&setup.lock()).await);
+        sleep(SECOND).await;
+        setup
     }
 }
 
@@ -62,7 +64,7 @@ async fn all_servers_grant_and_release_the_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn majority_grants_while_two_of_five_servers_are_stopped() {
-    let setup = Setup::<5>::new();
+    let setup = Setup::<5>::known().await;
     setup.servers[..2].iter().for_each(MemoryStore::stall);
     let (lock, start) = (setup.lock(), Instant::now());
     let guard = acquire(&lock).await;
@@ -73,7 +75,7 @@ async fn majority_grants_while_two_of_five_servers_are_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn minority_is_unavailable() {
-    let setup = Setup::<5>::new();
+    let setup = Setup::<5>::known().await;
     setup.servers[..3].iter().for_each(MemoryStore::stall);
     let error = setup.lock().acquire_within(5 * SECOND).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
@@ -129,7 +131,7 @@ async fn server_without_its_data_gets_the_hold_again() {
 
 #[tokio::test(start_paused = true)]
 async fn server_that_was_stopped_at_the_grant_joins_the_hold() {
-    let setup = Setup::<3>::new();
+    let setup = Setup::<3>::known().await;
     setup.servers[1].stall();
     let guard = acquire(&setup.lock()).await;
     sleep(SECOND).await;
@@ -162,8 +164,7 @@ async fn hold_expires_when_no_majority_replies() {
 #[tokio::test(start_paused = true)]
 async fn emptied_server_does_not_count_for_a_lease() {
     // The holder has the lock at the first two servers.
-    let setup = Setup::<3>::new();
-    setup.known().await;
+    let setup = Setup::<3>::known().await;
     setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
     let guard = acquire(&setup.lock()).await;
 
@@ -179,10 +180,40 @@ async fn emptied_server_does_not_count_for_a_lease() {
     assert!(guard.is_held(), "the holder got the emptied server again");
 }
 
+/// The servers are new, so nobody can tell the emptied one from one that was never asked.
+#[tokio::test(start_paused = true)]
+async fn emptied_server_does_not_count_beside_one_never_asked() {
+    let setup = Setup::<3>::new();
+    setup.servers[2].stall();
+    let (lock, start) = (setup.lock(), Instant::now());
+    let guard = lock.acquire_within(60 * SECOND).await.unwrap();
+    assert!(start.elapsed() >= TTL, "{:?}", start.elapsed());
+
+    setup.servers[1].lose_everything();
+    setup.servers[2].resume();
+    let other = setup.lock();
+    let start = Instant::now();
+    while guard.is_held() && start.elapsed() < 20 * SECOND {
+        assert!(other.try_acquire().await.ok().flatten().is_none());
+        sleep(SECOND / 10).await;
+    }
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_divide_new_servers_wait_for_no_lease() {
+    let setup = Setup::<3>::new();
+    let first = Client::with_store(&setup.servers[0]).lock("door").unwrap();
+    let second = Client::with_store(&setup.servers[1]).lock("door").unwrap();
+    let held = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
+    assert!(setup.lock().try_acquire().await.unwrap().is_none());
+    drop(held);
+    assert!(setup.lock().acquire_within(5 * SECOND).await.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn emptied_server_counts_after_a_lease() {
-    let setup = Setup::<3>::new();
-    setup.known().await;
+    let setup = Setup::<3>::known().await;
     setup.servers[1].lose_everything();
     setup.servers[2].stall();
     let (lock, start) = (setup.lock(), Instant::now());
@@ -242,7 +273,7 @@ async fn work_stops_when_the_hold_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn rejecting_majority_is_an_error() {
-    let setup = Setup::<3>::new();
+    let setup = Setup::<3>::known().await;
     setup.servers[0].fail("NOPERM this user has no permissions");
     assert!(setup.lock().acquire_within(SECOND).await.is_ok());
     sleep(SECOND).await;

@@ -9,11 +9,17 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{sync::watch, time::sleep};
 
-use super::vote::{Asking, Vote, ask, majority};
+use super::vote::{Asking, Vote, ask_again, majority};
 use crate::{
     domain::{LostReason, Mutex, Name},
     primitives::{Lock, LockGuard},
 };
+
+/// When a server is asked again at which another caller had the lock.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How long after the end of a lease the keeper has noted it.
+const AFTER_ITS_END: Duration = Duration::from_millis(1);
 
 /// The hold of a quorum, which its guard, its context and its keeper share.
 #[derive(Debug)]
@@ -52,12 +58,22 @@ impl Shared {
         *self.over.borrow()
     }
 
-    /// Waits until the hold is over.
-    pub(super) fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        let mut over = self.over.subscribe();
+    /// Waits until the hold is over. The leases end it as well: the runtime of the keeper may be
+    /// gone.
+    pub(super) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
+        let (shared, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
-            let reason = over.wait_for(Option::is_some).await;
-            reason.ok().and_then(|reason| *reason).unwrap_or(LostReason::Released)
+            loop {
+                let left = match shared.remaining() {
+                    Ok(left) => left,
+                    Err(reason) => return reason,
+                };
+                tokio::select! {
+                    biased;
+                    _ = over.wait_for(Option::is_some) => {}
+                    () = sleep(left + AFTER_ITS_END) => {}
+                }
+            }
         }
     }
 
@@ -143,16 +159,21 @@ pub(super) async fn keep(
 ) {
     let mut coming: FuturesUnordered<Coming> = shared.endings().into_iter().collect();
     coming.extend(late.into_iter().map(voted));
-    coming.extend(failed.into_iter().filter_map(|number| due(&members, number)));
+    coming.extend(failed.into_iter().filter_map(|number| due(&members, number, SOON)));
     while let Some(event) = coming.next().await {
         let next = match event {
-            Event::Due(number) => Some(voted(ask(&members, number, None))),
-            Event::Voted(number, vote) => match vote.grant() {
-                Some(guard) => shared.add(number, guard),
-                None => due(&members, number),
-            },
+            Event::Due(number) => Some(voted(ask_again(&members, number))),
+            Event::Voted(number, vote) => {
+                // Another caller has it for a moment, before it finds that it has no majority.
+                let is_busy = matches!(vote, Vote::No);
+                match vote.grant() {
+                    Some(guard) => shared.add(number, guard),
+                    None if is_busy => due(&members, number, SOON),
+                    None => due(&members, number, members[number].terms().0 / 3),
+                }
+            }
             Event::Ended(number, reason) => match shared.remove(number, reason) {
-                true => due(&members, number),
+                true => due(&members, number, Duration::ZERO),
                 false => return,
             },
         };
@@ -167,13 +188,13 @@ fn voted(asking: Asking) -> Coming {
     })
 }
 
-/// When to ask a server again that has no grant. A hold with a fixed lease is not renewed, and not
+/// Asks a server without a grant after this pause. A hold with a fixed lease is not renewed, and not
 /// granted again.
-fn due(members: &[Lock], number: usize) -> Option<Coming> {
+fn due(members: &[Lock], number: usize, pause: Duration) -> Option<Coming> {
     let (ttl, is_renewed) = members[number].terms();
     is_renewed.then(|| {
         let again = async move {
-            sleep(ttl / 3).await;
+            sleep(pause.min(ttl / 3)).await;
             Event::Due(number)
         };
         Box::pin(again) as Coming

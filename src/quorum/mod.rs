@@ -205,14 +205,15 @@ impl QuorumLock {
     /// Sets how long a hold survives a holder that died: see [`Lock::ttl`].
     ///
     /// A server that came back without its data counts again after this time. So all clients of a
-    /// name must use the same.
+    /// name must use the same. The first use of new servers waits as long, if one of them is down.
     #[doc = example!("let lock = lock.ttl(Duration::from_secs(10));")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.each(|lock| lock.ttl(ttl))
     }
 
-    /// Sets a fixed lease, which is never renewed: see [`Lock::lease`].
+    /// Sets a fixed lease, which is never renewed: see [`Lock::lease`]. All clients of a name must use
+    /// the same.
     #[doc = example!("let lock = lock.lease(Duration::from_secs(60));")]
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {

@@ -52,7 +52,16 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
         sleep(millis(500..8_000)).await;
         let mut numbers: Vec<usize> = (0..SERVERS).collect();
         fastrand::shuffle(&mut numbers);
-        if fastrand::bool() {
+        let kind = fastrand::u8(..3);
+        if kind == 0 {
+            // These execute nothing, and another one forgets when they come back.
+            let rejecting = &numbers[1..=2];
+            rejecting.iter().for_each(|number| servers[*number].fail("LOADING not yet"));
+            sleep(millis(100..25_000)).await;
+            servers[numbers[0]].lose_everything();
+            rejecting.iter().for_each(|number| servers[*number].heal());
+            sleep(2 * TTL).await;
+        } else if kind == 1 {
             let stopped = &numbers[..fastrand::usize(1..=2)];
             stopped.iter().for_each(|number| servers[*number].stall());
             sleep(millis(100..25_000)).await;

@@ -24,11 +24,12 @@ const ANSWER: Duration = Duration::from_millis(500);
 pub(super) enum Vote {
     /// It granted the lock.
     Yes(LockGuard),
-    /// It granted the lock, and did not know the name.
-    New(LockGuard),
-    /// It granted the lock, and has known the name for less than a lease: it may have forgotten
-    /// the grant of another holder. It does not count.
+    /// It granted the lock, but has had data for less than a lease: it may have forgotten the
+    /// grant of another holder. It does not count.
     Young(LockGuard),
+    /// Nobody has noted for how long it has had data: it is new, or has lost all of it. It may
+    /// have granted the lock.
+    New(Option<LockGuard>),
     /// Another owner holds the lock there.
     No,
     /// It did not reply in time, or rejected the request.
@@ -39,7 +40,8 @@ impl Vote {
     /// Returns the grant of this server, if it granted the lock.
     pub(super) fn grant(self) -> Option<LockGuard> {
         match self {
-            Self::Yes(guard) | Self::New(guard) | Self::Young(guard) => Some(guard),
+            Self::Yes(guard) | Self::Young(guard) => Some(guard),
+            Self::New(guard) => guard,
             Self::No | Self::Failed(_) => None,
         }
     }
@@ -91,36 +93,56 @@ pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuar
     })
 }
 
-/// Acquires the lock at one server, then checks that the server has not lost its data lately.
-///
-/// The order matters. A server that restarts between the two requests has lost the grant, and says
-/// that it does not know the name.
-async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Vote> {
-    let guard = match granted {
-        Some(guard) => guard,
-        None => match lock.try_acquire().await? {
-            Some(guard) => guard,
-            None => return Ok(Vote::No),
-        },
-    };
-    let (name, (ttl, _)) = (lock.name(), lock.terms());
-    let known = lock.engine().ask(name, |store| quorum::known_for(store, name, ttl)).await?;
-    Ok(match known {
-        None => Vote::New(guard),
-        Some(time) if time < ttl => Vote::Young(guard),
-        Some(_) => Vote::Yes(guard),
+/// Asks like [`ask`], for a caller that has a majority without this server: if the server is new,
+/// its data has been lost.
+pub(super) fn ask_again(members: &Arc<[Lock]>, number: usize) -> Asking {
+    noting(members, ask(members, number, None))
+}
+
+/// Notes that a new server has data from now on.
+fn noting(members: &Arc<[Lock]>, asking: Asking) -> Asking {
+    let members = Arc::clone(members);
+    Box::pin(async move {
+        let (number, vote) = asking.await;
+        (number, noted(&members[number], vote).await)
     })
 }
 
-/// Notes that this server always knew the name, if its vote says that it did not.
-async fn confirmed(lock: &Lock, vote: Vote) -> Vote {
-    let Vote::New(guard) = vote else { return vote };
-    let (name, (ttl, _)) = (lock.name(), lock.terms());
-    let trusting = lock.engine().ask(name, |store| quorum::trust(store, name, ttl));
-    match timeout(ANSWER, trusting).await {
-        Ok(Ok(())) => Vote::Yes(guard),
-        Ok(Err(error)) => Vote::Failed(error),
-        Err(_) => Vote::Young(guard),
+/// Acquires the lock at one server, then asks for how long the server has had data.
+///
+/// The order matters. A server that restarts between the two requests has lost the grant, and is
+/// new.
+async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Vote> {
+    let granted = match granted {
+        Some(guard) => Some(guard),
+        None => lock.try_acquire().await?,
+    };
+    let (ttl, _) = lock.terms();
+    let known = lock.engine().ask(lock.name(), quorum::known_for).await?;
+    Ok(match (known, granted) {
+        (None, granted) => Vote::New(granted),
+        (Some(_), None) => Vote::No,
+        (Some(time), Some(guard)) if time < ttl => Vote::Young(guard),
+        (Some(_), Some(guard)) => Vote::Yes(guard),
+    })
+}
+
+/// Notes that a new server has data from now on, so that it counts after a lease.
+async fn noted(lock: &Lock, vote: Vote) -> Vote {
+    let Vote::New(granted) = vote else { return vote };
+    let noting = lock.engine().ask(lock.name(), quorum::note);
+    // If that fails, the server is new at the next vote as well.
+    timeout(ANSWER, noting).await.ok();
+    granted.map_or(Vote::No, Vote::Young)
+}
+
+/// Notes that a new server always had data: all servers are new.
+async fn trusted(lock: &Lock, vote: Vote) -> Vote {
+    let Vote::New(granted) = vote else { return vote };
+    let trusting = lock.engine().ask(lock.name(), quorum::trust);
+    match (timeout(ANSWER, trusting).await, granted) {
+        (Ok(Ok(())), Some(guard)) => Vote::Yes(guard),
+        (_, granted) => Vote::New(granted),
     }
 }
 
@@ -140,13 +162,15 @@ pub(super) async fn elect(
     while ballot.is_open(late.len()) {
         let Some((number, vote)) = late.next().await else { break };
         ballot.votes[number] = Some(vote);
-        if ballot.count(is_new) >= ballot.need {
-            ballot.trust(members).await;
+        if ballot.are_all_new(late.len()) {
+            ballot.change(members, trusted).await;
         }
         if ballot.is_won() {
             return Ok(ballot.won(members, late));
         }
     }
+    // Some servers have lost their data, or nobody can tell.
+    ballot.change(members, noted).await;
     ballot.lost()
 }
 
@@ -154,13 +178,11 @@ pub(super) async fn elect(
 struct Ballot {
     need: usize,
     votes: Vec<Option<Vote>>,
-    /// Whether the name is new to a majority of the servers.
-    is_new: bool,
 }
 
 impl Ballot {
     fn of(members: usize) -> Self {
-        Self { need: majority(members), votes: (0..members).map(|_| None).collect(), is_new: false }
+        Self { need: majority(members), votes: (0..members).map(|_| None).collect() }
     }
 
     fn count(&self, is: impl Fn(&Vote) -> bool) -> usize {
@@ -169,7 +191,13 @@ impl Ballot {
 
     /// Returns whether `late` more votes can still decide.
     fn is_open(&self, late: usize) -> bool {
-        self.count(is_yes).max(self.count(is_new)) + late >= self.need
+        self.count(is_yes) + late >= self.need || late > 0 && self.are_all_new(0)
+    }
+
+    /// Returns whether all servers that have voted are new, and none is missing. Then the servers
+    /// were set up just now. If only a majority were new, it might have lost its data.
+    fn are_all_new(&self, late: usize) -> bool {
+        late == 0 && self.votes.iter().flatten().all(is_new)
     }
 
     /// Returns whether a majority granted the lock, and each of these grants is still valid.
@@ -178,33 +206,34 @@ impl Ballot {
     }
 
     fn won(self, members: &Arc<[Lock]>, late: FuturesUnordered<Asking>) -> Outcome {
-        let has_failed = |vote: &Option<Vote>| matches!(vote, Some(Vote::No | Vote::Failed(_)));
-        let numbers = 0..self.votes.len();
-        let failed = numbers.filter(|number| has_failed(&self.votes[*number])).collect();
-        let grants = self.votes.into_iter().map(|vote| vote.and_then(Vote::grant)).collect();
-        let confirm = |asking: Asking| -> Asking {
-            let members = Arc::clone(members);
-            Box::pin(async move {
-                let (number, vote) = asking.await;
-                (number, confirmed(&members[number], vote).await)
-            })
-        };
-        // A name that is new to the majority is new to the others as well.
-        let late = late.into_iter();
-        let late = if self.is_new { late.map(confirm).collect() } else { late.collect() };
+        let mut failed = vec![];
+        let mut grants: Vec<_> = (0..self.votes.len()).map(|_| None).collect();
+        let mut late: Vec<Asking> = late.into_iter().map(|it| noting(members, it)).collect();
+        for (number, vote) in self.votes.into_iter().enumerate() {
+            match vote {
+                None => {}
+                Some(Vote::No | Vote::Failed(_)) => failed.push(number),
+                Some(vote @ Vote::New(_)) => {
+                    late.push(noting(members, Box::pin(async move { (number, vote) })));
+                }
+                Some(vote) => grants[number] = vote.grant(),
+            }
+        }
         Outcome::Won { grants, failed, late }
     }
 
-    /// Counts the grants of a new name: a majority of the servers does not know it.
-    async fn trust(&mut self, members: &Arc<[Lock]>) {
-        self.is_new = true;
+    /// Changes all votes of new servers.
+    async fn change<'a, F>(&mut self, members: &'a [Lock], change: impl Fn(&'a Lock, Vote) -> F)
+    where
+        F: Future<Output = Vote>,
+    {
         let numbered = self.votes.iter_mut().enumerate();
-        let confirm = |(number, vote): (usize, &mut Option<Vote>)| {
-            let vote = vote.take_if(|vote| is_new(vote))?;
-            Some(async move { (number, confirmed(&members[number], vote).await) })
-        };
-        let confirming: Vec<_> = numbered.filter_map(confirm).collect();
-        for (number, vote) in join_all(confirming).await {
+        let changing = numbered.filter_map(|(number, vote)| {
+            let changed = change(&members[number], vote.take_if(|vote| is_new(vote))?);
+            Some(async move { (number, changed.await) })
+        });
+        let changing: Vec<_> = changing.collect();
+        for (number, vote) in join_all(changing).await {
             self.votes[number] = Some(vote);
         }
     }
@@ -217,16 +246,16 @@ impl Ballot {
         for (number, vote) in self.votes.into_iter().enumerate() {
             match vote {
                 Some(Vote::Failed(error)) => errors.push(error),
-                Some(Vote::No) => {
+                Some(Vote::No | Vote::New(None)) => {
                     voted += 1;
                     obstacle.busy_at.get_or_insert(number);
                 }
                 // Its grant keeps others out for a moment, although it does not count.
-                Some(Vote::Young(_)) => {
+                Some(Vote::Young(_) | Vote::New(Some(_))) => {
                     young += 1;
                     obstacle.divided = true;
                 }
-                Some(Vote::Yes(_) | Vote::New(_)) => {
+                Some(Vote::Yes(_)) => {
                     voted += 1;
                     obstacle.divided = true;
                 }
@@ -241,7 +270,7 @@ impl Ballot {
         if voted < need {
             let mut reason = format!("{voted} of {of} servers voted, and {need} must grant it");
             if young > 0 {
-                write!(reason, "; {young} lost their data less than a lease ago").ok();
+                write!(reason, "; {young} have had data for less than a lease").ok();
             }
             if let Some(error) = errors.first() {
                 write!(reason, "; {error}").ok();

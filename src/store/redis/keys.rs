@@ -94,10 +94,8 @@ pub(super) fn patient(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
 
-/// The key with the time since which a server of a quorum knows `name`.
-pub(super) fn known_since(name: &Name) -> String {
-    own("leasehold_quorum__since", name)
-}
+/// The key with the time since which a server of a quorum has had data.
+pub(super) const QUORUM_SINCE: &str = "leasehold_quorum__since";
 
 /// The record of the leader of the election `name`.
 pub(super) fn leader(name: &Name) -> String {

@@ -74,7 +74,9 @@ pub(super) fn watch_order(
 ) {
     let mut queue = Queue::default();
     server.watch(move |it| {
-        if let Some(rule) = queue.sees(lock, &it.command()) {
+        // A rejected command changes nothing.
+        let rule = || queue.sees(lock, &it.command());
+        if let Some(rule) = (!it.reply().starts_with('-')).then(rule).flatten() {
             breaks(rule);
         }
     });

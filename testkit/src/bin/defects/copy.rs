@@ -17,6 +17,7 @@ const PARTS: [&str; 12] = [
     "Cargo.toml",
     "README.md",
     "benches",
+    "cli",
     "docs",
     "examples",
     "src",

@@ -29,17 +29,22 @@ local LEAST_WAIT = 50
 local waits = ARGV[3] ~= '0'
 local lives_until = string.format('%.0f', now + ARGV[3])
 
+-- Notes that this owner is alive. Without the key, dead waiters would count as Redisson's. So it
+-- stays as long as they may be in the queue.
+local function live(deadline)
+    redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
+    local rest = deadline - now + WAIT
+    if redis.call('PTTL', KEYS[4]) < rest then
+        redis.call('PEXPIRE', KEYS[4], string.format('%.0f', rest))
+    end
+end
+
 -- Adds an entry and its deadline, or neither.
 local function join()
     local last = redis.call('LRANGE', KEYS[2], '-1', '-1')[1]
     local before = last and (time_of(last, KEYS[3]) or now) - now or lease_left()
     local deadline = now + math.max(before, 0) + WAIT
-    redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
-    -- Without it, dead waiters would count as Redisson's. So it stays as long as they may be there.
-    local rest = deadline - now + WAIT
-    if redis.call('PTTL', KEYS[4]) < rest then
-        redis.call('PEXPIRE', KEYS[4], string.format('%.0f', rest))
-    end
+    live(deadline)
     set_deadline(ARGV[1], deadline)
     local joined = redis.pcall('RPUSH', KEYS[2], ARGV[1])
     if type(joined) == 'table' then
@@ -57,7 +62,9 @@ local function stay()
     -- Redisson's clients move deadlines by times that differ from those of the waiters.
     local left = lease_left()
     if deadline < now + left + AHEAD then
-        set_deadline(ARGV[1], now + left + 2 * WAIT)
+        deadline = now + left + 2 * WAIT
+        set_deadline(ARGV[1], deadline)
+        live(deadline)
     end
 end
 
@@ -65,7 +72,7 @@ if waits then
     -- Before dead waiters are dropped.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
-local head, dropped = settle()
+local head, dropped = settle(ARGV[2])
 local owner, count = holder_of(KEYS[1])
 
 if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then

@@ -107,8 +107,8 @@ local function repair()
 end
 
 -- Drops dead waiters in front of the queue. A waiter of Leasehold is dead if it has not asked for
--- long, and any other one after its deadline.
-local function settle()
+-- long, and any other one after its deadline. `lease` is that of a grant that may follow.
+local function settle(lease)
     if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then
         repair()
     end
@@ -127,7 +127,7 @@ local function settle()
         head, dropped = first(), true
     end
     if head and early > 0 then
-        advance(early * WAIT, lease_left())
+        advance(early * WAIT, math.max(lease_left(), tonumber(lease or 0)))
     end
     return head, dropped
 end

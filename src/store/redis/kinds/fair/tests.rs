@@ -320,6 +320,21 @@ async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     assert!(t.twin.keys().is_empty(), "{:?}", t.twin.keys());
 }
 
+/// The key of the heartbeats ended before the last deadline, and the dead waiter counted as one of
+/// Redisson's.
+#[tokio::test(start_paused = true)]
+async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
+    let t = Bench::new();
+    let [held, waiter] = t.in_order().await;
+    t.raw(&["PERSIST", "door"]).await;
+    t.ask_for(Duration::from_secs(700), &[&waiter]).await;
+    let next = t.claim();
+    t.ask(&next).await;
+    t.ask_for(KNOWN_FOR + Duration::from_secs(1), &[&next]).await;
+    t.frees(&held).await;
+    assert!(t.is_granted(&next).await);
+}
+
 /// A crash of a process with very many waiters.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_dead_waiters_are_dropped_by_one_request() {

@@ -1,28 +1,26 @@
--- quorum/known: returns for how long this server has known the name of a quorum lock.
+-- quorum/known: returns for how long a server of a quorum has had data.
 --
--- A server that came back without its data does not know the name.
+-- A server that came back without its data has no such key.
 --
---   KEYS[1]  since    string: millisecond since which the server knows the name; 0 is always
---   ARGV[1]  rest     milliseconds until the key of an unused name expires
---   ARGV[2]  trusted  1 notes that it always knew the name: a majority of the servers does not,
---                     so the name is new
+--   KEYS[1]  since  string: millisecond since which the server has data; 0 is always. No TTL
+--   ARGV[1]  how    `look` changes nothing; `note` begins now, if there is no time yet;
+--                   `trust` notes that the server always had data
 --
---   0 or more   for how many milliseconds the server has known the name
---   -1          the server did not know the name; from now on it does
+--   0 or more   for how many milliseconds it has had data
+--   -1          unknown
 --
--- Time: TIME, GET, and SET or PEXPIRE.
+-- Time: TIME, GET, and SET unless it only looks.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local since = tonumber(redis.call('GET', KEYS[1]) or nil)
 
-if ARGV[2] == '1' then
-    redis.call('SET', KEYS[1], '0', 'PX', ARGV[1])
-    return now
-elseif not since then
-    redis.call('SET', KEYS[1], string.format('%.0f', now), 'PX', ARGV[1])
-    return -1
+if ARGV[1] == 'trust' then
+    since = 0
+    redis.call('SET', KEYS[1], '0')
+elseif ARGV[1] == 'note' and not since then
+    since = now
+    redis.call('SET', KEYS[1], string.format('%.0f', now))
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
 -- The clock may have been set back.
-return math.max(now - since, 0)
+return since and math.max(now - since, 0) or -1

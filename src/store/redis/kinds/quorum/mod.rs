@@ -1,4 +1,4 @@
-//! What a server of a quorum knows of a name, apart from its lock: for how long it has known it.
+//! What a server of a quorum knows apart from locks: for how long it has had data.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -6,12 +6,12 @@ use redis::Value;
 
 use super::Reply;
 use crate::{
-    domain::{Failure, Name},
+    domain::Failure,
     store::redis::{
         RedisStore,
         ask::Request,
         keys, replies,
-        scripts::{Script, Scripts, millis, script},
+        scripts::{Script, Scripts, script},
     },
 };
 
@@ -20,33 +20,23 @@ static KNOWN: LazyLock<Script> = script!("known");
 /// They are loaded when a connection is made.
 pub(super) const SCRIPTS: Scripts = &[&KNOWN];
 
-/// How long a server remembers an unused name, unless the lease is longer.
-const RESTS: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Returns for how long the server has known `name`, whose leases last `ttl`. `None` if it knows
-/// it only from now on.
-pub(crate) async fn known_for(
-    store: &RedisStore,
-    name: &Name,
-    ttl: Duration,
-) -> Reply<Option<Duration>> {
-    ask(store, name, ttl, false).await
+/// Returns for how long the server has had data. `None` if no client has noted it yet.
+pub(crate) async fn known_for(store: &RedisStore) -> Reply<Option<Duration>> {
+    ask(store, "look").await
 }
 
-/// Notes that the server always knew `name`.
-pub(crate) async fn trust(store: &RedisStore, name: &Name, ttl: Duration) -> Reply<()> {
-    ask(store, name, ttl, true).await.map(drop)
+/// Notes that the server has data from now on, unless it has been noted before.
+pub(crate) async fn note(store: &RedisStore) -> Reply<()> {
+    ask(store, "note").await.map(drop)
 }
 
-async fn ask(
-    store: &RedisStore,
-    name: &Name,
-    ttl: Duration,
-    trusted: bool,
-) -> Reply<Option<Duration>> {
-    let rest = RESTS.max(ttl.saturating_mul(2));
-    let arguments = (millis(rest), u8::from(trusted));
-    let request = Request::script(&KNOWN, &[keys::known_since(name)], arguments);
+/// Notes that the server always had data.
+pub(crate) async fn trust(store: &RedisStore) -> Reply<()> {
+    ask(store, "trust").await.map(drop)
+}
+
+async fn ask(store: &RedisStore, how: &str) -> Reply<Option<Duration>> {
+    let request = Request::script(&KNOWN, &[keys::QUORUM_SINCE], how);
     store.ask(request.read(duration)).await
 }
 
