@@ -1,6 +1,10 @@
 //! The exit codes, and the line on stderr that explains each.
 
-use std::{fmt, process::ExitCode};
+use std::{
+    fmt,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use leasehold::Error;
 
@@ -67,5 +71,6 @@ impl From<Error> for Exit {
 
 /// Writes one line to stderr.
 pub(crate) fn say(line: &str) {
-    eprintln!("leasehold: {line}");
+    // If stderr fails, the work and its exit code still count.
+    drop(writeln!(io::stderr(), "leasehold: {line}"));
 }

@@ -1,6 +1,7 @@
 //! `leasehold show` and `leasehold ls`: what lies in Redis.
 
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     io::{self, Write},
     time::Duration,
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     args::{List, Show},
-    exit::{ABSENT, Exit},
+    exit::{ABSENT, Exit, UNAVAILABLE},
     server,
 };
 
@@ -37,7 +38,7 @@ pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
     let client = server::connect(&list.server).await?;
     let mut names = client.names(&list.pattern).await?.into_iter();
     let mut reads = JoinSet::new();
-    let mut objects = vec![];
+    let (mut lines, mut unreadable) = (BTreeMap::new(), 0);
     loop {
         while reads.len() < AT_ONCE
             && let Some(name) = names.next()
@@ -45,25 +46,58 @@ pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
             reads.spawn(read(client.clone(), name));
         }
         let Some(read) = reads.join_next().await else { break };
-        let read = read.map_err(|error| Exit::os("read", "objects", &error))?;
-        objects.extend(read?.filter(|it| list.numbers || it.kind != ObjectKind::Number));
+        let (name, found) = read.map_err(|error| Exit::os("read", "objects", &error))?;
+        unreadable += usize::from(found.is_err());
+        if let Some(line) = line(list, &name, found) {
+            lines.insert(name, line + "\n");
+        }
     }
-    objects.sort_by(|one, other| one.name.cmp(&other.name));
-    let line = |it| if list.json { as_json(it).to_string() } else { as_line(it) };
-    print(&objects.iter().map(|it| line(it) + "\n").collect::<String>())?;
-    Ok(0)
+    let count = lines.len();
+    print(&lines.into_values().collect::<String>())?;
+    match unreadable {
+        0 => Ok(0),
+        _ => Err(Exit::new(
+            UNAVAILABLE,
+            format!(
+                "list `{}`: {unreadable} of {count} objects cannot be read; see their lines",
+                list.pattern
+            ),
+        )),
+    }
 }
 
-async fn read(client: Client, name: Name) -> Result<Option<Inspection>, Error> {
-    client.inspect(name).await
+async fn read(client: Client, name: Name) -> (Name, Result<Option<Inspection>, Error>) {
+    let found = client.inspect(&name).await;
+    (name, found)
+}
+
+/// The line of `ls` for a name. `None` if it is not listed.
+fn line(list: &List, name: &Name, found: Result<Option<Inspection>, Error>) -> Option<String> {
+    match found {
+        Ok(found) => {
+            let found = found.filter(|it| list.numbers || it.kind != ObjectKind::Number)?;
+            Some(if list.json { as_json(&found).to_string() } else { as_line(&found) })
+        }
+        Err(error) if list.json => {
+            Some(json!({ "name": name.as_str(), "error": error.to_string() }).to_string())
+        }
+        Err(error) => Some(format!("{name}\tunreadable: {error}")),
+    }
 }
 
 /// Writes to stdout. A reader that has seen enough, such as `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Exit> {
-    match io::stdout().write_all(text.as_bytes()) {
+    match write(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Exit::os("write", "stdout", &error)),
     }
+}
+
+/// Writes to stdout, at once.
+pub(crate) fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
 }
 
 pub(crate) fn as_text(found: &Inspection) -> String {

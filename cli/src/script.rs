@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Inspection, ObjectKind, Owner};
+use leasehold::{Client, Inspection, LockGuard, ObjectKind, Owner};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     args::{Lock, Renew, Unlock, Wait},
     exit::{ABSENT, DATA, Exit, LOST, USAGE, say},
-    inspect::{as_text, print},
+    inspect::{as_text, write},
     run::{farewell, hold, signals, signals::Signals},
     server,
 };
@@ -20,27 +20,45 @@ use crate::{
 /// How often `wait` looks at the object.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The shortest time between two looks, also if a lease is about to end.
+const SHORTEST_LOOK: Duration = Duration::from_millis(50);
+
 pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
     // Without it, a signal could leave a hold behind that nobody knows.
     let mut signals = Signals::catch(true)?;
     let client = server::connect(&lock.server).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
     let acquired = tokio::select! {
-        acquired = hold::lock(&wanted, &lock.waiting) => acquired?,
+        acquired = hold::lock(&wanted, &lock.waiting) => acquired.map_err(Exit::from),
         signal = signals.fatal() => {
             farewell(&client).await;
             return Ok(signals::code(signal));
         }
     };
-    let Some(guard) = acquired else { return hold::is_held(&wanted, &lock.waiting).await };
-    match print(&format!("{}\n", guard.owner().as_str())) {
-        Ok(()) => guard.forget(),
-        Err(exit) => {
+    let failed = match acquired {
+        Ok(Some(guard)) => match hand_out(guard).await {
+            Ok(()) => return Ok(0),
+            Err(exit) => Err(exit),
+        },
+        Ok(None) => hold::is_held(&wanted, &lock.waiting).await,
+        Err(exit) => Err(exit),
+    };
+    farewell(&client).await;
+    failed
+}
+
+/// Prints the token of a hold, and leaves the hold to the reader. Without a reader it is released.
+async fn hand_out(guard: LockGuard) -> Result<(), Exit> {
+    match write(&format!("{}\n", guard.owner().as_str())) {
+        Ok(()) => {
+            guard.forget();
+            Ok(())
+        }
+        Err(error) => {
             guard.release().await?.into_result()?;
-            return Err(exit);
+            Err(Exit::os("write", "stdout", &error))
         }
     }
-    Ok(0)
 }
 
 pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {
@@ -73,7 +91,7 @@ fn ended(operation: &str, name: &str) -> Exit {
     Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of its work"))
 }
 
-/// Releases the lock of any holder, after a look at it.
+/// Releases the holders that it has shown. A holder that comes during the question keeps the lock.
 async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     let name = &unlock.name;
     let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
@@ -92,14 +110,15 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     if !unlock.yes && !is_confirmed(&found)? {
         return Err(Exit::new(ABSENT, format!("unlock `{name}`: not confirmed; it is still held")));
     }
-    match lock.force_release().await? {
-        true => {
-            let holder = &found.holders[0];
+    let mut code =
+        Err(Exit::new(ABSENT, format!("unlock `{name}`: released meanwhile; look again")));
+    for holder in &found.holders {
+        if lock.release_owner(holder.owner()).await? {
             say(&format!("unlock `{name}`: released by force, was held by {holder}"));
-            Ok(0)
+            code = Ok(0);
         }
-        false => Err(Exit::new(ABSENT, format!("unlock `{name}`: released meanwhile; look again"))),
     }
+    code
 }
 
 /// Shows whom it hurts, and asks.
@@ -127,7 +146,7 @@ pub(crate) async fn wait(wait: &Wait) -> Result<u8, Exit> {
         let Some(holder) = found.as_ref().and_then(|found| found.holders.first()) else {
             return Ok(0);
         };
-        let rests = sleep(holder.remaining().map_or(LOOK, |left| left.min(LOOK)));
+        let rests = sleep(holder.remaining().map_or(LOOK, |left| left.clamp(SHORTEST_LOOK, LOOK)));
         let is_over = match until {
             Some(until) => timeout_at(until, rests).await.is_err(),
             None => {

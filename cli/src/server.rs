@@ -62,12 +62,17 @@ fn unreadable(path: PathBuf, error: &io::Error) -> Exit {
     Exit::new(UNAVAILABLE, format!("read `{path}`: {error}; check its owner and its mode"))
 }
 
-/// Returns whether `url` may have a password: before an `@`, or as an option of a socket.
+/// Returns whether `url` may have a password: before an `@`, or as an option, such as
+/// `sentinel_password`.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let before_host = rest.rsplit_once('@').map_or("", |(user, _)| user);
     let mut options = rest.split(['?', '&']).skip(1);
-    before_host.contains(':') || options.any(|option| option.starts_with("pass"))
+    let is_secret = |option: &str| {
+        let name = option.split('=').next().unwrap_or_default();
+        name.to_ascii_lowercase().contains("pass")
+    };
+    before_host.contains(':') || options.any(is_secret)
 }
 
 #[cfg(test)]
@@ -81,10 +86,12 @@ mod tests {
             "redis://user:secret@host:6379/0",
             "redis-cluster://user:secret@one,two",
             "unix:///run/redis.sock?db=1&pass=secret",
+            "redis://host/0?sentinel_password=secret",
+            "redis://host/0?db=1&SentinelPass=secret",
         ] {
             assert!(has_password(url), "{url}");
         }
-        for url in ["redis://host:6379/0", "redis://user@host", "unix:///run/redis.sock?db=1"] {
+        for url in ["redis://host:6379/0", "redis://user@host", "unix:///run/redis.sock?db=pass"] {
             assert!(!has_password(url), "{url}");
         }
     }

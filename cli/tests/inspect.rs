@@ -170,6 +170,62 @@ fn list_has_every_object_and_never_asks_for_all_keys() {
 }
 
 #[test]
+fn list_passes_over_long_values_of_other_programs() {
+    let redis = Redis::start();
+    let long = "x".repeat(300_000);
+    redis.command(&["SET", "page", &long]);
+    redis.command(&["HSET", "cart", "one", &long, "two", &long]);
+    redis.command(&["HSET", "wide", &long, "1"]);
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    let ended = leasehold(&redis, &["ls", "--numbers"]).ended();
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 1), "{} {}", ended.out, ended.err);
+    for name in ["page", "cart", "wide"] {
+        assert_eq!(leasehold(&redis, &["show", name]).ended().code, 1, "{name}");
+    }
+}
+
+#[test]
+fn list_marks_an_unreadable_object_and_continues() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    redis.command(&["HSET", "gate", OWNER, "1"]);
+    redis.command(&["SET", "redisson_lock_queue:{door}", "no list"]);
+    let ended = leasehold(&redis, &["ls"]).ended();
+    assert_eq!((ended.code, ended.out.lines().count()), (69, 2), "{}", ended.out);
+    assert!(ended.out.starts_with("door\tunreadable: "), "{}", ended.out);
+    assert!(ended.out.contains("\ngate\tlock\t"), "{}", ended.out);
+    assert!(ended.err.contains("1 of 2 objects"), "{}", ended.err);
+    let json = leasehold(&redis, &["ls", "--json", "door"]).ended();
+    let shown: Value = serde_json::from_str(&json.out).unwrap();
+    assert!(shown["name"] == "door" && shown["error"].is_string(), "{shown}");
+}
+
+#[test]
+fn reader_without_its_own_key_is_not_shown() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "mode", "read", OWNER, "1", OTHER, "1"]);
+    redis.command(&["SET", &format!("{{door}}:{OTHER}:rwlock_timeout:1"), "1", "PX", "60000"]);
+    let shown = json(&redis, "door");
+    assert_eq!(shown["holders"].as_array().unwrap().len(), 1, "{shown}");
+    assert_eq!((&shown["holders"][0]["owner"], texts(&shown["odd"])), (&OTHER.into(), vec![]));
+}
+
+#[test]
+fn infinite_score_is_no_panic() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "0"]);
+    redis.command(&["ZADD", "{pool}:timeout", "+inf", "0123456789abcdef"]);
+    assert_eq!(json(&redis, "pool")["holders"][0]["lease_ms"], Value::Null);
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER]);
+    redis.command(&["ZADD", "redisson_lock_timeout:{door}", "+inf", OTHER]);
+    redis.command(&["ZADD", "leasehold_lock__queue:{door}", "+inf", OWNER]);
+    let shown = json(&redis, "door");
+    assert_eq!(shown["waiters"].as_array().unwrap().len(), 2, "{shown}");
+    assert_eq!(shown["waiters"][0]["overdue"], false);
+}
+
+#[test]
 fn list_asks_every_node_of_a_cluster() {
     let cluster = Cluster::start();
     let url = cluster.url();
@@ -229,6 +285,7 @@ fn user_of_the_guide_shows_every_kind() {
     assert_eq!(redis.command(&words).text(), "OK");
     redis.command(&["HSET", "door", OWNER, "1"]);
     redis.command(&["HSET", "book", "mode", "read", OWNER, "1"]);
+    redis.command(&["SET", &format!("{{book}}:{OWNER}:rwlock_timeout:1"), "1"]);
     redis.command(&["SET", "pool", "3"]);
     let as_ops = |words: &[&str]| {
         let mut shown = command(words);

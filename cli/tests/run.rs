@@ -245,6 +245,31 @@ fn command_that_ignores_term_is_killed_with_its_descendants() {
     eventually("the descendant is gone", SOON, || !is_alive(descendant));
 }
 
+/// The command itself ends at TERM, so only its group shows that something is left.
+#[test]
+fn descendant_that_outlives_its_command_is_killed() {
+    let redis = Redis::start();
+    let ignores = "trap '' TERM; echo pid \\$\\$; while :; do sleep 0.02; done";
+    let text = format!("sh -c \"{ignores}\" & wait");
+    let process = shell(&redis, &["--ttl", "1s", "--grace", "300ms"], &text);
+    let descendant = pid_in(&process.wait_for("pid"));
+    redis.command(&["DEL", "door"]);
+    eventually("the descendant is gone after the loss", SOON, || !is_alive(descendant));
+    assert_eq!(process.ended().code, 76);
+
+    let process = shell(&redis, &["--grace", "500ms"], &text);
+    let descendant = pid_in(&process.wait_for("pid"));
+    process.signal(Signal::TERM);
+    eventually("the descendant is gone after TERM", SOON, || {
+        let is_held = redis.command(&["EXISTS", "door"]).number() == 1;
+        let is_alive = is_alive(descendant);
+        assert!(is_held || !is_alive, "it runs without the lock");
+        !is_alive
+    });
+    assert_eq!(process.ended().code, 143);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
 /// TERM and the whole grace period lie within the lease.
 #[test]
 fn command_ends_before_its_lease_when_redis_is_silent() {

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use testkit::{Redis, eventually};
 
-use crate::common::{Process, SOON, leasehold, shell, with_all_signals};
+use crate::common::{Process, SOON, command, leasehold, shell, with_all_signals};
 
 fn lock(redis: &Redis, words: &[&str]) -> String {
     let ended = leasehold(redis, &[&["lock", "door"], words].concat()).ended();
@@ -68,6 +68,28 @@ fn interrupted_lock_leaves_no_hold() {
 }
 
 #[test]
+fn lock_leaves_no_hold_when_nobody_reads_its_token() {
+    let redis = Redis::start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut lock = command(&["lock", "--ttl", "10m", "door"]);
+    let status = lock.env("REDIS_URL", redis.url()).stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(71));
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn failure_keeps_its_code_when_stderr_is_closed() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", "java:7", "1"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut run = command(&["run", "-n", "door", "true"]);
+    let status = run.env("REDIS_URL", redis.url()).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(75));
+}
+
+#[test]
 fn forced_release_needs_a_yes_and_wakes_a_waiter() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
@@ -105,6 +127,34 @@ fn forced_release_shows_the_holder_and_asks_on_a_terminal() {
         assert_eq!(process.ended().code, left);
         assert_eq!(i64::from(left), redis.command(&["EXISTS", "door"]).number());
     }
+}
+
+#[test]
+fn forced_release_spares_a_holder_that_was_not_shown() {
+    const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "10m"]);
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let mut terminal = with_all_signals("script");
+    let line = format!("{program} unlock --force door");
+    terminal.args(["-qec", &line, "/dev/null"]).env("REDIS_URL", redis.url());
+    let process = Process::of(terminal);
+    process.wait_for(&format!("  held by     {token}"));
+    redis.command(&["DEL", "door"]);
+    redis.command(&["HSET", "door", OTHER, "1"]);
+    process.write("y\n");
+    let ended = process.ended();
+    assert_eq!(ended.code, 1, "{}", ended.out);
+    assert!(ended.out.contains("released meanwhile; look again"), "{}", ended.out);
+    assert_eq!(redis.command(&["HGET", "door", OTHER]).text(), "1");
+}
+
+#[test]
+fn wait_passes_over_an_expired_permit() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "0"]);
+    redis.command(&["ZADD", "{pool}:timeout", "1000", "0123456789abcdef"]);
+    assert_eq!(leasehold(&redis, &["wait", "-w", "1", "pool"]).ended().code, 0);
 }
 
 #[test]

@@ -50,11 +50,19 @@ impl Command {
         Ok(Self { child, target, watcher })
     }
 
-    /// Waits for its end. After that, the watcher kills nothing.
+    /// Waits for the end of the command itself. Its descendants may still run.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait().await?;
+        self.child.wait().await
+    }
+
+    /// Whether its group is left after its end.
+    pub(super) fn has_descendants(&self) -> bool {
+        self.target.outlives_its_command()
+    }
+
+    /// Ends the watcher, which kills nothing then.
+    pub(super) fn end(mut self) {
         self.watcher.end();
-        Ok(status)
     }
 
     /// Lets it run for so long, from now on.

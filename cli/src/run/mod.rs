@@ -39,6 +39,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
+/// How often the group of a command that was stopped is checked after the command has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
 pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
     let grace = grace(run)?;
     let in_terminal = command::is_in_foreground();
@@ -93,6 +96,7 @@ async fn supervise(
     let mut command = Command::start(run, &hold, in_terminal)?;
     let ended = attend(run, grace, &hold, signals, &mut command).await;
     let (status, stopped) = ended.map_err(|error| Exit::os("wait for", "command", &error))?;
+    command.end();
     let lost = match hold.release().await {
         Ok(Release::NotHeld { reason, .. }) => Some(reason.to_string()),
         Ok(_) => stopped,
@@ -110,7 +114,8 @@ async fn supervise(
     }
 }
 
-/// Waits for the command. Returns why it was stopped, if it was.
+/// Waits for the command, and after a loss or TERM also for its group: no process of the group may
+/// run without the lock. Returns why the command was stopped, if it was.
 async fn attend(
     run: &Run,
     grace: Duration,
@@ -120,7 +125,13 @@ async fn attend(
 ) -> std::io::Result<(ExitStatus, Option<String>)> {
     let mut lost = pin!(hold.lost());
     let (mut stopped, mut kill_at, mut terminated) = (None, None::<Instant>, false);
+    let mut ended = None;
     loop {
+        if let Some(status) = ended
+            && (kill_at.is_none() || !command.has_descendants())
+        {
+            return Ok((status, stopped));
+        }
         let left = hold.remaining();
         if let Some(left) = left {
             command.allow(left);
@@ -133,7 +144,14 @@ async fn attend(
         let look_again = left.unwrap_or_default().saturating_sub(grace).min(run.ttl / 10);
         tokio::select! {
             biased;
-            status = command.wait() => return Ok((status?, stopped)),
+            status = command.wait(), if ended.is_none() => {
+                ended = Some(status?);
+                if stopped.is_some() || terminated {
+                    // After a KILL or a loss, the time runs already.
+                    let rest = if stopped.is_some() { Duration::ZERO } else { grace };
+                    kill_at = kill_at.or_else(|| Some(Instant::now() + rest));
+                }
+            }
             reason = &mut lost, if stopped.is_none() => {
                 // After an expiry there is no time left.
                 let grace = if reason == LostReason::NotOwned { grace } else { Duration::ZERO };
@@ -147,11 +165,12 @@ async fn attend(
             signal = signals.next() => {
                 // A user who repeats it does not want to wait.
                 match signals::is_term(signal) && terminated {
-                    true => command.kill(),
+                    true => kill_at = Some(Instant::now()),
                     false => command.forward(signal),
                 }
                 terminated |= signals::is_term(signal);
             }
+            () = sleep(LOOK), if ended.is_some() => {}
             () = sleep(look_again.max(Duration::from_millis(1))), if stopped.is_none() => {}
         }
     }

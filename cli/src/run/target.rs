@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 /// A process, or all of a process group.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,14 @@ impl Target {
             // It has ended.
             Err(rustix::io::Errno::SRCH) => Ok(()),
             sent => Ok(sent?),
+        }
+    }
+
+    /// Whether a process is left in the group of a command that has ended.
+    pub(super) fn outlives_its_command(self) -> bool {
+        match self {
+            Self::Group(group) => test_kill_process_group(group) != Err(rustix::io::Errno::SRCH),
+            Self::Process(_) => false,
         }
     }
 }

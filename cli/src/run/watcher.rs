@@ -33,7 +33,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A deadline that changes by less is not sent again.
 const SMALL: Duration = Duration::from_millis(5);
 
-/// The watcher, as the process that holds the lock sees it.
+/// The watcher, as the process that holds the lock sees it. Dropping it without `end` closes its
+/// input, so that it kills the command.
 #[derive(Debug)]
 pub(super) struct Watcher {
     child: Child,
@@ -83,12 +84,6 @@ impl Watcher {
         if let Err(error) = ended {
             say(&format!("end watcher: {error}; check the processes of this user"));
         }
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

@@ -11,6 +11,13 @@ use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, W
 /// At most so many holders and waiters are read. A hash with more fields is no lock.
 const MOST: i64 = 1_000;
 
+/// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB
+/// would end the connection.
+const LARGEST: i64 = 200 * 1024;
+
+/// The reply to `PTTL` if there is no such key.
+const GONE: i64 = -2;
+
 /// Redisson's end of a permit without a lease.
 const NEVER: f64 = 922_337_203_685_477.0;
 
@@ -31,7 +38,7 @@ pub(crate) async fn search(
     pattern: &str,
 ) -> Reply<Option<Found>> {
     let mut command = cmd("SCAN");
-    command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1_000);
+    command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(250);
     let Some(reply) = store.topology.call_at(server, &command).await else { return Ok(None) };
     let reply = accepted(reply?)?;
     let Value::Array(parts) = &reply else { return Err(replies::unreadable(&reply)) };
@@ -93,6 +100,12 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     if parsed::<i64>(&count).is_none_or(|count| count > MOST) {
         return Ok(false);
     }
+    let mut size = cmd("MEMORY");
+    size.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+    let size = one(store, &name, size).await?;
+    if parsed::<i64>(&size).is_some_and(|size| size > LARGEST) {
+        return Ok(false);
+    }
     let fields = one(store, &name, on("HGETALL", key)).await?;
     let mut fields: HashMap<_, _> = pairs(&fields).into_iter().collect();
     if ["rate", "interval", "type"].iter().all(|field| fields.contains_key(*field)) {
@@ -117,6 +130,10 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     for ((owner, count), lease) in owners.iter().zip(&leases) {
         let Ok(count) = count.parse() else { return Ok(false) };
         let Some(owner) = owner_of(owner) else { return Ok(false) };
+        // The key has expired: its holder holds nothing.
+        if parsed(lease) == Some(GONE) {
+            continue;
+        }
         found.holders.push(Holder { owner, count, remaining: millis(lease) });
     }
     Ok(true)
@@ -144,7 +161,7 @@ fn owner_of(field: &str) -> Option<Owner> {
 async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<bool> {
     let name = found.name.clone();
     let questions = [
-        on("GET", name.as_str()),
+        start_of(name.as_str()),
         scores(&keys::leases(&name)),
         on("HGETALL", &keys::holders(&name)),
     ];
@@ -154,10 +171,13 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     found.number = parsed(text);
     found.kind = ObjectKind::Number;
     for (member, end) in scored(permits) {
-        let remaining = Duration::from_secs_f64(end / 1_000.0).saturating_sub(now);
-        let remaining = (end < NEVER).then_some(remaining);
-        found.holders.push(Holder { owner: permit(&member), count: 1, remaining });
         found.kind = ObjectKind::ExpirableSemaphore;
+        let left = seconds(end / 1_000.0).saturating_sub(now);
+        // The next acquisition removes an expired permit.
+        if !left.is_zero() {
+            let remaining = (end < NEVER).then_some(left);
+            found.holders.push(Holder { owner: permit(&member), count: 1, remaining });
+        }
     }
     for (owner, count) in pairs(holders) {
         let (owner, count) = (Owner::lossy(&owner), count.parse().unwrap_or(1));
@@ -186,7 +206,7 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     fair.arg(0).arg(MOST - 1);
     let questions = [
         subscribers,
-        on("GET", &keys::tokens(&name)),
+        start_of(&keys::tokens(&name)),
         fair,
         scores(&keys::redissons("redisson_lock_timeout", &name)),
         scores(&keys::queue(&name)),
@@ -207,14 +227,14 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     for member in fair {
         let Value::BulkString(member) = member else { return Err(replies::unreadable(member)) };
         let deadline = deadlines.get(member).copied();
-        let is_overdue = deadline.is_none_or(|at| Duration::from_secs_f64(at / 1_000.0) <= now);
+        let is_overdue = deadline.is_none_or(|at| seconds(at / 1_000.0) <= now);
         let owner = Owner::lossy(&String::from_utf8_lossy(member));
         found.waiters.push(Waiter { owner, waited: None, is_overdue });
     }
     let queue = scored(queue).into_iter().map(|(owner, at)| (owner, at / 1_000_000.0));
     let writers = scored(writers).into_iter().map(|(owner, at)| (owner, at / 1_000.0));
     for (member, came) in queue.chain(writers) {
-        let waited = (came > 0.0).then(|| now.saturating_sub(Duration::from_secs_f64(came)));
+        let waited = (came > 0.0).then(|| now.saturating_sub(seconds(came)));
         if let Some(owner) = owner_of(&String::from_utf8_lossy(&member)) {
             found.waiters.push(Waiter { owner, waited, is_overdue: false });
         }
@@ -236,6 +256,13 @@ fn channels(kind: ObjectKind) -> Kind {
 fn on(verb: &str, key: &str) -> Cmd {
     let mut command = cmd(verb);
     command.arg(key);
+    command
+}
+
+/// Asks for as much of a string as a number has: the data of another program may be long.
+fn start_of(key: &str) -> Cmd {
+    let mut command = on("GETRANGE", key);
+    command.arg(0).arg(20);
     command
 }
 
@@ -266,7 +293,12 @@ fn accepted(reply: Value) -> Reply<Value> {
 fn clock(reply: &Value) -> Option<Duration> {
     let Value::Array(parts) = reply else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
-    Some(Duration::from_secs(parsed(seconds)?) + Duration::from_micros(parsed(micros)?))
+    Duration::from_secs(parsed(seconds)?).checked_add(Duration::from_micros(parsed(micros)?))
+}
+
+/// A time of a score, which may be infinite.
+fn seconds(score: f64) -> Duration {
+    Duration::try_from_secs_f64(score).unwrap_or(Duration::MAX)
 }
 
 fn millis(pttl: &Value) -> Option<Duration> {
