@@ -134,7 +134,7 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     /// The task that wants or has it, if each task has its own queue entry. The tasks of a process
     /// then share no request slot, no subscription and no grant.
-    pub(crate) seat: Option<Owner>,
+    pub(crate) seat: Option<Box<Owner>>,
 }
 
 impl Object {
@@ -144,7 +144,7 @@ impl Object {
 
     /// Returns the same object for the task that acquires it as `owner`.
     pub(crate) fn seated(&self, owner: Owner) -> Self {
-        Self { seat: Some(owner), ..self.clone() }
+        Self { seat: Some(Box::new(owner)), ..self.clone() }
     }
 
     pub(crate) fn traits(&self) -> KindTraits {

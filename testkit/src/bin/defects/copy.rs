@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::planting::Texts;
 
 /// The parts that the tests are built from.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "Cargo.lock",
