@@ -147,6 +147,11 @@ impl Object {
         Self { seat: Some(Box::new(owner)), ..self.clone() }
     }
 
+    /// Returns the owner that acquires it, if it has a seat.
+    pub(crate) fn seat_owner(&self) -> Option<Owner> {
+        self.seat.as_deref().cloned()
+    }
+
     pub(crate) fn traits(&self) -> KindTraits {
         self.kind.traits()
     }

@@ -111,12 +111,7 @@ impl<'a> Attempt<'a> {
             request,
             claim: Claim {
                 object: request.object.clone(),
-                owner: request
-                    .object
-                    .seat
-                    .as_deref()
-                    .cloned()
-                    .unwrap_or_else(|| engine.identity.fresh_owner()),
+                owner: request.object.seat_owner().unwrap_or_else(|| engine.identity.fresh_owner()),
                 ttl: request.ttl,
                 share: request.share,
             },

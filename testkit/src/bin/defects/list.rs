@@ -173,8 +173,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "Some(time) if time < ttl =>",
-                to: "Some(time) if time < ttl.min(time) =>",
+                from: "(Some(time), Some(guard)) if time < ttl =>",
+                to: "(Some(time), Some(guard)) if time < ttl.min(time) =>",
             }],
         },
     ),
@@ -184,8 +184,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the grants of a minority are never released",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
-                from: "                Some(Vote::Yes(_) | Vote::New(_)) => {\n",
-                to: "                Some(Vote::Yes(guard) | Vote::New(guard)) => {\n                    std::mem::forget(guard);\n",
+                from: "                Some(Vote::Yes(_)) => {\n",
+                to: "                Some(Vote::Yes(guard)) => {\n                    std::mem::forget(guard);\n",
             }],
         },
     ),
@@ -792,7 +792,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who reads beside its writing has one owner for both",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
-                from: "owner: request.object.seat.clone().unwrap_or_else(",
+                from: "owner: request.object.seat_owner().unwrap_or_else(",
                 to: "owner: request.beside.clone().unwrap_or_else(",
             }],
         },
