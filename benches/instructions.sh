@@ -3,7 +3,7 @@
 # are more than 5 % above the figures in instructions.txt. WRITE=1 writes those.
 #
 # A figure is for one operation: the work's count less those of the server and of a program
-# that does nothing, divided by how often the work is done. Installs valgrind if it is missing.
+# that only connects and locks once, divided by how often the work is done. Installs valgrind if it is missing.
 set -eu
 cd "$(dirname "$0")/.."
 figures=benches/instructions.txt
@@ -27,20 +27,20 @@ count() {
 counts=$(mktemp -d)
 trap 'rm -rf "$counts"' EXIT
 # Two at once, and no more: who is too slow renews what it holds, and that is counted.
-for two in 'nothing holds' 'pairs hand-overs'; do
+for two in 'start holds' 'pairs hand-overs'; do
     for work in $two; do
         count "$work" >"$counts/$work" &
     done
     wait
 done
-for work in nothing pairs hand-overs holds; do
+for work in start pairs hand-overs holds; do
     [ -s "$counts/$work" ] ||
         { echo "instructions: callgrind counted nothing in $work" >&2; exit 1; }
 done
-nothing=$(cat "$counts/nothing")
+start=$(cat "$counts/start")
 
 measured=$(for work in pairs hand-overs holds; do
-    echo "$work $((($(cat "$counts/$work") - nothing) / times))"
+    echo "$work $((($(cat "$counts/$work") - start) / times))"
 done)
 if [ "${WRITE:-}" ]; then
     { echo "# Instructions for each operation, as $(rustc --version | cut -d ' ' -f 1,2) compiles them."
