@@ -33,7 +33,7 @@ fn run(work: impl Future<Output = ()>) {
     runtime.block_on(work);
 }
 
-/// What each of the others begins with: a connection, and the scripts of all primitives.
+/// Connects, loads the scripts of all primitives, and locks once, as each of the others does.
 async fn start() {
     let lock = Client::in_memory().lock("orders:42").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();

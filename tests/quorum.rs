@@ -152,6 +152,18 @@ async fn hold_is_lost_with_the_majority() {
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
 }
 
+/// The majority is gone, whatever the silent servers reply.
+#[tokio::test(start_paused = true)]
+async fn release_reports_a_certain_loss_though_servers_are_silent() {
+    let setup = Setup::<5>::known().await;
+    setup.servers[3..].iter().for_each(|server| server.fail("LOADING not yet"));
+    let guard = acquire(&setup.lock()).await;
+    setup.servers[0].lose_everything();
+    setup.servers[1..3].iter().for_each(MemoryStore::stall);
+    let release = guard.release().await.unwrap();
+    assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
+}
+
 #[tokio::test(start_paused = true)]
 async fn hold_expires_when_no_majority_replies() {
     let setup = Setup::<3>::new();

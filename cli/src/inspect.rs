@@ -160,7 +160,7 @@ fn as_json(found: &Inspection) -> Value {
     })
 }
 
-/// What an operator should look at.
+/// Conditions that an operator should check.
 fn odd(found: &Inspection) -> Vec<&'static str> {
     let expires = !matches!(found.kind, ObjectKind::Semaphore | ObjectKind::Number);
     let is_endless = found.holders.iter().any(|holder| holder.remaining().is_none());

@@ -134,7 +134,7 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     /// The task that wants or has it, if each task has its own queue entry. The tasks of a process
     /// then share no request slot, no subscription and no grant.
-    pub(crate) seat: Option<Box<Owner>>,
+    pub(crate) seat: Option<Owner>,
 }
 
 impl Object {
@@ -144,12 +144,12 @@ impl Object {
 
     /// Returns the same object for the task that acquires it as `owner`.
     pub(crate) fn seated(&self, owner: Owner) -> Self {
-        Self { seat: Some(Box::new(owner)), ..self.clone() }
+        Self { seat: Some(owner), ..self.clone() }
     }
 
     /// Returns the owner that acquires it, if it has a seat.
     pub(crate) fn seat_owner(&self) -> Option<Owner> {
-        self.seat.as_deref().cloned()
+        self.seat.clone()
     }
 
     pub(crate) fn traits(&self) -> KindTraits {

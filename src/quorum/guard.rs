@@ -101,7 +101,6 @@ impl QuorumGuard {
         let lost = |reason| Ok(Release::NotHeld { name: name.clone(), reason, holder: None });
         let over = self.shared.remaining().err();
         let guards = self.close();
-        let mut missing = need.saturating_sub(guards.len());
         let mut releasing: FuturesUnordered<_> =
             guards.into_iter().map(LockGuard::release).collect();
         let (mut released, mut reasons, mut errors) = (0, vec![], vec![]);
@@ -115,14 +114,12 @@ impl QuorumGuard {
         }
         // Dropped, they would be sent once more.
         tokio::spawn(async move { while releasing.next().await.is_some() {} });
-        missing += reasons.len();
-        match (over, reasons.first(), errors.pop()) {
-            (Some(reason), ..) => lost(reason),
+        match (over, errors.pop()) {
+            (Some(reason), _) => lost(reason),
             _ if released >= need => Ok(Release::Released),
-            (None, Some(reason), None) => lost(*reason),
-            (None, Some(reason), Some(_)) if missing >= need => lost(*reason),
-            (None, _, Some(error)) => Err(error),
-            (None, None, None) => lost(LostReason::Expired),
+            // With the servers that have not replied, it may have been a majority.
+            (None, Some(error)) if released + 1 + errors.len() >= need => Err(error),
+            (None, _) => lost(reasons.first().copied().unwrap_or(LostReason::Expired)),
         }
     }
 

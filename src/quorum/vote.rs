@@ -1,6 +1,6 @@
 //! One vote: all servers are asked at once, and the lock is granted when a majority has granted it.
 
-use std::{fmt::Write, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{
     future::join_all,
@@ -270,10 +270,10 @@ impl Ballot {
         if voted < need {
             let mut reason = format!("{voted} of {of} servers voted, and {need} must grant it");
             if young > 0 {
-                write!(reason, "; {young} have had data for less than a lease").ok();
+                reason += &format!("; {young} have had data for less than a lease");
             }
             if let Some(error) = errors.first() {
-                write!(reason, "; {error}").ok();
+                reason += &format!("; {error}");
             }
             obstacle.silence = Some(reason);
         }
