@@ -552,8 +552,8 @@ impl Client {
 
     /// Waits until all background releases are completed.
     #[cfg(feature = "blocking")]
-    pub(crate) async fn settled(&self) {
-        self.engine.settled().await;
+    pub(crate) async fn releases_completed(&self) {
+        self.engine.releases_completed().await;
     }
 }
 
@@ -667,7 +667,7 @@ impl<Made> ClientBuilder<Made> {
     /// # Ok(()) }
     /// ```
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.limits.question = Limits::sound(timeout);
+        self.limits.request = Limits::sound(timeout);
         self
     }
 

@@ -491,8 +491,8 @@ mod guards {
     fn another_thread_learns_of_the_loss_of_an_owned_guard() {
         let lock = World::new().door().lease(millis(60));
         let guard = lock.acquire_owned().unwrap();
-        let told = elsewhere(|| guard.lost().unwrap());
-        assert_eq!(told, LostReason::Expired);
+        let reported = elsewhere(|| guard.lost().unwrap());
+        assert_eq!(reported, LostReason::Expired);
     }
 
     #[test]
@@ -607,8 +607,8 @@ mod running {
             assert!(world.store.lose("door"));
             held.is_held()
         });
-        let (told, reason) = (name.clone(), LostReason::NotOwned);
-        assert_eq!(ran, RunOutcome::CompletedAfterLoss { name: told, value: true, reason });
+        let (reported, reason) = (name.clone(), LostReason::NotOwned);
+        assert_eq!(ran, RunOutcome::CompletedAfterLoss { name: reported, value: true, reason });
 
         let guard = world.door().lease(millis(20)).acquire_owned().unwrap();
         let ran = guard.run(|held| {

@@ -89,12 +89,12 @@ fn error_is_cloned_for_many_receivers() {
 #[test]
 fn futures_of_a_lock_may_move_between_threads() {
     let lock = Client::in_memory().lock("door").unwrap();
-    let patience = std::time::Duration::from_secs(1);
+    let max_wait = std::time::Duration::from_secs(1);
     is_send_value(&lock.acquire());
-    is_send_value(&lock.acquire_within(patience));
+    is_send_value(&lock.acquire_within(max_wait));
     is_send_value(&lock.try_acquire());
     is_send_value(&lock.run(async |_held| ()));
-    is_send_value(&lock.run_within(patience, async |_held| ()));
+    is_send_value(&lock.run_within(max_wait, async |_held| ()));
     is_send_value(&lock.try_run(async |_held| ()));
     is_send_value(&lock.holder());
     is_send_value(&lock.is_locked());

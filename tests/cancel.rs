@@ -843,9 +843,9 @@ async fn work_is_dropped_with_the_run_that_holds_it() {
     // given work that would take for ever
     let world = World::new();
     let (lock, dropped) = (world.door(), Arc::new(AtomicBool::new(false)));
-    let told = Told(Arc::clone(&dropped));
+    let reported = Told(Arc::clone(&dropped));
     let mut run = Box::pin(lock.run(async |_held| {
-        let _told = told;
+        let _told = reported;
         std::future::pending::<()>().await;
     }));
     assert!(poll!(&mut run).is_pending());

@@ -24,7 +24,7 @@ use common::{ms, secs};
 use fastrand::Rng;
 use futures_util::{StreamExt, stream};
 use leasehold::{Client, Error, Lock, LockGuard};
-use testkit::{Liar, Lie, Redis, Said};
+use testkit::{Redis, ServerMessage, Tampering, TamperingProxy};
 use tokio::time::{Instant, timeout};
 
 /// How many stories every run of the tests tells.
@@ -101,25 +101,29 @@ impl Fault {
         Self::TwiceLate,
     ];
 
-    /// Returns the bytes that replace `said`.
-    fn of(self, random: &mut Rng, Said { nth, bytes: said, .. }: Said<'_>) -> Lie {
+    /// Returns the bytes that replace `output`.
+    fn of(
+        self,
+        random: &mut Rng,
+        ServerMessage { nth, bytes: output, .. }: ServerMessage<'_>,
+    ) -> Tampering {
         let at_once = |word: Vec<u8>| (Duration::ZERO, word);
         let pause = ms(random.u64(..2 * COMMAND_TIMEOUT.as_millis() as u64));
-        let said = said.to_vec();
-        Lie::Words(match self {
-            Self::Closed => return Lie::HangUp,
-            Self::Endless => [flood(&endless(random)), vec![at_once(said)]].concat(),
-            Self::Late => vec![(pause, said)],
-            Self::Long => vec![at_once(too_long(random)), at_once(said)],
-            Self::Split => said.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
+        let output = output.to_vec();
+        Tampering::Words(match self {
+            Self::Closed => return Tampering::HangUp,
+            Self::Endless => [flood(&endless(random)), vec![at_once(output)]].concat(),
+            Self::Late => vec![(pause, output)],
+            Self::Long => vec![at_once(too_long(random)), at_once(output)],
+            Self::Split => output.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
             // A server that does not know the greeting may repeat it.
             Self::Foreign if nth == 0 && random.bool() => vec![at_once(echo())],
             Self::Foreign if random.u8(..8) == 0 => flood(&foreign(random)),
             Self::Foreign => vec![at_once(foreign(random))],
             Self::Missing => vec![],
-            Self::Spoilt => vec![at_once(spoilt(random, said))],
-            Self::Twice => vec![at_once(said.clone()), at_once(said)],
-            Self::TwiceLate => vec![at_once(said.clone()), (pause, said)],
+            Self::Spoilt => vec![at_once(spoilt(random, output))],
+            Self::Twice => vec![at_once(output.clone()), at_once(output)],
+            Self::TwiceLate => vec![at_once(output.clone()), (pause, output)],
         })
     }
 }
@@ -170,23 +174,23 @@ fn too_long(random: &mut Rng) -> Vec<u8> {
     format!("{}{length}\r\n{}\r\n", kind.unwrap_or("$"), "x".repeat(length)).into()
 }
 
-fn spoilt(random: &mut Rng, mut said: Vec<u8>) -> Vec<u8> {
+fn spoilt(random: &mut Rng, mut output: Vec<u8>) -> Vec<u8> {
     for _ in 0..random.usize(1..4) {
-        let at = random.usize(..said.len());
+        let at = random.usize(..output.len());
         match random.u8(..3) {
-            0 => said[at] = random.u8(..),
-            1 => said.insert(at, random.u8(..)),
-            _ => said.truncate(at + 1),
+            0 => output[at] = random.u8(..),
+            1 => output.insert(at, random.u8(..)),
+            _ => output.truncate(at + 1),
         }
     }
-    said
+    output
 }
 
 /// One story.
 struct Story {
     seed: u64,
     random: Rng,
-    liar: Liar,
+    tampering: TamperingProxy,
     lies: Arc<AtomicBool>,
     /// Whether each reply, if it comes, belongs to its request.
     honest: bool,
@@ -198,27 +202,27 @@ impl Story {
         let honest = random.bool();
         let lies = Arc::new(AtomicBool::new(random.u8(..4) == 0));
         let (switch, dice) = (Arc::clone(&lies), Mutex::new(random.fork()));
-        let liar = Liar::before(redis.port(), move |said: Said<'_>| {
+        let tampering = TamperingProxy::before(redis.port(), move |message: ServerMessage<'_>| {
             let random = &mut *dice.lock().unwrap();
             // A login is many replies, and must not fail for ever.
-            let seldom = if said.nth < 10 { 60 } else { 6 };
+            let seldom = if message.nth < 10 { 60 } else { 6 };
             let lies = switch.load(Ordering::SeqCst) && random.u8(..seldom) == 0;
             let faults = if honest { &Fault::HONEST[..] } else { &Fault::ALL[..] };
             match random.choice(faults) {
-                Some(fault) if lies => fault.of(random, said),
-                _ => Lie::Truth,
+                Some(fault) if lies => fault.of(random, message),
+                _ => Tampering::Truth,
             }
         });
-        Self { seed, random, liar, lies, honest }
+        Self { seed, random, tampering, lies, honest }
     }
 
     /// Tells it. Returns how many calls there were.
-    async fn told(mut self, redis: &Redis) -> usize {
+    async fn reported(mut self, redis: &Redis) -> usize {
         let builder = Client::builder()
             .password(PASSWORD)
             .command_timeout(COMMAND_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT);
-        let url = self.liar.url();
+        let url = self.tampering.url();
         // Two connections, and a request.
         let limit = 2 * CONNECT_TIMEOUT + COMMAND_TIMEOUT;
         let client = match self.within(limit, "connect", builder.connect(&url)).await {
@@ -245,7 +249,7 @@ impl Story {
 
     /// Asks for one thing or another.
     async fn calls(&mut self, redis: &Redis, lock: &Lock) {
-        let patience = ms(self.random.u64(1..400));
+        let max_wait = ms(self.random.u64(1..400));
         match self.random.u8(..4) {
             0 => {
                 let guard = self.within(secs(3), "try_acquire", lock.try_acquire()).await;
@@ -256,8 +260,8 @@ impl Story {
                 self.holds(redis, guard).await;
             }
             1 | 2 => {
-                let acquired = lock.acquire_within(patience);
-                let guard = self.within(patience, "acquire_within", acquired).await;
+                let acquired = lock.acquire_within(max_wait);
+                let guard = self.within(max_wait, "acquire_within", acquired).await;
                 let guard = guard.map_err(|error| self.keeps_the_password(&error)).ok();
                 self.holds(redis, guard).await;
             }
@@ -299,9 +303,9 @@ impl Story {
 async fn calls_end_in_time_and_the_client_recovers_from_any_reply() {
     let redis = Redis::start();
     let (before, start) = (panics(), Instant::now());
-    let tell = async |seed| Story::of(seed, &redis).told(&redis).await;
-    let told = stream::iter(seeds(FEW)).map(tell).buffer_unordered(TOGETHER);
-    let calls: Vec<usize> = told.collect().await;
+    let tell = async |seed| Story::of(seed, &redis).reported(&redis).await;
+    let reported = stream::iter(seeds(FEW)).map(tell).buffer_unordered(TOGETHER);
+    let calls: Vec<usize> = reported.collect().await;
     println!(
         "{} stories, {} calls, {:?}",
         calls.len(),

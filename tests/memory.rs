@@ -300,10 +300,10 @@ mod fail {
         {
             store.fail(words);
             let refused = lock.acquire().await.unwrap_err();
-            let Error::Refused { name, code: told, message: also, .. } = refused else {
+            let Error::Refused { name, code: reported, message: also, .. } = refused else {
                 panic!("{refused}")
             };
-            assert_eq!((name.as_str(), &*told, &*also), ("door", code, message));
+            assert_eq!((name.as_str(), &*reported, &*also), ("door", code, message));
         }
     }
 
@@ -314,13 +314,13 @@ mod fail {
         for code in ["NOPERM", "NOAUTH", "WRONGPASS"] {
             store.fail(code);
             let error = lock.acquire().await.unwrap_err();
-            assert!(matches!(&error, Error::Forbidden { code: told, .. } if told == code));
+            assert!(matches!(&error, Error::Forbidden { code: reported, .. } if reported == code));
             assert!(!error.is_transient() && !error.is_busy(), "{code}");
         }
         for code in ["READONLY", "CLUSTERDOWN", "LOADING", "OOM", "MISCONF"] {
             store.fail(code);
             let error = lock.acquire_within(secs(1)).await.unwrap_err();
-            assert!(matches!(&error, Error::NotReady { code: told, .. } if told == code));
+            assert!(matches!(&error, Error::NotReady { code: reported, .. } if reported == code));
             assert!(error.is_transient() && !error.is_busy(), "{code}");
         }
     }
@@ -437,8 +437,8 @@ async fn error_keeps_its_source() {
     assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
-    let said = "store unavailable for `door`: timed out after 3s";
-    assert_eq!(error.to_string(), said);
+    let output = "store unavailable for `door`: timed out after 3s";
+    assert_eq!(error.to_string(), output);
     assert!(error.is_transient());
     assert_eq!(error.source().unwrap().to_string(), "timed out after 3s");
 }
@@ -458,8 +458,8 @@ async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
     let error = lock.acquire().await.unwrap_err();
     assert!(matches!(error, Error::NotReplicated { wanted: 2, got: 1, .. }), "{error:?}");
     assert!(error.is_transient() && !error.is_busy());
-    let said = "cannot acquire `door`: only 1 of 2 replicas acknowledged the grant in time";
-    assert!(error.to_string().starts_with(said), "{error}");
+    let output = "cannot acquire `door`: only 1 of 2 replicas acknowledged the grant in time";
+    assert!(error.to_string().starts_with(output), "{error}");
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());
 

@@ -59,7 +59,7 @@ fn waiter(
     tokio::spawn(async move { permits.acquire_many(count).await })
 }
 
-async fn give_back(guard: ExpirablePermits) {
+async fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
@@ -94,7 +94,7 @@ async fn contending_tasks_never_exceed_the_permits_and_all_acquire() {
             assert!(held.fetch_add(count, SeqCst) + count <= 4);
             sleep(ms(20)).await;
             held.fetch_sub(count, SeqCst);
-            give_back(guard).await;
+            release_guard(guard).await;
         })
     });
     for done in join_all(tasks.collect::<Vec<_>>()).await {
@@ -117,8 +117,8 @@ async fn tasks_of_one_client_acquire_permits_in_order() {
     drop(both);
     let first = wants_both.await.unwrap().unwrap();
     assert!(!wants_one.is_finished());
-    give_back(first).await;
-    give_back(wants_one.await.unwrap().unwrap()).await;
+    release_guard(first).await;
+    release_guard(wants_one.await.unwrap().unwrap()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +128,7 @@ async fn release_of_many_permits_admits_many_waiters() {
     let waiting = [waiter(&t.one, 1), waiter(&t.one, 1), waiter(&t.one, 1)];
     sleep(secs(1)).await;
     let begun = Instant::now();
-    give_back(all).await;
+    release_guard(all).await;
     let guards = join_all(waiting).await;
     assert!(begun.elapsed() <= AT_ONCE && guards.iter().all(Result::is_ok));
 }
@@ -144,8 +144,8 @@ async fn remote_release_wakes_subscribed_and_polling_waiters() {
         let waiting = waiter(&t.other.clone().wait_strategy(wait_strategy), 1);
         sleep(secs(1)).await;
         let begun = Instant::now();
-        give_back(guard).await;
-        give_back(waiting.await.unwrap().unwrap()).await;
+        release_guard(guard).await;
+        release_guard(waiting.await.unwrap().unwrap()).await;
         assert!(begun.elapsed() <= soon, "{:?}", begun.elapsed());
     }
 }
@@ -159,7 +159,7 @@ async fn waiter_asks_when_the_nearest_lease_ends() {
     let guard = t.other.acquire().await.unwrap();
     let late = begun.elapsed().saturating_sub(ms(2_345));
     assert!(begun.elapsed() >= ms(2_345) && late <= AT_ONCE, "{:?}", begun.elapsed());
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn permit_timeout_names_missing_permits() {
         assert_eq!(error.to_string(), "timed out after 2s waiting for `printers`");
     }
     assert_eq!(begun.elapsed(), secs(2));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,12 +210,12 @@ async fn permit_is_handed_off_without_a_request() {
     let waiting = waiter(&t.one, 2);
     sleep(ms(3)).await;
     t.store.stall();
-    give_back(both).await;
+    release_guard(both).await;
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!((guard.owner().as_str(), guard.is_held()), (t.question(2).as_str(), true));
     assert_eq!(t.clients[0].stats().handed_over, 1);
     t.store.resume();
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
@@ -225,10 +225,10 @@ async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     let guard = t.one.acquire().await.unwrap();
     let waiting = waiter(&t.one, 1);
     sleep(ms(20)).await;
-    give_back(guard).await;
+    release_guard(guard).await;
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!(guard.owner().as_str(), t.question(3));
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.clients[0].stats().handed_over, 0);
 }
 
@@ -244,13 +244,13 @@ async fn released_permit_with_a_seen_id_is_not_handed_off() {
         sleep(ms(3)).await;
         look(&guard);
         let (ids, owner) = (guard.ids(), guard.owner().clone());
-        give_back(guard).await;
+        release_guard(guard).await;
         let guard = waiting.await.unwrap().unwrap();
         assert!(!t.other.release_id(ids[0]).await.unwrap());
         assert_eq!(t.other.lease_of(ids[0]).await.unwrap(), None);
         assert_eq!(t.clients[0].stats().handed_over, 0);
         assert_ne!(guard.owner(), &owner);
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -272,7 +272,7 @@ async fn permits_of_another_count_are_released_to_the_store() {
         drop(guards);
         let guard = waiting.await.unwrap().unwrap();
         assert_eq!(guard.owner().as_str(), t.question(number));
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     assert_eq!(t.clients[0].stats().handed_over, 0);
     assert_eq!(t.other.available().await.unwrap(), 2);
@@ -284,7 +284,7 @@ async fn loss_of_a_handed_off_permit_reaches_its_holder() {
     let guard = t.one.acquire().await.unwrap();
     let waiting = waiter(&t.one, 1);
     sleep(ms(3)).await;
-    give_back(guard).await;
+    release_guard(guard).await;
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!(t.clients[0].stats().handed_over, 1);
     sleep(secs(60)).await;
@@ -305,15 +305,15 @@ async fn permit_granted_to_an_absent_waiter_is_free_soon() {
             assert!(futures_util::poll!(&mut waits).is_pending());
             sleep(ms(1)).await;
         }
-        give_back(guard).await;
+        release_guard(guard).await;
         assert_eq!(t.clients[0].stats().handed_over, 1);
         if dropped {
             drop(waits);
             sleep(ms(1)).await;
             assert_eq!(t.other.available().await.unwrap(), 1);
         } else {
-            give_back(t.other.acquire_within(ms(100)).await.unwrap()).await;
-            give_back(waits.await.unwrap()).await;
+            release_guard(t.other.acquire_within(ms(100)).await.unwrap()).await;
+            release_guard(waits.await.unwrap()).await;
         }
         assert_eq!(t.other.available().await.unwrap(), 1);
     }
@@ -357,7 +357,7 @@ async fn revoked_permit_is_noticed_at_the_next_renewal() {
         Release::NotHeld { reason: LostReason::NotOwned, holder: None, .. }
     ));
     assert!(other.is_held());
-    give_back(other).await;
+    release_guard(other).await;
     assert_eq!(t.other.available().await.unwrap(), 3);
 }
 
@@ -449,7 +449,7 @@ async fn request_dropped_at_any_await_leaves_nothing_behind() {
             ends.await.unwrap();
             sleep(secs(2)).await;
             assert_eq!(t.other.available().await.unwrap(), 2, "{way:?} {polls} {woken}");
-            give_back(t.one.acquire_many(2).await.unwrap()).await;
+            release_guard(t.one.acquire_many(2).await.unwrap()).await;
         }
     }
 }

@@ -184,11 +184,11 @@ async fn impatient_readers_acquire_half_of_the_time() {
     let writer = tokio::spawn(async move { there.write().acquire().await.map(drop) });
     sleep(SOON).await;
     let reads = Client::with_store(&store).read_write_lock("prices").unwrap().read();
-    let patience = Duration::from_millis(500);
+    let max_wait = Duration::from_millis(500);
     let (mut entered, mut refused) = (0, 0);
     for _ in 0..80 {
         let began = Instant::now();
-        match reads.acquire_within(patience).await {
+        match reads.acquire_within(max_wait).await {
             Ok(guard) => {
                 entered += 1;
                 drop(guard);
@@ -199,7 +199,7 @@ async fn impatient_readers_acquire_half_of_the_time() {
             }
             Err(other) => panic!("{other}"),
         }
-        sleep(patience.saturating_sub(began.elapsed())).await;
+        sleep(max_wait.saturating_sub(began.elapsed())).await;
     }
     assert!((38..=42).contains(&entered), "{entered} of {}", entered + refused);
     writer.abort();
@@ -272,7 +272,7 @@ async fn readers_without_preference_do_not_wait() {
 async fn leaving_writer_blocks_no_reader() {
     let (_store, here, there) = prices();
     let _first = here.read().acquire().await.unwrap();
-    let patience = Duration::from_millis(100);
+    let max_wait = Duration::from_millis(100);
     let late = tokio::spawn({
         let there = there.clone();
         async move {
@@ -282,10 +282,10 @@ async fn leaving_writer_blocks_no_reader() {
             start.elapsed()
         }
     });
-    let gave_up = here.write().acquire_within(patience).await.unwrap_err();
+    let gave_up = here.write().acquire_within(max_wait).await.unwrap_err();
     assert!(matches!(gave_up, Error::TimedOut { by_this_client: true, .. }), "{gave_up}");
     let waited = late.await.unwrap();
-    assert!(waited >= patience - 2 * SOON && waited < patience + SOON, "{waited:?}");
+    assert!(waited >= max_wait - 2 * SOON && waited < max_wait + SOON, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,8 +341,8 @@ async fn loss_reaches_every_reader_of_a_shared_hold() {
     let guards = [here.read().acquire().await.unwrap(), here.read().acquire().await.unwrap()];
     assert!(there.read().force_release().await.unwrap());
     for guard in &guards {
-        let told = timeout(Duration::from_secs(11), guard.lost()).await;
-        assert_eq!(told, Ok(LostReason::NotOwned));
+        let reported = timeout(Duration::from_secs(11), guard.lost()).await;
+        assert_eq!(reported, Ok(LostReason::NotOwned));
     }
     let [one, other] = guards;
     for guard in [one, other] {

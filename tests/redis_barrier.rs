@@ -6,7 +6,7 @@ use testkit::{Cluster, Proxy, Redis, Sentinels, came_with};
 use tokio::{task::JoinHandle, time::sleep};
 
 use crate::common::{
-    Listener, SOON, client, keys, ms, pttl, secs, until_subscribed, with_rights, within,
+    Listener, SOON, client, keys, ms, pttl, secs, until_subscribed, with_acl, within,
 };
 
 const MEMBERS: &str = "leasehold_barrier__members:{phase}";
@@ -44,7 +44,7 @@ async fn members_are_a_sorted_set_that_ends_with_the_opening() {
     assert_eq!(keys(&redis), [MEMBERS]);
     barrier.arrive_and_wait().await.unwrap();
     passes(member).await;
-    assert_eq!(listener.heard(), ["0"]);
+    assert_eq!(listener.received(), ["0"]);
     let left = keys(&redis);
     let (generation, receipts) = left.split_first().unwrap();
     assert_eq!(generation, "leasehold_barrier__generation:{phase}");
@@ -92,7 +92,7 @@ async fn arrival_whose_reply_is_lost_counts_once() {
 async fn lost_message_only_delays_a_member() {
     let redis = Redis::start();
     let rights = ["+@all", "-subscribe", "&*", "~leasehold_barrier*"];
-    let without_messages = with_rights(&redis, "limited", &rights).await;
+    let without_messages = with_acl(&redis, "limited", &rights).await;
     let member = waiting(&without_messages.barrier("phase", 2).unwrap());
     until_present(&redis, 1).await;
     barrier(&redis, 2).await.arrive_and_wait().await.unwrap();
@@ -103,7 +103,7 @@ async fn lost_message_only_delays_a_member() {
 async fn denied_member_gets_an_error_and_does_not_stay() {
     let redis = Redis::start();
     let rights = ["+@all", "-pexpire", "&*", "~leasehold_barrier*"];
-    let limited = with_rights(&redis, "limited", &rights).await;
+    let limited = with_acl(&redis, "limited", &rights).await;
     let refused = limited.barrier("phase", 2).unwrap().arrive_and_wait().await.unwrap_err();
     assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
     assert_eq!(present(&redis), 0);

@@ -12,11 +12,11 @@ use std::{
 use crate::common::{
     GUIDE, Log, SOON, channel,
     cluster::{Ways, built, client, other_than, owner},
-    connections, entered, give_back, ms, secs, waiter, within,
+    connections, entered, ms, release_guard, secs, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};
-use testkit::{Cluster, Failover, Links, Proxy, Redis, Reply, came_with, eventually, rights_in};
+use testkit::{Cluster, Failover, Links, Proxy, Redis, Reply, acl_rules_in, came_with, eventually};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
@@ -48,11 +48,11 @@ fn listeners(node: &Redis, name: &str) -> i64 {
     match node.command(&["PUBSUB", "SHARDNUMSUB", &channel(name)]) {
         // Before Redis 7 channels are plain.
         Reply::Error(_) => crate::common::subscribers(node, &channel(name)),
-        heard => heard.list()[1].number(),
+        received => received.list()[1].number(),
     }
 }
 
-fn until_heard(node: &Redis, name: &str) {
+fn until_received(node: &Redis, name: &str) {
     eventually("somebody listens", PATIENCE, || listeners(node, name) == 1);
 }
 
@@ -62,7 +62,7 @@ fn until_left_alone(node: &Redis) {
 
 /// Waits until the waiter for `name` is subscribed at `node` and sleeps.
 async fn until_asleep(node: &Redis, name: &str) {
-    until_heard(node, name);
+    until_received(node, name);
     // It asks once more when it is subscribed, and once when it has queued for long enough. Then it
     // sleeps for three seconds.
     sleep(ms(700)).await;
@@ -81,8 +81,8 @@ async fn clients_exclude_and_wake_each_other_on_every_node() {
         let woken = other.stats().wake_ups;
         let waits = waiter(other.lock(&name).unwrap());
         until_asleep(&master, &name).await;
-        give_back(held).await;
-        give_back(entered(waits).await).await;
+        release_guard(held).await;
+        release_guard(entered(waits).await).await;
         assert!(other.stats().wake_ups > woken, "it was not woken");
     }
 }
@@ -97,7 +97,7 @@ async fn one_reachable_seed_suffices() {
         let name = cluster.key_on(node, NAME);
         let held = client.lock(&name).unwrap().acquire().await.unwrap();
         assert_eq!(node.command(&["EXISTS", &name]).number(), 1);
-        give_back(held).await;
+        release_guard(held).await;
     }
     let health = client.health().await;
     assert_eq!((health.is_ready(), health.role), (true, Some(Role::ClusterNode)));
@@ -114,7 +114,7 @@ async fn lazy_client_finds_a_cluster_that_starts_later() {
     sleep(ms(300)).await;
     nodes.iter().for_each(|node| node.resume());
     let held = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
-    give_back(held).await;
+    release_guard(held).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,8 +132,8 @@ async fn every_kind_of_object_works() {
         let prices = client.read_write_lock(name("prices")).unwrap();
         let reads = prices.read().acquire().await.unwrap();
         assert!(prices.write().try_acquire().await.unwrap().is_none());
-        give_back(reads).await;
-        give_back(prices.write().acquire().await.unwrap()).await;
+        release_guard(reads).await;
+        release_guard(prices.write().acquire().await.unwrap()).await;
 
         let pool = client.semaphore(name("pool")).unwrap();
         assert!(pool.set_if_absent(2).await.unwrap());
@@ -164,7 +164,7 @@ async fn braced_name_uses_the_slot_of_its_tag_except_latches() {
     let held = client.lock("{tenant}:orders").unwrap().acquire().await.unwrap();
     let node = owner(&cluster, "tenant");
     assert_eq!(node.command(&["EXISTS", "{tenant}:orders"]).number(), 1);
-    give_back(held).await;
+    release_guard(held).await;
 
     came_with(7, "a channel that must lie in the slot of its latch");
     let refused = client.latch("{tenant}:ready").unwrap().set(1).await.unwrap_err();
@@ -184,7 +184,7 @@ async fn guarded_write_to_another_slot_is_refused_with_a_remedy() {
     held.write([Write::set("{orders:42}:total", "7")]).await.unwrap();
     let refused = held.write([Write::set("total", "7")]).await.unwrap_err();
     assert!(refused.to_string().contains("{orders:42}:total"), "{refused}");
-    give_back(held).await;
+    release_guard(held).await;
 }
 
 // Ways in.
@@ -194,7 +194,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     let password = Redis::options().password("right");
     let cluster = Cluster::options().replicas(0).node_options(password).start();
     let good = Client::builder().password("right").connect(&cluster.url()).await.unwrap();
-    give_back(good.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    release_guard(good.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let wrong = Client::builder().password("wrong").connect(&cluster.url()).await.unwrap_err();
     assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("WRONGPASS"), "{wrong}");
@@ -221,7 +221,7 @@ async fn useless_node_of_the_url_is_logged() {
     let well = cluster.addresses().join(",");
     let url = format!("redis-cluster://127.0.0.1:1,{well}");
     let client = Client::connect(&url).await.unwrap();
-    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let text = log.text();
     assert_eq!(text.matches("node in the URL returned no topology").count(), 1, "{text}");
     assert!(text.contains("connect to 127.0.0.1:1: Connection refused"), "{text}");
@@ -274,7 +274,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
         not_let_in(&lock.try_acquire().await.unwrap_err(), node);
     }
     let name = cluster.key_on(well, NAME);
-    give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock(name).unwrap().acquire().await.unwrap()).await;
     let findings = client.health().await.findings;
     let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeUnreachable { .. }));
     let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
@@ -284,7 +284,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     with_user(&cluster);
     for node in [missing, other_password] {
         let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
-        give_back(when_login_is_accepted(&lock).await).await;
+        release_guard(when_login_is_accepted(&lock).await).await;
     }
 }
 
@@ -315,15 +315,15 @@ async fn node_that_rejects_the_login_is_named_and_holds_released() {
     not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), node);
     for other in &cluster.nodes()[1..] {
         let name = cluster.key_on(other, NAME);
-        give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock(name).unwrap().acquire().await.unwrap()).await;
     }
     drop(guard);
     with_user(&cluster);
-    give_back(when_login_is_accepted(&lock).await).await;
+    release_guard(when_login_is_accepted(&lock).await).await;
     // long before its lease would have ended
     eventually("it is given back", SOON, || node.command(&["EXISTS", &held]).number() == 0);
     assert_eq!(client.stats().releases_abandoned, 0);
-    give_back(kept).await;
+    release_guard(kept).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -333,7 +333,7 @@ async fn joining_node_that_rejects_the_client_is_named() {
     let client = as_user(&cluster, "door").await;
     let (lock, from) = (client.lock(NAME).unwrap(), owner(&cluster, NAME));
     let other = client.lock(cluster.key_on(&from, "gate")).unwrap();
-    give_back(lock.acquire().await.unwrap()).await;
+    release_guard(lock.acquire().await.unwrap()).await;
 
     // while the slot migrates, and when it has moved
     let joined = cluster.add_node();
@@ -343,14 +343,14 @@ async fn joining_node_that_rejects_the_client_is_named() {
     moving.carry_all();
     moving.close();
     not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), &joined);
-    give_back(other.acquire().await.unwrap()).await;
+    release_guard(other.acquire().await.unwrap()).await;
     with_user(&cluster);
-    give_back(when_login_is_accepted(&lock).await).await;
+    release_guard(when_login_is_accepted(&lock).await).await;
 }
 
 /// The permissions of the guide for a user with locks below `app:` in a cluster.
 fn guide_permissions() -> Vec<&'static str> {
-    let commands = rights_in(GUIDE, "leasehold");
+    let commands = acl_rules_in(GUIDE, "leasehold");
     let of_clusters = commands.iter().find(|rights| rights.contains(&"+asking")).unwrap();
     [&commands[0][..], of_clusters].concat()
 }
@@ -364,10 +364,10 @@ async fn documented_permissions_suffice_in_a_cluster() {
     let held = one.lock("app:door").unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock("app:door").unwrap());
     let node = owner(&cluster, "app:door");
-    until_heard(&node, "app:door");
+    until_received(&node, "app:door");
     eventually("it has a place", PATIENCE, || crate::common::places(&node, "app:door") == 1);
-    give_back(held).await;
-    give_back(entered(waits).await).await;
+    release_guard(held).await;
+    release_guard(entered(waits).await).await;
     assert!(other.stats().wake_ups > 0);
 }
 
@@ -384,7 +384,7 @@ async fn missing_permission_for_the_topology_is_named() {
     // the permission for the epoch of a map may be missing
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|nodes"]);
     let client = as_user(&cluster, "narrow").await;
-    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
 /// It was redirected from one node to the other and back, with the error that they disagree.
@@ -401,7 +401,7 @@ async fn denied_asking_is_returned_until_the_slot_has_moved() {
     assert!(refused.to_string().contains("asking"), "{refused}");
     moving.carry_all();
     moving.close();
-    give_back(client.lock(NAME).unwrap().acquire_within(PATIENCE).await.unwrap()).await;
+    release_guard(client.lock(NAME).unwrap().acquire_within(PATIENCE).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -412,8 +412,8 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     let held = one.lock(NAME).unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock(NAME).unwrap());
     sleep(ms(300)).await;
-    give_back(held).await;
-    give_back(entered(waits).await).await;
+    release_guard(held).await;
+    release_guard(entered(waits).await).await;
     assert_eq!(other.stats().wake_ups, 0);
 
     // and with its next connection it listens
@@ -422,9 +422,9 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     node.command(&["CLIENT", "KILL", "USER", "deaf"]);
     let held = one.lock(NAME).unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock(NAME).unwrap());
-    until_heard(&node, NAME);
-    give_back(held).await;
-    give_back(entered(waits).await).await;
+    until_received(&node, NAME);
+    release_guard(held).await;
+    release_guard(entered(waits).await).await;
 }
 
 /// As before Redis 7. Without the permission, a client takes the channels for plain ones.
@@ -441,8 +441,8 @@ async fn plain_channels_wake_waiters_without_a_queue() {
     sleep(ms(700)).await;
     assert_eq!((crate::common::places(&node, NAME), listeners(&node, NAME)), (0, 0));
     let woken = other.stats().wake_ups;
-    give_back(held).await;
-    give_back(entered(waits).await).await;
+    release_guard(held).await;
+    release_guard(entered(waits).await).await;
     assert!(other.stats().wake_ups > woken, "it was not woken");
 }
 
@@ -454,7 +454,7 @@ async fn cluster_with_tls_works() {
     let client = Client::builder().ca_certificates(cluster.ca_pem()).connect(&url).await.unwrap();
     for master in cluster.masters() {
         let name = cluster.key_on(&master, NAME);
-        give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await;
     }
     let stranger = Client::connect(&url).await.unwrap_err();
     assert!(stranger.to_string().contains("certificate"), "{stranger}");
@@ -476,15 +476,15 @@ async fn node_with_a_wrong_certificate_is_refused() {
 
     // one of which others tell
     let url = format!("rediss-cluster://127.0.0.1:{}", nodes[0].tls_port());
-    let told = format!("127.0.0.1:{}", nodes[1].tls_port());
+    let results = format!("127.0.0.1:{}", nodes[1].tls_port());
     let name = cluster.key_on(&nodes[1], NAME);
     let strange = crate::common::by_another_name(nodes[1].tls_port()).await;
     for (leads_to, part) in [
         (strange, "not valid for name"),
         (format!("localhost:{}", other.tls_port()), "invalid peer certificate"),
     ] {
-        let told = told.clone();
-        let leads = move |it: &str| (it == told).then(|| leads_to.clone());
+        let results = results.clone();
+        let leads = move |it: &str| (it == results).then(|| leads_to.clone());
         let refused = match trusting().translate_addresses(leads).connect(&url).await {
             Ok(client) => client.lock(&name).unwrap().acquire_within(secs(2)).await.unwrap_err(),
             Err(refused) => refused,
@@ -505,7 +505,7 @@ async fn errors_and_debug_show_no_password() {
     let refused = Client::connect(&wrong).await.unwrap_err();
     let shown = format!("{client:?} {guard:?} {:?} {refused} {refused:?}", client.health().await);
     assert!(!shown.contains(SECRET), "{shown}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// Containers tell addresses that lead nowhere from outside.
@@ -517,8 +517,8 @@ async fn nodes_are_reached_by_translated_addresses() {
     for node in cluster.links().names().iter().filter(|name| *name != "outside") {
         cluster.links().cut(Links::CLIENTS, node);
     }
-    let way = move |told: &str| {
-        let (host, port) = told.rsplit_once(':')?;
+    let way = move |results: &str| {
+        let (host, port) = results.rsplit_once(':')?;
         doors.get(&port.parse().ok()?).map(|own| format!("{host}:{own}"))
     };
     let url = cluster.url();
@@ -531,7 +531,7 @@ async fn nodes_are_reached_by_translated_addresses() {
     // then it has locks on every node
     for node in cluster.nodes() {
         let name = cluster.key_on(&node, "door");
-        give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock(name).unwrap().acquire().await.unwrap()).await;
     }
 }
 
@@ -545,7 +545,7 @@ async fn moved_node_is_resolved_again() {
     let client = Client::builder().translate_addresses(ways.translation());
     let client = client.connect(&cluster.url()).await.unwrap();
     let lock = client.lock(NAME).unwrap();
-    give_back(lock.acquire().await.unwrap()).await;
+    release_guard(lock.acquire().await.unwrap()).await;
 
     let after = ways.lead_elsewhere();
     let found = async {
@@ -556,7 +556,7 @@ async fn moved_node_is_resolved_again() {
             }
         }
     };
-    give_back(within(PATIENCE, "it is found", found).await.unwrap()).await;
+    release_guard(within(PATIENCE, "it is found", found).await.unwrap()).await;
     assert!(after.connections() > 0);
 }
 
@@ -576,7 +576,7 @@ async fn translation_that_calls_its_client_blocks_no_call() {
     let node = cluster.add_node();
     cluster.move_slot(Cluster::slot_of(NAME), &node);
     let acquired = within(PATIENCE, "a grant", client.lock(NAME).unwrap().acquire()).await;
-    give_back(acquired.unwrap()).await;
+    release_guard(acquired.unwrap()).await;
 }
 
 // Failovers.
@@ -590,16 +590,16 @@ async fn manual_failover_loses_no_hold_and_no_waiter() {
     let replica = cluster.replicas_of(&old).remove(0);
     let held = one.lock(NAME).unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock(NAME).unwrap());
-    until_heard(&old, NAME);
+    until_received(&old, NAME);
 
     cluster.fail_over(&replica, Failover::Agreed);
     // the waiter is subscribed at the new primary, and no client continues with the old one
-    until_heard(&replica, NAME);
+    until_received(&replica, NAME);
     until_left_alone(&old);
     assert!(held.is_held() && !waits.is_finished());
     until_asleep(&replica, NAME).await;
-    give_back(held).await;
-    give_back(within(PATIENCE, "it enters", waits).await.unwrap().unwrap()).await;
+    release_guard(held).await;
+    release_guard(within(PATIENCE, "it enters", waits).await.unwrap().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -634,7 +634,7 @@ async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
     });
     let held = within(2 * PATIENCE, "it enters", lock.acquire()).await.unwrap();
     let granted = Instant::now();
-    give_back(held).await;
+    release_guard(held).await;
     let promoted = watched.await.unwrap();
     println!(
         "promoted after {:?}, granted {:?} later",
@@ -653,14 +653,14 @@ async fn locks_are_granted_soon_after_a_primary_is_killed() {
     let client = client(&cluster).await;
     let (old, elsewhere) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let replica = cluster.replicas_of(&old).remove(0);
-    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let kept = client.lock(cluster.key_on(&elsewhere, "kept")).unwrap().acquire().await.unwrap();
 
     old.stop();
     let took = first_grant_after(client.lock(NAME).unwrap(), replica).await;
     assert!(took < FIRST_GRANT, "{took:?}");
     // the others were not affected
-    give_back(kept).await;
+    release_guard(kept).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -690,7 +690,7 @@ async fn resumed_old_primary_is_ignored() {
     let client = client(&cluster).await;
     let old = owner(&cluster, NAME);
     let replica = cluster.replicas_of(&old).remove(0);
-    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
 
     old.pause();
     let took = first_grant_after(client.lock(NAME).unwrap(), Arc::clone(&replica)).await;
@@ -700,7 +700,7 @@ async fn resumed_old_primary_is_ignored() {
     until_left_alone(&old);
     cluster.wait_until_ok();
     assert_eq!(replica.command(&["EXISTS", NAME]).number(), 1);
-    give_back(held).await;
+    release_guard(held).await;
 }
 
 // Requests for the topology.
@@ -712,8 +712,8 @@ async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
     ways.iter().for_each(|way| way.delay(rtt));
     let ports = nodes.iter().map(|node| node.port().to_string());
     let ports: Vec<_> = ports.zip(ways.iter().map(Proxy::port)).collect();
-    let translation = move |told: &str| {
-        let (host, port) = told.rsplit_once(':')?;
+    let translation = move |results: &str| {
+        let (host, port) = results.rsplit_once(':')?;
         let (_, way) = ports.iter().find(|(node, _)| node == port)?;
         Some(format!("{host}:{way}"))
     };
@@ -743,7 +743,7 @@ async fn client_follows_a_failover_when_replies_take_400_ms() {
     let cluster = Cluster::options().impatient().start();
     let (_ways, client) = far_client(&cluster, ms(400)).await;
     let lock = client.lock(NAME).unwrap();
-    give_back(lock.acquire().await.unwrap()).await;
+    release_guard(lock.acquire().await.unwrap()).await;
     let old = owner(&cluster, NAME);
     let replica = cluster.replicas_of(&old).remove(0);
 
@@ -758,13 +758,13 @@ async fn client_opens_no_connections_when_nodes_reply_late() {
     let cluster = three_masters();
     let (_ways, client) = far_client(&cluster, ms(400)).await;
     let lock = client.lock(NAME).unwrap();
-    give_back(lock.acquire().await.unwrap()).await;
+    release_guard(lock.acquire().await.unwrap()).await;
     let nodes = cluster.nodes();
     let (asked, opened) = (topology_requests(&nodes), connections_accepted(&nodes));
 
     // when it is busy for four seconds
     for _ in 0..5 {
-        give_back(lock.acquire().await.unwrap()).await;
+        release_guard(lock.acquire().await.unwrap()).await;
     }
     // each node has accepted one connection, of this test
     assert_eq!(connections_accepted(&nodes) - opened, nodes.len() as u64);
@@ -823,7 +823,7 @@ impl Load {
                     assert!(held.is_held());
                     inside.store(false, Ordering::SeqCst);
                     entered.fetch_add(1, Ordering::SeqCst);
-                    give_back(held).await;
+                    release_guard(held).await;
                 }
                 longest
             })
@@ -909,7 +909,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     assert!(load.ends().await < PATIENCE);
     moving.carry_all();
     moving.close();
-    give_back(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    release_guard(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
 /// They are renewed together, and no script may speak of keys that lie on two nodes. A reader
@@ -936,7 +936,7 @@ async fn holds_of_a_migrating_slot_are_kept() {
     moving.carry_all();
     moving.close();
     for guard in guards {
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -953,10 +953,10 @@ async fn moved_key_wakes_waiters_of_the_old_node() {
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
     moving.carry_all();
-    give_back(held).await;
+    release_guard(held).await;
     let held = entered(waits).await;
     assert!(other.stats().wake_ups > woken, "it was not woken");
-    give_back(held).await;
+    release_guard(held).await;
     moving.carry_all();
     moving.close();
 }
@@ -1036,7 +1036,7 @@ async fn guarded_replace_follows_a_migrating_slot() {
     moving.close();
     within(PATIENCE, "it is written", waits).await.unwrap().unwrap();
     assert_eq!(fields(), "new 2");
-    give_back(Arc::into_inner(guard).unwrap()).await;
+    release_guard(Arc::into_inner(guard).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -1046,14 +1046,14 @@ async fn waiter_is_woken_by_the_new_node_of_a_moved_slot() {
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let held = one.lock(NAME).unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock(NAME).unwrap());
-    until_heard(&from, NAME);
+    until_received(&from, NAME);
     cluster.move_slot(Cluster::slot_of(NAME), &to);
-    until_heard(&to, NAME);
+    until_received(&to, NAME);
     eventually("nobody listens at the old one", PATIENCE, || listeners(&from, NAME) == 0);
     until_asleep(&to, NAME).await;
     let woken = other.stats().wake_ups;
-    give_back(held).await;
-    give_back(entered(waits).await).await;
+    release_guard(held).await;
+    release_guard(entered(waits).await).await;
     assert!(other.stats().wake_ups > woken, "it was not woken");
 }
 
@@ -1093,7 +1093,7 @@ async fn unassigned_slot_is_named_and_other_slots_keep_working() {
     let lock = client.lock(NAME).unwrap();
     let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
     assert!(failure.to_string().contains(&format!("slot {slot}")), "{failure}");
-    give_back(client.lock(&elsewhere).unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock(&elsewhere).unwrap().acquire().await.unwrap()).await;
     let health = client.health().await;
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
@@ -1118,10 +1118,13 @@ async fn clusterdown_names_the_full_coverage_setting() {
     for asked in [lock.try_acquire().await.map(drop), lock.acquire_within(secs(1)).await.map(drop)]
     {
         let error = asked.unwrap_err();
-        let said = error.to_string();
-        assert!(matches!(&error, Error::NotReady { code, .. } if code == "CLUSTERDOWN"), "{said}");
-        assert!(said.contains("if cluster-require-full-coverage is yes"), "{said}");
-        assert!(slots.iter().any(|slots| said.contains(slots)), "{said}");
+        let output = error.to_string();
+        assert!(
+            matches!(&error, Error::NotReady { code, .. } if code == "CLUSTERDOWN"),
+            "{output}"
+        );
+        assert!(output.contains("if cluster-require-full-coverage is yes"), "{output}");
+        assert!(slots.iter().any(|slots| output.contains(slots)), "{output}");
     }
     let health = client.health().await;
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
@@ -1164,15 +1167,15 @@ async fn single_server_url_of_a_node_is_refused_with_a_remedy() {
     let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
     let client = Client::connect(&owner(&cluster, NAME).url()).await.unwrap();
     let error = client.lock(&elsewhere).unwrap().try_acquire().await.unwrap_err();
-    let said = error.to_string();
-    assert!(said.contains("MOVED") && said.contains("redis-cluster://"), "{said}");
+    let output = error.to_string();
+    assert!(output.contains("MOVED") && output.contains("redis-cluster://"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_unreachable_seed_is_named() {
     let error = Client::connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
-    let said = error.to_string();
-    assert!(said.contains("127.0.0.1:1: ") && said.contains("127.0.0.1:2: "), "{said}");
+    let output = error.to_string();
+    assert!(output.contains("127.0.0.1:1: ") && output.contains("127.0.0.1:2: "), "{output}");
 }
 
 // Many.
@@ -1187,7 +1190,7 @@ async fn one_client_waits_for_ten_thousand_names() {
     let holds = join_all(holds.map(|lock| async move { lock.acquire().await.unwrap() })).await;
     let waits: Vec<_> =
         (0..NAMES).map(|number| waiter(other.lock(name(number)).unwrap())).collect();
-    let heard = |node: &Arc<Redis>| {
+    let received = |node: &Arc<Redis>| {
         let info = node.command(&["INFO", "stats"]);
         let count = |line: &str| line.split_once("_channels:")?.1.parse::<usize>().ok();
         info.text().lines().filter(|it| it.starts_with("pubsub")).filter_map(count).sum::<usize>()
@@ -1196,7 +1199,7 @@ async fn one_client_waits_for_ten_thousand_names() {
     // Without a queue there is one channel for each.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let channels = if queues { 3 * NAMES } else { NAMES };
-    let all_heard = || nodes.iter().map(heard).sum::<usize>() >= channels;
+    let all_heard = || nodes.iter().map(received).sum::<usize>() >= channels;
     eventually("all are heard", 4 * PATIENCE, all_heard);
     for held in holds {
         tokio::spawn(held.release());
@@ -1230,7 +1233,7 @@ async fn hanging_node_costs_only_its_own_holds() {
     assert!(client.stats().renewals > 600);
     hung.resume();
     let free = client.lock("another").unwrap();
-    give_back(free.acquire().await.unwrap()).await;
+    release_guard(free.acquire().await.unwrap()).await;
 }
 
 /// One request for all holds of a node had its answer when the last slot had one: none was
@@ -1278,7 +1281,9 @@ fn client_continues_on_its_next_runtime() {
     let first = runtime();
     let client = first.block_on(client(&cluster));
     let name = cluster.key_on(&owner(&cluster, NAME), "other");
-    first.block_on(async { give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await });
+    first.block_on(async {
+        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await
+    });
     drop(first);
     // meanwhile no client refreshes the topology
     let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
@@ -1286,7 +1291,7 @@ fn client_continues_on_its_next_runtime() {
     let next = runtime();
     next.block_on(async {
         let lock = client.lock(&name).unwrap();
-        give_back(within(PATIENCE, "it enters", lock.acquire()).await.unwrap()).await;
+        release_guard(within(PATIENCE, "it enters", lock.acquire()).await.unwrap()).await;
     });
 }
 
@@ -1306,8 +1311,9 @@ fn denied_subscription_is_retried_on_the_next_runtime() {
     not_let_in(&refused.unwrap_err(), node);
     drop(first);
     with_user(&cluster);
-    runtime()
-        .block_on(async { give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await });
+    runtime().block_on(async {
+        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1321,12 +1327,12 @@ async fn dropped_client_leaves_no_connection_or_task() {
         held.push(client.lock(&name).unwrap().acquire().await.unwrap());
         let lock = client.lock(&name).unwrap();
         waits.push(tokio::spawn(async move { lock.acquire_within(secs(1)).await }));
-        until_heard(&master, &name);
+        until_received(&master, &name);
         assert_eq!(connections(&master), 2);
     }
     join_all(waits).await;
     for held in held {
-        give_back(held).await;
+        release_guard(held).await;
     }
     client.shutdown(secs(5)).await;
     drop(client);

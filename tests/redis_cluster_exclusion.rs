@@ -80,7 +80,7 @@ impl Referee {
     }
 
     /// Notes why a hold of this name was lost.
-    fn hears(&self, name: &str, reason: &LostReason) {
+    fn receives(&self, name: &str, reason: &LostReason) {
         match reason {
             LostReason::NotOwned => self.forgotten.lock().unwrap().push(name.to_owned()),
             // No primary was there to renew it.
@@ -131,7 +131,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
         referee.leaves(&guard);
         let guard = Arc::into_inner(guard).expect("nobody else has it");
         if let Ok(Release::NotHeld { name, reason, .. }) = guard.release().await {
-            referee.hears(name.as_str(), &reason);
+            referee.receives(name.as_str(), &reason);
         }
     }
 }
@@ -194,8 +194,8 @@ async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (I
     let promoted = move || eventually("it is promoted", BOUND, is_master);
     spawn_blocking(promoted).await.unwrap();
     assert!(alone.elapsed() < TTL * 2 / 3, "leases have to outlast this failover");
-    let told = within(BOUND, "its last grant is forgotten", last.lost()).await;
-    assert_eq!(told, LostReason::NotOwned);
+    let reported = within(BOUND, "its last grant is forgotten", last.lost()).await;
+    assert_eq!(reported, LostReason::NotOwned);
     (alone, dead)
 }
 

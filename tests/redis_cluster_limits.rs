@@ -42,9 +42,9 @@ const LATEST: Duration = Duration::from_secs(10);
 const MOST_BYTES: u64 = 16 * 1_024;
 
 /// The number in this variable.
-fn said(variable: &str) -> Option<usize> {
-    let said = env::var(variable).ok().filter(|said| !said.is_empty())?;
-    Some(said.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+fn output(variable: &str) -> Option<usize> {
+    let output = env::var(variable).ok().filter(|output| !output.is_empty())?;
+    Some(output.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
 /// How many bytes this process has in memory.
@@ -73,7 +73,7 @@ async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
 
 /// Waits until `count` is `all`, as long as it changes, and tells how far it has come.
 async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send + 'static) {
-    let (mut seen, mut since, mut told) = (usize::MAX, Instant::now(), Instant::now());
+    let (mut seen, mut since, mut reported) = (usize::MAX, Instant::now(), Instant::now());
     loop {
         let now = spawn_blocking(count.clone()).await.expect("it counts");
         if now == all {
@@ -83,9 +83,9 @@ async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send 
             (seen, since) = (now, Instant::now());
         }
         assert!(since.elapsed() < STANDS_STILL, "{what}: {now} for so long, and not {all}");
-        if told.elapsed() > secs(1) {
+        if reported.elapsed() > secs(1) {
             println!("  {what}: {now}, of {all}");
-            told = Instant::now();
+            reported = Instant::now();
         }
         sleep(ms(50)).await;
     }
@@ -93,12 +93,12 @@ async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send 
 
 /// The number of channels with a subscriber.
 fn channels(nodes: &[Arc<Redis>]) -> usize {
-    let heard = |line: &str| {
+    let received = |line: &str| {
         let (kind, count) = line.split_once("_channels:")?;
         count.parse::<usize>().ok().filter(|_| kind.starts_with("pubsub"))
     };
     let count = |node: &Arc<Redis>| {
-        node.command(&["INFO", "stats"]).text().lines().filter_map(heard).sum::<usize>()
+        node.command(&["INFO", "stats"]).text().lines().filter_map(received).sum::<usize>()
     };
     nodes.iter().map(count).sum()
 }
@@ -138,15 +138,15 @@ async fn wait_for(
 }
 
 /// Gives all of `held` back.
-async fn give_back(held: Vec<LockGuard>) {
+async fn release_guard(held: Vec<LockGuard>) {
     let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
     given.for_each(|released| async { drop(released.expect("it answers")) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn very_many_holds_and_waiters_leave_nothing() {
-    let number = said("LEASEHOLD_LIMITS").unwrap_or(FEW);
-    let names = said("LEASEHOLD_LIMITS_NAMES").unwrap_or(number).min(number);
+    let number = output("LEASEHOLD_LIMITS").unwrap_or(FEW);
+    let names = output("LEASEHOLD_LIMITS_NAMES").unwrap_or(number).min(number);
     let cluster = Cluster::options().replicas(0).start();
     let nodes = cluster.nodes();
     let patient = Client::builder().ttl(secs(3_600)).release_timeout(PATIENCE);
@@ -181,7 +181,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
 
     // and each waiter acquires when it can
     let begun = Instant::now();
-    let given = tokio::spawn(give_back(others));
+    let given = tokio::spawn(release_guard(others));
     until("who has entered", number, move || entered.load(Ordering::Relaxed)).await;
     while let Some(done) = waits.join_next().await {
         done.expect("it does not panic");

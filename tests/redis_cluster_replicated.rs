@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::common::{
     SOON,
     cluster::{built, client, has, other_than, owner},
-    connections, give_back, ms, secs, within,
+    connections, ms, release_guard, secs, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LockGuard, Release, Replicas, Result};
@@ -56,8 +56,10 @@ fn is_refused<T>(answer: Result<T>, wanted: u32, got: u32) {
 /// Another client can have `name` now.
 async fn is_free(cluster: &Cluster, name: &str) {
     let other = client(cluster).await;
-    give_back(within(PATIENCE, "it is free", other.lock(name).unwrap().acquire()).await.unwrap())
-        .await;
+    release_guard(
+        within(PATIENCE, "it is free", other.lock(name).unwrap().acquire()).await.unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +72,7 @@ async fn replicated_grant_is_acknowledged_by_its_own_node() {
             let name = cluster.key_on(&master, &format!("door:{number}:"));
             let guard = lock(&client, &name, ONE).acquire().await.unwrap();
             assert!(has(&replica, &name));
-            give_back(guard).await;
+            release_guard(guard).await;
         }
         let name = cluster.key_on(&master, "two:");
         let two = Replicas::at_least(2).within(secs(2));
@@ -93,15 +95,15 @@ async fn stopped_replica_affects_only_grants_of_its_node() {
     let waits = granted_at(&owner(&cluster, NAME), lock(&client, NAME, ONE)).await;
     for _ in 0..50 {
         let guard = lock(&client, &elsewhere, ONE).acquire().await.unwrap();
-        give_back(guard).await;
+        release_guard(guard).await;
         let plain = client.lock(format!("{{{NAME}}}:plain")).unwrap();
-        give_back(plain.acquire().await.unwrap()).await;
+        release_guard(plain.acquire().await.unwrap()).await;
     }
     assert!(!waits.is_finished(), "its replica stands still");
     replica.resume();
     let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
     assert!(has(&replica, NAME));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +112,7 @@ async fn concurrent_replicated_locks_share_the_requests_of_a_node() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let waits = || cluster.masters().iter().map(|it| it.calls().of("wait")).collect::<Vec<_>>();
-    give_back(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
+    release_guard(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
     let before = waits();
     let acquire = |number| {
         let lock = lock(&client, &format!("door:{number}"), ONE);
@@ -179,7 +181,7 @@ async fn client_with_replica_connections_leaves_nothing() {
     for master in cluster.masters() {
         let before = connections(&master);
         let name = cluster.key_on(&master, NAME);
-        give_back(lock(&client, &name, ONE).acquire().await.unwrap()).await;
+        release_guard(lock(&client, &name, ONE).acquire().await.unwrap()).await;
         assert_eq!(connections(&master), before + 1);
     }
     client.shutdown(SOON).await;
@@ -205,7 +207,7 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
     let busy = within(PATIENCE, "it is asked", seen.acquire_within(secs(5))).await;
     assert!(matches!(busy, Err(Error::TimedOut { .. })), "{busy:?}");
     assert_eq!(seen.holder().await.unwrap().unwrap().owner(), guard.owner());
-    give_back(guard).await;
+    release_guard(guard).await;
     is_free(&cluster, NAME).await;
 }
 
@@ -217,7 +219,7 @@ async fn grant_lost_by_failover_during_wait_is_not_returned() {
     let client = Client::connect(&url).await.unwrap();
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
     let [from, to] = [&master, &replica].map(|node| cluster.name_of(node));
-    give_back(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
+    release_guard(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
     // By then it must also have received the release.
     replica.catch_up_with(&master);
     cluster.links().cut(&from, &to);
@@ -228,7 +230,7 @@ async fn grant_lost_by_failover_during_wait_is_not_returned() {
     replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
     is_refused(within(PATIENCE, "it is told", waits).await.unwrap(), 1, 0);
     let free = client.lock(NAME).unwrap();
-    give_back(within(PATIENCE, "it is free", free.acquire()).await.unwrap()).await;
+    release_guard(within(PATIENCE, "it is free", free.acquire()).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -248,7 +250,7 @@ async fn grant_is_acknowledged_by_replicas_of_the_new_primary() {
     let (added, waits) = added.await.unwrap();
     let guard = within(PATIENCE, "two have it", waits).await.unwrap().unwrap();
     assert!(has(&master, NAME) && has(&added, NAME));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 // Slots on their way.
@@ -266,7 +268,7 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
     let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
     assert!(has(&of_to, NAME));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// The old node granted it, and the new node has it, but its replica does not.
@@ -305,8 +307,8 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     assert!(has(&of_from, &stays));
     moving.carry_all();
     moving.close();
-    give_back(again).await;
-    give_back(held).await;
+    release_guard(again).await;
+    release_guard(held).await;
 }
 
 /// It was taken out, to be put in again, and what is gone there may not come back: nobody had it,

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use crate::common::{
-    Chain, Listener, POLLING, SOON, channel, client, entered, entry, give_back, hold_by_hand, keys,
-    ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter,
-    with_rights, within,
+    Chain, Listener, POLLING, SOON, channel, client, entered, entry, hold_by_hand, keys, ms,
+    places, queue, queuers, release_by_hand, release_guard, secs, subscribers, turns_of,
+    until_places, waiter, with_acl, within,
 };
 use futures_util::{future::join_all, poll};
 use leasehold::{Client, Lock, Release};
@@ -62,7 +62,7 @@ async fn waiter_of_a_long_outage_queues_after_it() {
         let waiting = waiter(client.lock(name).unwrap());
         until_it_queues(&redis, &client, name);
         release_by_hand(&redis, name);
-        give_back(entered(waiting).await).await;
+        release_guard(entered(waiting).await).await;
     }
     let chain = Chain::of(&redis, "door", HOLD).await;
     let took = entry(door(&client), secs(2)).await;
@@ -105,7 +105,7 @@ async fn client_without_queue_permission_waits_like_redisson() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     for (user, channels) in [("plain", "&redisson_lock__channel:*"), ("half", "&*")] {
-        let client = with_rights(&redis, user, &["~door", channels, "+@all"]).await;
+        let client = with_acl(&redis, user, &["~door", channels, "+@all"]).await;
         for _ in 0..3 {
             let before = chain.granted();
             let took = entry(door(&client), secs(5)).await;
@@ -118,7 +118,7 @@ async fn client_without_queue_permission_waits_like_redisson() {
 async fn lost_permission_affects_one_name() {
     // given a client that loses the right to what it holds
     let redis = Redis::start();
-    let client = with_rights(&redis, "some", &["~*", "&*", "+@all"]).await;
+    let client = with_acl(&redis, "some", &["~*", "&*", "+@all"]).await;
     let guard = client.lock("theirs").unwrap().ttl(secs(3)).acquire().await.unwrap();
     let ours = ["~door", "~leasehold_lock__queue:{door}", "~leasehold_lock__yield:{door}"];
     let less = [&["ACL", "SETUSER", "some", "resetkeys"][..], &ours].concat();
@@ -134,7 +134,7 @@ async fn lost_permission_affects_one_name() {
     let waiting = waiter(door(&client));
     until_it_queues(&redis, &client, "door");
     release_by_hand(&redis, "door");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     let chain = Chain::of(&redis, "door", HOLD).await;
     let took = entry(door(&client), secs(2)).await;
     println!("in after {took:?}, {} in all", chain.granted());
@@ -144,8 +144,7 @@ async fn lost_permission_affects_one_name() {
 async fn granted_permission_is_used_later() {
     // given a client without permission to queue, which is reported
     let redis = Redis::start();
-    let client =
-        with_rights(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
+    let client = with_acl(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(120));
     let waiting = waiter(door(&client));
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
@@ -159,7 +158,7 @@ async fn granted_permission_is_used_later() {
     eventually("it hears its turn", secs(40), queues);
     until_it_queues(&redis, &client, "door");
     release_by_hand(&redis, "door");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +171,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
     ] {
         let redis = Redis::start();
         let rights = [&["~*", "+@all"][..], channels].concat();
-        let client = with_rights(&redis, "half", &rights).await;
+        let client = with_acl(&redis, "half", &rights).await;
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let waiting = waiter(door(&client));
         sleep(secs(1)).await;
@@ -180,7 +179,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
             || subscribers(&redis, &queuers("door")) <= subscribers(&redis, &channel("door"));
         assert!(counted(), "{channels:?}");
         release_by_hand(&redis, "door");
-        give_back(entered(waiting).await).await;
+        release_guard(entered(waiting).await).await;
 
         // then no subscription is left when they have gone
         until_no_subscribers(&redis);
@@ -188,9 +187,9 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
         let mut java = Listener::to(&redis, &channel("door"));
         let before = chain.granted();
         sleep(secs(4)).await;
-        let (heard, passed) = (java.heard().len(), chain.granted() - before);
-        println!("{channels:?}: a Redisson hears of {heard} releases, of {passed}");
-        assert!(heard >= 10, "{heard} of {passed}");
+        let (received, passed) = (java.received().len(), chain.granted() - before);
+        println!("{channels:?}: a Redisson hears of {received} releases, of {passed}");
+        assert!(received >= 10, "{received} of {passed}");
     }
 }
 
@@ -242,14 +241,14 @@ async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
     assert!(!one.is_finished());
     assert_eq!(redis.command(&["ZCARD", queues[1]]).number(), 0);
     assert_eq!(redis.command(&["ZCARD", queues[0]]).number(), 1);
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // and the other one at the other's
     let released = Instant::now();
     release_by_hand(&redis, "x");
     let guard = entered(one).await;
     assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
-    give_back(guard).await;
+    release_guard(guard).await;
     until_no_subscribers(&redis);
 }
 
@@ -267,8 +266,8 @@ async fn reservation_ignores_waiters_of_similar_names() {
 
     // then it receives only messages on Redisson's channel
     let lines = monitor.stop();
-    let told = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
-    assert_eq!(told.count(), 0);
+    let results = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
+    assert_eq!(results.count(), 0);
     let reserved = format!(r#""HSET" "x" "{}"#, other.id());
     assert!(!lines.iter().any(|line| line.contains(&reserved)));
     waiting.abort();
@@ -295,16 +294,16 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
         let guard = entered(waiting).await;
         assert_eq!(places(&redis, "door"), 0);
         gone("granted");
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     // it is dropped, or times out
     let waiting = queued(door(&client));
     waiting.abort();
     gone("aborted");
     let lock = door(&client);
-    let patience = tokio::spawn(async move { lock.acquire_within(ms(1_500)).await });
+    let max_wait = tokio::spawn(async move { lock.acquire_within(ms(1_500)).await });
     until_places(&redis, "door", 1);
-    assert!(patience.await.unwrap().is_err());
+    assert!(max_wait.await.unwrap().is_err());
     gone("out of patience");
 
     // its client is shut down
@@ -331,11 +330,11 @@ async fn unpolled_future_blocks_processes_less_than_a_second() {
 
         // when the holder leaves, then another process enters all the same
         let released = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         // Its own second request comes later.
         let guard = within(secs(2), "another process enters", waiting).await.unwrap().unwrap();
         println!("after {:?}", released.elapsed());
-        give_back(guard).await;
+        release_guard(guard).await;
         drop(idle);
         eventually("it is free", SOON, || !keys(&redis).contains(&"door".to_owned()));
     }
@@ -365,12 +364,12 @@ async fn unpolled_queue_entry_blocks_less_than_a_second() {
         let behind = waiter(door(&clients[1]));
         sleep(ms(300)).await;
         let released = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         let guard = within(secs(5), "it enters", behind).await.unwrap().unwrap();
         let took = released.elapsed();
         println!("after {took:?}");
         assert!(took < secs(1), "{took:?}");
-        give_back(guard).await;
+        release_guard(guard).await;
         drop(idle);
         eventually("it is free", SOON, || keys(&redis).is_empty());
     }
@@ -400,11 +399,11 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
     processes.iter().for_each(Helper::pause);
 
     let released = Instant::now();
-    give_back(guard).await;
+    release_guard(guard).await;
     let guard = within(secs(20), "it enters", waiting).await.unwrap().unwrap();
     let took = released.elapsed();
     println!("behind {paused} that are stopped, after {waited:?}: {took:?}");
-    give_back(guard).await;
+    release_guard(guard).await;
     took
 }
 

@@ -2,8 +2,8 @@
 //! this file expects.
 
 use crate::common::{
-    POLLING, SOON, channel, client, comes_true, entered, give_back, hold_by_hand, keys, ms, secs,
-    subscribers, waiter, within,
+    POLLING, SOON, channel, client, comes_true, entered, hold_by_hand, keys, ms, release_guard,
+    secs, subscribers, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Lock, LockGuard};
@@ -76,14 +76,14 @@ async fn uncontended_acquire_is_one_evalsha() {
     // and the script calls three commands: check, write, expire
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "pttl", "hset", "pexpire"]), [1, 1, 1, 1], "{calls}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_is_two_plain_commands() {
     let t = Setup::new().await;
     let before = t.redis.calls();
-    let (sent, ()) = t.sent_during(async { give_back(t.held().await).await }).await;
+    let (sent, ()) = t.sent_during(async { release_guard(t.held().await).await }).await;
     assert_eq!(sent, PAIR);
 
     let calls = t.redis.calls().since(&before);
@@ -99,7 +99,7 @@ async fn both_commands_of_a_release_are_one_write() {
     let before = reads(&mut connection);
 
     // when a lock is released, then it reads that at once, and then the next request
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(reads(&mut connection) - before, 2);
 }
 
@@ -109,7 +109,7 @@ async fn hundred_pairs_are_plain_commands() {
     let (sent, ()) = t
         .sent_during(async {
             for _ in 0..100 {
-                give_back(t.held().await).await;
+                release_guard(t.held().await).await;
             }
         })
         .await;
@@ -120,7 +120,7 @@ async fn hundred_pairs_are_plain_commands() {
 async fn uncontended_pair_runs_the_fewest_commands() {
     let t = Setup::new().await;
     let monitor = t.redis.monitor();
-    give_back(t.held().await).await;
+    release_guard(t.held().await).await;
     let commands: Vec<_> = monitor.stop().iter().map(|line| command(line)).collect();
     let all = ["EVALSHA", "PTTL", "HSET", "PEXPIRE", "HDEL", "PUBLISH"];
     assert_eq!(commands, all);
@@ -131,7 +131,7 @@ async fn try_acquire_is_one_evalsha_for_free_and_held_locks() {
     let t = Setup::new().await;
     let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
     assert_eq!(sent, ["EVALSHA"]);
-    give_back(guard.unwrap().expect("it is free")).await;
+    release_guard(guard.unwrap().expect("it is free")).await;
 
     hold_by_hand(&t.redis, "door", "java:1", secs(20));
     let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
@@ -147,7 +147,7 @@ async fn re_entry_and_each_release_of_it_are_one_evalsha() {
     assert_eq!(sent, ["EVALSHA"]);
     let (sent, _) = t.sent_during(again.unwrap().release()).await;
     assert_eq!(sent, ["EVALSHA"]);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,13 +183,13 @@ async fn guard_check_sends_no_request() {
         .await;
     assert!(sent.is_empty(), "{sent:?}");
     assert!(held);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_client_sends_nothing() {
     let t = Setup::new().await;
-    give_back(t.held().await).await;
+    release_guard(t.held().await).await;
     // Longer than any of its timers.
     let (sent, ()) = t.sent_during(sleep(secs(6))).await;
     assert!(sent.is_empty(), "{sent:?}");
@@ -202,7 +202,7 @@ async fn scripts_are_sent_once_per_connection_and_not_with_each_call() {
     let connected = redis.calls();
     assert!(connected.of("script|load") > 0);
     for _ in 0..10 {
-        give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     }
     let calls = redis.calls().since(&connected);
     assert_eq!(of(&calls, &["script", "eval"]), [0, 0], "{calls}");
@@ -241,7 +241,7 @@ async fn renewal_is_sent_each_third_of_the_ttl() {
     // At 1, 2, 3 and 4 s; a busy machine may be late.
     assert!((3..=4).contains(&calls.of("pexpire")), "{calls}");
     assert_eq!(calls.of("evalsha"), calls.of("pexpire"), "{calls}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +270,7 @@ impl Setup {
         hold_by_hand(&self.redis, "door", "java:1", secs(600));
         let crowd = (0..CROWD).map(|_| {
             let lock = self.lock.clone();
-            tokio::spawn(async move { give_back(lock.acquire().await.unwrap()).await })
+            tokio::spawn(async move { release_guard(lock.acquire().await.unwrap()).await })
         });
         let crowd = crowd.collect();
         eventually("all wait", SOON, || self.client.stats().waiting == CROWD as u64);
@@ -355,7 +355,7 @@ async fn concurrent_waits_subscribe_once_per_name() {
     }
     for (waiting, name) in waiting {
         crate::common::release_by_hand(&t.redis, &name);
-        give_back(entered(waiting).await).await;
+        release_guard(entered(waiting).await).await;
     }
     eventually("nobody listens", SOON, || {
         t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
@@ -441,7 +441,7 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
                 let guard = lock.acquire().await.unwrap();
                 long += u64::from(begun.elapsed() > ms(200));
                 sleep(ms(2)).await;
-                give_back(guard).await;
+                release_guard(guard).await;
             }
             long
         })
@@ -463,7 +463,7 @@ async fn hand_off_sends_no_command() {
     let crowd: Vec<_> = (0..100)
         .map(|_| {
             let lock = lock.clone();
-            tokio::spawn(async move { give_back(lock.acquire().await.unwrap()).await })
+            tokio::spawn(async move { release_guard(lock.acquire().await.unwrap()).await })
         })
         .collect();
     comes_true("all wait", || t.client.stats().waiting == 100).await;
@@ -472,7 +472,7 @@ async fn hand_off_sends_no_command() {
     // when all of them have the lock, one after the other
     let (sent, _) = t
         .sent_during(async {
-            give_back(guard).await;
+            release_guard(guard).await;
             within(SOON, "all enter", join_all(crowd)).await
         })
         .await;

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::common::{
     Listener, SOON, channel, client, hash, hold_by_hand, keys, ms, pttl, release_by_hand, secs,
-    until_subscribed, with_rights, within,
+    until_subscribed, with_acl, within,
 };
 
 const RECORD: &str = "leasehold_election:{scheduler}";
@@ -52,7 +52,7 @@ async fn leader_is_redissons_lock_and_a_record() {
         assert!((1..=30_000).contains(&pttl(&redis, key)), "{key}");
     }
     leadership.proclaim("ready").await.unwrap();
-    assert_eq!(listener.heard(), ["1", "1"]);
+    assert_eq!(listener.received(), ["1", "1"]);
     steps_down(leadership).await;
     assert_eq!(keys(&redis), ["redisson_lock_token:{scheduler}"]);
 }
@@ -173,7 +173,7 @@ async fn leader_without_a_record_does_not_lead() {
     let redis = Redis::start();
     let all_but_records =
         ["+@all", "&*", "~scheduler", "~leasehold_lock*", "~redisson_lock_token:*"];
-    let limited = with_rights(&redis, "limited", &all_but_records).await;
+    let limited = with_acl(&redis, "limited", &all_but_records).await;
     let refused = limited.election("scheduler").unwrap().campaign("one").await.unwrap_err();
     assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
     let next = election(&redis).await.campaign_within("two", SOON).await.unwrap();

@@ -8,7 +8,7 @@ use leasehold::Client;
 use testkit::{Redis, eventually};
 use tokio::time::sleep;
 
-use crate::common::{SOON, client, give_back, keys, ms, within};
+use crate::common::{SOON, client, keys, ms, release_guard, within};
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 
@@ -25,7 +25,7 @@ async fn waiters(
         tasks.push(tokio::spawn(async move {
             let guard = lock.acquire().await.unwrap();
             sleep(hold).await;
-            give_back(guard).await;
+            release_guard(guard).await;
             place
         }));
         let queued = || redis.command(&["LLEN", QUEUE]).number();
@@ -43,7 +43,7 @@ async fn cost_of_a_hand_over(number: usize) -> f64 {
     // Each is subscribed, and has asked once more.
     sleep(ms(300)).await;
     let monitor = redis.monitor();
-    give_back(guard).await;
+    release_guard(guard).await;
     within(SOON, "all have it", join_all(tasks)).await;
     let lines = monitor.stop();
     let sent = lines.iter().filter(|line| !line.contains(" lua] ")).count();
@@ -72,7 +72,7 @@ async fn fair_waiters_of_two_clients_keep_their_order() {
     let tasks = waiters(&redis, &clients, 10, ms(20)).await;
     let queue = redis.command(&["LRANGE", QUEUE, "0", "-1"]);
     let owners: Vec<_> = queue.list().iter().map(|it| it.text().to_owned()).collect();
-    give_back(guard).await;
+    release_guard(guard).await;
     for owner in &owners {
         let has = || !redis.command(&["HGET", "door", owner]).is_nil();
         eventually("each has it in turn", SOON, has);

@@ -6,8 +6,8 @@
 use std::{thread, time::Duration};
 
 use crate::common::{
-    Chain, POLLING, SOON, channel, client, entered, entry, give_back, hash, hold_by_hand, ms, pttl,
-    release_by_hand, secs, subscribers, until_places, with_rights, within,
+    Chain, POLLING, SOON, channel, client, entered, entry, hash, hold_by_hand, ms, pttl,
+    release_by_hand, release_guard, secs, subscribers, until_places, with_acl, within,
 };
 use leasehold::{Client, Lock, LockGuard};
 use testkit::{Connection, Redis, Reply, eventually};
@@ -80,7 +80,7 @@ async fn unsubscribed_waiter_acquires_in_a_yield_window() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let rights = ["~*", "resetchannels", "+@all", "-subscribe"];
-    let deaf = with_rights(&redis, "deaf", &rights).await;
+    let deaf = with_acl(&redis, "deaf", &rights).await;
     let enter = async || {
         entry(door(&deaf), bound).await;
     };
@@ -94,7 +94,7 @@ async fn client_with_redissons_permissions_acquires_in_its_window() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let rights = ["~door", "resetchannels", "&redisson_lock__channel:*", "+@all"];
-    let limited = with_rights(&redis, "limited", &rights).await;
+    let limited = with_acl(&redis, "limited", &rights).await;
     let enter = async || {
         entry(door(&limited), bound).await;
     };
@@ -161,7 +161,7 @@ fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
             if !hold.is_zero() {
                 sleep(hold).await;
             }
-            give_back(guard).await;
+            release_guard(guard).await;
         }
     });
     eventually("it does", SOON, || busy.stats().granted > 10);
@@ -243,7 +243,9 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
-    first.block_on(async { give_back(client.lock("x").unwrap().acquire().await.unwrap()).await });
+    first.block_on(async {
+        release_guard(client.lock("x").unwrap().acquire().await.unwrap()).await
+    });
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let lost = holds(&first, door(&client));
     until_places(&redis, "door", 1);
@@ -259,7 +261,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     eventually("one waits", SOON, || client.stats().waiting == 1);
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
     release_by_hand(&redis, "door");
-    second.block_on(async { give_back(entered(waiting).await).await });
+    second.block_on(async { release_guard(entered(waiting).await).await });
     eventually("it is free", SOON, || hash(&redis, "door").is_empty());
 }
 
@@ -287,14 +289,14 @@ fn waiters_continue_when_the_runtime_of_a_holder_ends() {
             println!("another process, after {:?}", began.elapsed());
             sleep(secs(4)).await;
             assert!(guard.is_held());
-            give_back(guard).await;
+            release_guard(guard).await;
         };
         let same = async {
             let guard =
                 within(secs(8), "the other runtime enters", waiting).await.unwrap().unwrap();
             println!("the other runtime, after {:?}", began.elapsed());
             assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
-            give_back(guard).await;
+            release_guard(guard).await;
         };
         tokio::join!(behind, same);
     });
@@ -308,7 +310,9 @@ fn waiter_acquires_after_the_background_runtime_ended() {
     let redis = Redis::start();
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
-    first.block_on(async { give_back(client.lock("x").unwrap().acquire().await.unwrap()).await });
+    first.block_on(async {
+        release_guard(client.lock("x").unwrap().acquire().await.unwrap()).await
+    });
     let lock = door(&client);
     let leased = lock.clone().lease(secs(2));
     std::mem::forget(second.block_on(async { leased.acquire().await.unwrap() }));
@@ -317,7 +321,7 @@ fn waiter_acquires_after_the_background_runtime_ended() {
 
     // when that runtime ends, then the waiter enters when the lease is over
     first.shutdown_timeout(secs(2));
-    second.block_on(async { give_back(entered(waiting).await).await });
+    second.block_on(async { release_guard(entered(waiting).await).await });
 }
 
 /// A hold on one runtime, while the background of its client ran on another, which has ended.
@@ -332,7 +336,7 @@ impl Bereft {
     fn of(redis: &Redis) -> Self {
         let (home, first, on) = (runtime(), runtime(), runtime());
         let client = home.block_on(client(redis));
-        first.block_on(async { give_back(door(&client).acquire().await.unwrap()).await });
+        first.block_on(async { release_guard(door(&client).acquire().await.unwrap()).await });
         let lock = door(&client).ttl(secs(2));
         let guard = on.block_on(async { lock.acquire().await.unwrap() });
         first.shutdown_timeout(secs(2));
@@ -348,7 +352,7 @@ fn awaited_hold_is_renewed_after_its_runtime_ended() {
     // when a task only waits for the loss, then there is none
     on.block_on(async {
         assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
-        give_back(guard).await;
+        release_guard(guard).await;
     });
 }
 
@@ -359,12 +363,12 @@ fn hold_is_renewed_after_the_first_runtime_ended() {
 
     // when the client is used once within the lease
     on.block_on(async {
-        give_back(client.lock("window").unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock("window").unwrap().acquire().await.unwrap()).await;
     });
 
     // then the hold is renewed as ever
     thread::sleep(secs(5));
     assert!(guard.is_held(), "its lease is not renewed");
     assert!(pttl(&redis, "door") > 500);
-    on.block_on(give_back(guard));
+    on.block_on(release_guard(guard));
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::common::{
-    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs,
-    subscribers, until_subscribed, waiter, with_rights, within,
+    Listener, SOON, channel, client, entered, hash, hold_by_hand, keys, ms, pttl, release_guard,
+    secs, subscribers, until_subscribed, waiter, with_acl, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
@@ -37,8 +37,8 @@ async fn restart_with_data_loses_no_hold() {
     // then the hold continues, the waiter waits, and a release wakes it
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn hold_is_renewed_after_a_restart_with_data() {
     redis.restart();
     sleep(secs(7)).await;
     assert!(guard.is_held());
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +74,7 @@ async fn restart_without_data_reports_the_loss_to_the_holder() {
         }
         other => panic!("{other:?}"),
     }
-    give_back(entered).await;
+    release_guard(entered).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +102,7 @@ async fn acquire_without_a_timeout_outlasts_an_outage() {
     sleep(secs(4)).await;
     assert!(!waiting.is_finished());
     redis.start_again();
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn server_hang_shorter_than_the_lease_loses_no_hold() {
     sleep(secs(7)).await;
     assert!(guard.is_held());
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,9 +144,9 @@ async fn hold_is_lost_when_the_server_hangs_beyond_the_lease() {
 
     // The server is not resumed, so it cannot have reported the loss.
     let reason = within(secs(6), "the local deadline", guard.lost()).await;
-    let told = start.elapsed();
+    let results = start.elapsed();
     assert_eq!(reason, LostReason::Expired);
-    assert!(told >= ms(2_900) && told < secs(5), "{told:?}");
+    assert!(results >= ms(2_900) && results < secs(5), "{results:?}");
     assert!(!guard.is_held());
     assert_eq!(client.stats().lost_expired, 1);
     redis.resume();
@@ -169,7 +169,7 @@ async fn cut_off_holder_learns_its_loss_at_its_local_deadline() {
     proxy.black_hole(false);
     let release = within(secs(10), "an answer", guard.release()).await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
-    give_back(entered).await;
+    release_guard(entered).await;
 }
 
 /// How a server is made silent, or unreachable.
@@ -220,9 +220,9 @@ where
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_within_ends_at_its_deadline_in_any_network_state() {
-    for patience in [ms(500), secs(4)] {
-        let acquire = async |lock: Lock| lock.acquire_within(patience).await.unwrap_err();
-        unanswered_within(patience, acquire).await;
+    for max_wait in [ms(500), secs(4)] {
+        let acquire = async |lock: Lock| lock.acquire_within(max_wait).await.unwrap_err();
+        unanswered_within(max_wait, acquire).await;
     }
 }
 
@@ -267,7 +267,7 @@ async fn silent_connection_is_replaced() {
     // when replies arrive again, a new connection is there to ask on
     proxy.swallow_replies(false);
     let guard = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
-    give_back(guard.unwrap()).await;
+    release_guard(guard.unwrap()).await;
     assert!(client.stats().reconnects > 0);
 }
 
@@ -357,8 +357,8 @@ async fn waiter_outlasts_rejected_writes() {
     assert_eq!(hash(&redis, "door"), [(entered.owner().to_string(), "1".into())]);
     sleep(secs(6)).await;
     assert!(guard.is_held());
-    give_back(entered).await;
-    give_back(guard).await;
+    release_guard(entered).await;
+    release_guard(guard).await;
 }
 
 // The connections are lost.
@@ -381,8 +381,8 @@ async fn holder_and_waiter_survive_the_loss_of_all_connections() {
         assert!(!waiting.is_finished(), "{kind}");
 
         // then a release wakes the waiter
-        give_back(guard).await;
-        give_back(entered(waiting).await).await;
+        release_guard(guard).await;
+        release_guard(entered(waiting).await).await;
     }
 }
 
@@ -394,7 +394,7 @@ async fn closed_idle_connections_lose_no_lock() {
     sleep(secs(10)).await;
     assert!(client.stats().reconnects > 0);
     assert!(guard.is_held());
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -408,11 +408,11 @@ async fn release_during_a_message_outage_delays_waiters_seconds() {
     until_subscribed(&redis, &channel("door"));
     proxy.refuse(true);
     eventually("it hears nothing", SOON, || subscribers(&redis, &channel("door")) == 0);
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // when the network is back, it enters, long before the lease would have ended
     proxy.refuse(false);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(other.stats().wake_ups, 0);
 }
 
@@ -426,7 +426,7 @@ async fn lost_message_delays_the_waiter_by_seconds_at_most() {
     until_subscribed(&redis, &channel("door"));
     redis.command(&["DEL", "door"]);
 
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 0);
 }
 
@@ -444,7 +444,7 @@ async fn forgotten_scripts_are_loaded_again() {
     flush();
     let again = guard.reenter().await.unwrap();
     flush();
-    crate::common::give_back_one_of_two(again).await;
+    crate::common::release_one_of_two(again).await;
     flush();
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
@@ -453,7 +453,7 @@ async fn forgotten_scripts_are_loaded_again() {
     drop(guard);
     let guard = lock.acquire().await.unwrap();
     flush();
-    give_back(guard).await;
+    release_guard(guard).await;
     assert!(keys(&redis).is_empty());
 }
 
@@ -499,7 +499,7 @@ async fn key_of_another_type_is_named_and_unchanged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_type_is_returned_when_type_is_forbidden() {
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-type"]).await;
+    let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-type"]).await;
     redis.command(&["SET", "door", "x"]);
     let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
     let another = "key of another type";
@@ -537,7 +537,7 @@ async fn sudden_password_is_reported_until_it_is_removed() {
     // and when no password is required any more, it continues
     admin.command(&["CONFIG", "SET", "requirepass", ""]);
     let guard = within(SOON, "it is granted", lock.acquire()).await;
-    give_back(guard.unwrap()).await;
+    release_guard(guard.unwrap()).await;
 }
 
 #[track_caller]
@@ -553,7 +553,7 @@ fn refused(error: &Error, with: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_key_permission_error_quotes_the_server() {
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &["~ours:*", "&*", "+@all"]).await;
+    let client = with_acl(&redis, "limited", &["~ours:*", "&*", "+@all"]).await;
     let theirs = client.lock("theirs:door").unwrap();
     let java = Owner::new("java:1").unwrap();
     for error in [
@@ -567,14 +567,14 @@ async fn missing_key_permission_error_quotes_the_server() {
         refused(&error, "NOPERM");
         assert!(error.to_string().contains("`theirs:door`"), "{error}");
     }
-    give_back(client.lock("ours:door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("ours:door").unwrap().acquire().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_permission_affects_only_its_lock() {
     // given two locks that are renewed together
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await;
+    let client = with_acl(&redis, "limited", &["~*", "&*", "+@all"]).await;
     let [ours, theirs] = ["ours", "theirs"].map(|name| client.lock(name).unwrap().ttl(secs(3)));
     let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
@@ -587,13 +587,13 @@ async fn revoked_permission_affects_only_its_lock() {
     assert_eq!(reason, LostReason::Expired);
     sleep(secs(1)).await;
     assert!(ours.is_held());
-    give_back(ours).await;
+    release_guard(ours).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn user_without_eval_gets_the_words_of_the_server() {
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
+    let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "NOPERM");
     refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "NOPERM");
@@ -603,15 +603,15 @@ async fn user_without_eval_gets_the_words_of_the_server() {
 async fn missing_permission_error_names_the_command() {
     let redis = Redis::start();
     for (right, command) in [("-hset", "HSET"), ("-evalsha", "EVALSHA")] {
-        let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", right]).await;
+        let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", right]).await;
         let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
-        let Error::Forbidden { command: told, .. } = &error else { panic!("{error:?}") };
-        assert_eq!(told.as_deref(), Some(command), "{error}");
+        let Error::Forbidden { command: results, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(results.as_deref(), Some(command), "{error}");
         assert!(error.to_string().to_ascii_uppercase().contains(command), "{error}");
     }
 
     // and of a release, which is no script
-    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-hdel"]).await;
+    let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-hdel"]).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().to_ascii_uppercase().contains("HDEL"), "{error}");
@@ -636,7 +636,7 @@ async fn waiter_outlasts_a_failed_snapshot() {
     // and when it can be written again the waiter enters
     std::fs::remove_dir(in_its_place).unwrap();
     redis.command(&["BGSAVE"]);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -645,7 +645,7 @@ async fn documented_permissions_suffice_for_locks() {
                   +publish +subscribe +unsubscribe +ping +type";
     let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &rights).await;
+    let client = with_acl(&redis, "limited", &rights).await;
     let lock = client.lock("door").unwrap().ttl(secs(3));
 
     let guard = lock.acquire().await.unwrap();
@@ -654,21 +654,21 @@ async fn documented_permissions_suffice_for_locks() {
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     let again = guard.reenter().await.unwrap();
     assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 2);
-    crate::common::give_back_one_of_two(again).await;
-    give_back(guard).await;
+    crate::common::release_one_of_two(again).await;
+    release_guard(guard).await;
     drop(entered(waiting).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn user_without_subscribe_waits_by_polling() {
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-subscribe"]).await;
+    let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-subscribe"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(client.lock("door").unwrap());
     sleep(secs(1)).await;
     assert!(!waiting.is_finished());
     crate::common::release_by_hand(&redis, "door");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 0);
 }
 
@@ -676,8 +676,7 @@ async fn user_without_subscribe_waits_by_polling() {
 async fn user_without_the_channel_can_lock_and_release() {
     // given a holder without permission to publish, and a waiter
     let redis = Redis::start();
-    let (mute, other) =
-        (with_rights(&redis, "limited", &["~*", "+@all"]).await, client(&redis).await);
+    let (mute, other) = (with_acl(&redis, "limited", &["~*", "+@all"]).await, client(&redis).await);
     let guard = mute.lock("door").unwrap().acquire().await.unwrap();
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
@@ -687,7 +686,7 @@ async fn user_without_the_channel_can_lock_and_release() {
 
     // then the lock is free, the release reports it, and the waiter acquires by its timer
     assert!(matches!(released, Ok(Release::Released)), "{released:?}");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -713,8 +712,8 @@ async fn full_server_refuses_new_locks_and_keeps_old_ones() {
     assert!(guard.is_held());
     assert_eq!(client.stats().renewals_failed, 0);
     let mut java = Listener::to(&redis, &channel("held"));
-    give_back(guard).await;
-    assert_eq!(java.heard(), ["0"]);
+    release_guard(guard).await;
+    assert_eq!(java.received(), ["0"]);
     assert!(keys(&redis).is_empty());
 }
 
@@ -736,10 +735,10 @@ async fn request_is_retried_while_the_server_is_read_only() {
 
     // and when it is the master again, both go on
     redis.command(&["REPLICAOF", "NO", "ONE"]);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     sleep(secs(6)).await;
     assert!(guard.is_held());
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -753,7 +752,7 @@ async fn waiter_outlasts_an_endless_script() {
     sleep(secs(1)).await;
     assert!(!waiting.is_finished());
     redis.command(&["SCRIPT", "KILL"]);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 // Processes die.
@@ -786,7 +785,7 @@ async fn lock_of_a_killed_process_is_free_at_lease_end() {
     // then the waiter enters as soon as what is left of the lease is over
     let guard = entered(waiting).await;
     assert!(left > 0 && killed.elapsed() + ms(100) >= ms(left.unsigned_abs()), "{left}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -808,7 +807,7 @@ async fn resumed_process_knows_that_its_lease_ended() {
     assert_eq!(line, "lost Expired");
     assert!(holder.wait().success());
     assert_eq!(hash(&redis, "door"), ours);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -840,7 +839,7 @@ async fn killed_waiting_process_leaves_nothing_behind() {
 
     // then the holder has the lock, and no other client has it after that
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
-    give_back(guard).await;
+    release_guard(guard).await;
     sleep(ms(200)).await;
     // Its queue entry expires.
     let queue = "leasehold_lock__queue:{door}";
@@ -863,7 +862,7 @@ fn lock_of_a_dead_runtime_is_free_when_its_lease_ends() {
         let lock = client(&redis).await.lock("door").unwrap();
         let entered = within(SOON, "the lease ends", lock.acquire()).await.unwrap();
         assert!(!guard.is_held());
-        give_back(entered).await;
+        release_guard(entered).await;
     });
     drop(guard);
 }
@@ -898,7 +897,7 @@ async fn forced_release_is_reported_at_once_to_a_waiting_process() {
 
     let reason = within(SOON, "it is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -920,7 +919,7 @@ async fn forced_release_admits_a_waiter_at_once() {
     let waiting = waiter(other.lock("door").unwrap());
     crate::common::until_asleep(&redis, &channel("door"), &before);
     assert!(one.lock("door").unwrap().force_release().await.unwrap());
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(other.stats().wake_ups, 1);
     drop(guard);
 }
@@ -933,7 +932,7 @@ async fn dropped_guard_admits_a_waiter() {
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
     drop(guard);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(one.stats().released, 1);
 }
 
@@ -989,7 +988,7 @@ async fn shutdown_releases_holds_and_fails_waiters() {
     assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
     assert!(matches!(one.lock("door").unwrap().try_acquire().await, Err(Error::ShutDown)));
     eventually("nobody listens", SOON, || subscribers(&redis, &channel("window")) == 0);
-    give_back(theirs).await;
+    release_guard(theirs).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
 //! Guarded writes on real servers: only while the lock is held, and at most once.
 
 use crate::common::{
-    SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs, waiter,
-    with_rights, within,
+    SOON, client, entered, hash, hold_by_hand, keys, ms, pttl, release_guard, secs, waiter,
+    with_acl, within,
 };
 use leasehold::{Client, Error, Lock, LockGuard, LostReason, Script, Value, Write};
 use testkit::{Proxy, Redis, Reply, eventually};
@@ -66,7 +66,7 @@ async fn guarded_write_is_one_evalsha() {
     assert!((90_000..=100_000).contains(&pttl(&redis, "fields")));
     assert_eq!(redis.command(&["EXISTS", "old"]).number(), 0);
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,7 +87,7 @@ async fn guarded_script_is_one_evalsha_when_the_server_knows_it() {
     redis.command(&["SCRIPT", "FLUSH"]);
     guard.write(set("told again")).await.unwrap();
     assert_eq!(data(&redis).unwrap(), "told again");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +126,7 @@ async fn guarded_script_gets_its_arguments_and_returns_its_result() {
     ] {
         assert_eq!(guard.eval(Script::new(script)).await.unwrap(), returned, "{script}");
     }
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,7 +194,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
         assert_lost(guard.write(set("late")).await, LostReason::NotOwned);
         assert_eq!(redis.calls().since(&before).of("evalsha"), 0);
         if let Some(another) = another {
-            give_back(another).await;
+            release_guard(another).await;
         }
     }
 }
@@ -226,7 +226,7 @@ async fn late_write_under_another_holder_changes_nothing() {
     assert_lost(written, LostReason::Expired);
     assert!(redis.calls().since(&before).of("evalsha") > 0);
     assert_eq!(data(&redis).unwrap(), "the next one's");
-    give_back(next).await;
+    release_guard(next).await;
 }
 
 // It is unknown whether it was written.
@@ -253,11 +253,11 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     guard.write(set("goes on")).await.unwrap();
     let waiting = waiter(door(&client));
     eventually("it waits", SOON, || client.stats().waiting == 1);
-    give_back(guard).await;
+    release_guard(guard).await;
     let next = entered(waiting).await;
     assert_ne!(next.owner(), &owner);
     assert_eq!(client.stats().handed_over, 0);
-    give_back(next).await;
+    release_guard(next).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -282,7 +282,7 @@ async fn cancelled_write_lands_before_the_next_grant_or_never() {
     next.write(set("the next one's")).await.unwrap();
     sleep(ms(300)).await;
     assert_eq!(data(&redis).unwrap(), "the next one's");
-    give_back(next).await;
+    release_guard(next).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -336,7 +336,7 @@ async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
     assert_eq!(data(&redis), None);
     assert!(guard.is_held());
     guard.write(both(Write::set("more", "2"))).await.unwrap();
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,7 +387,7 @@ async fn partly_failed_script_reports_it_and_keeps_its_writes() {
     // and the largest replies come, on the same connection
     let most = guard.eval(Script::new("return string.rep('x', 249000)")).await.unwrap();
     assert_eq!(most.as_bytes().unwrap().len(), 249_000);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -417,21 +417,21 @@ async fn missing_permission_refuses_before_any_write() {
         (&["-type"][..], vec![Write::hset("mine", "a", "1")], true),
         (&["+set", "-type"][..], vec![Write::set("mine", "1"), Write::delete("mine")], false),
     ] {
-        let client = with_rights(&redis, "narrow", &rights(more)).await;
+        let client = with_acl(&redis, "narrow", &rights(more)).await;
         let guard = held(&client).await;
         let written = guard.write(writes.clone()).await;
         assert_eq!(matches!(written, Err(Error::Forbidden { .. })), is_forbidden, "{written:?}");
         assert_eq!(written.is_ok(), !is_forbidden, "{more:?}: {written:?}");
         assert_eq!(keys(&redis), ["door"], "{more:?} {writes:?}");
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     // only a denied command after an allowed one is executed in part, and the error says so
-    let client = with_rights(&redis, "narrow", &rights(&["+set", "-del"])).await;
+    let client = with_acl(&redis, "narrow", &rights(&["+set", "-del"])).await;
     let guard = held(&client).await;
     let written = guard.write([Write::set("mine", "1"), Write::delete("mine")]).await;
     assert!(matches!(written, Err(Error::PartialWrite { .. })), "{written:?}");
     assert_eq!(redis.command(&["GET", "mine"]).text(), "1");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -465,5 +465,5 @@ async fn locks_of_every_kind_write() {
     again.release().await.unwrap().into_result().unwrap();
     guard.write([Write::set("{tag}:data", "2")]).await.unwrap();
     assert_eq!(redis.command(&["GET", "{tag}:data"]).text(), "2");
-    give_back(guard).await;
+    release_guard(guard).await;
 }

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Log, cluster::Ways, comes_true, give_back, healed, ms, secs, within};
+use crate::common::{Log, cluster::Ways, comes_true, healed, ms, release_guard, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
-use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
+use testkit::{Cluster, Redis, Sentinels, Tampering, TamperingProxy, came_with, eventually};
 use tokio::time::{Instant, sleep};
 
 /// The limit on a busy machine for what takes servers some seconds.
@@ -50,7 +50,7 @@ async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Haza
     };
     healed(&client, PATIENCE, "it is back", is_back).await;
     assert_eq!(warned(&log, words), 1, "{}", log.text());
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -122,8 +122,8 @@ async fn returning_hazard_is_logged_again_with_its_end() {
         set("0");
         assert_eq!(client.health().await.findings, []);
         assert!(client.health().await.is_ready());
-        let told = [warned(&log, "NOREPLICAS"), over(&log, "NOREPLICAS")];
-        assert_eq!(told, [times, times], "{}", log.text());
+        let reported = [warned(&log, "NOREPLICAS"), over(&log, "NOREPLICAS")];
+        assert_eq!(reported, [times, times], "{}", log.text());
     }
 }
 
@@ -246,15 +246,15 @@ fn server_with_changed_replies(
     redis: &Redis,
     this: &'static str,
     that: impl Fn(&str) -> String + Send + Sync + 'static,
-) -> Liar {
-    Liar::before(redis.port(), move |said| {
-        let Ok(text) = std::str::from_utf8(said.bytes) else { return Lie::Truth };
-        let Some((before, rest)) = text.split_once(this) else { return Lie::Truth };
+) -> TamperingProxy {
+    TamperingProxy::before(redis.port(), move |output| {
+        let Ok(text) = std::str::from_utf8(output.bytes) else { return Tampering::Truth };
+        let Some((before, rest)) = text.split_once(this) else { return Tampering::Truth };
         let (value, behind) = rest.split_once("\r\n").unwrap();
         let changed = that(value);
         assert_eq!(changed.len(), value.len(), "the length of a reply stands before it");
-        let told = format!("{before}{this}{changed}\r\n{behind}");
-        Lie::Words(vec![(Duration::ZERO, told.into_bytes())])
+        let reported = format!("{before}{this}{changed}\r\n{behind}");
+        Tampering::Words(vec![(Duration::ZERO, reported.into_bytes())])
     })
 }
 
@@ -262,14 +262,14 @@ fn server_with_changed_replies(
 async fn skewed_clock_is_found_and_logged_once() {
     let redis = Redis::start();
     for (seconds, is_ahead) in [(100_i64, true), (-100, false)] {
-        let liar = server_with_changed_replies(&redis, "server_time_usec:", move |told| {
-            (told.parse::<i64>().unwrap() + 1_000_000 * seconds).to_string()
+        let tampering = server_with_changed_replies(&redis, "server_time_usec:", move |reported| {
+            (reported.parse::<i64>().unwrap() + 1_000_000 * seconds).to_string()
         });
         let is_it = |it: &Hazard| {
             let near = secs(60)..secs(101);
             matches!(it, Hazard::ClockApart { ahead, by } if *ahead == is_ahead && near.contains(by))
         };
-        is_found_and_logged_once(&liar.url(), &redis, is_it).await;
+        is_found_and_logged_once(&tampering.url(), &redis, is_it).await;
     }
 }
 
@@ -278,16 +278,16 @@ async fn old_server_is_found_and_logged_once() {
     let redis = Redis::start();
     let version = Client::connect(&redis.url()).await.unwrap().health().await.server_version;
     let version = version.unwrap();
-    let (told, old) = (format!("${}\r\n{version}\r\n", version.len()), "$6\r\n6.0.16\r\n");
-    let liar = Liar::before(redis.port(), move |said| match said.nth {
+    let (reported, old) = (format!("${}\r\n{version}\r\n", version.len()), "$6\r\n6.0.16\r\n");
+    let tampering = TamperingProxy::before(redis.port(), move |output| match output.nth {
         0 => {
-            let greeting = String::from_utf8(said.bytes.into()).unwrap();
-            Lie::Words(vec![(Duration::ZERO, greeting.replace(&told, old).into_bytes())])
+            let greeting = String::from_utf8(output.bytes.into()).unwrap();
+            Tampering::Words(vec![(Duration::ZERO, greeting.replace(&reported, old).into_bytes())])
         }
-        _ => Lie::Truth,
+        _ => Tampering::Truth,
     });
     let is_it = |it: &Hazard| matches!(it, Hazard::OldVersion { version } if version == "6.0.16");
-    is_found_and_logged_once(&liar.url(), &redis, is_it).await;
+    is_found_and_logged_once(&tampering.url(), &redis, is_it).await;
 }
 
 #[tokio::test]
@@ -302,7 +302,7 @@ async fn user_without_info_locks_and_health_names_the_denial() {
     );
     assert_eq!(findings[0].server, format!("127.0.0.1:{}", redis.port()));
     assert_eq!(log.text(), "");
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -367,9 +367,9 @@ async fn sentinels_without_a_primary_are_logged() {
         let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
         assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
         let hazard = "no sentinel names the primary";
-        let told = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
-        assert_eq!((told.0, told.2), (3, 1), "{}", log.text());
-        assert!(told.1 >= 3, "{}", log.text());
+        let reported = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
+        assert_eq!((reported.0, reported.2), (3, 1), "{}", log.text());
+        assert!(reported.1 >= 3, "{}", log.text());
         assert!(!log.text().contains("sentinel unreachable"), "{}", log.text());
     }
 }
@@ -494,7 +494,7 @@ async fn node_without_slots_has_no_hazard_after_its_removal() {
     added.command(&policy);
     let moving = cluster.moving(Cluster::slot_of("door"), &added);
     moving.open();
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     let words = "may evict locks";
     assert_eq!(warned(&log, words), 1, "{}", log.text());
     moving.call_off();

@@ -4,7 +4,7 @@
 
 use std::{error::Error as _, fmt::Debug, time::Duration};
 
-use crate::common::{SOON, client, give_back, keys, ms, pttl, secs, within};
+use crate::common::{SOON, client, keys, ms, pttl, release_guard, secs, within};
 use leasehold::{Client, ClientBuilder, Error, InvalidName, Lock, WaitStrategy};
 use testkit::{Connection, Redis};
 use tokio::{
@@ -61,7 +61,7 @@ async fn unusual_name_locks_exactly_that_key() {
         assert_eq!(keys(&redis), [name]);
         assert!(lock.try_acquire().await.unwrap().is_none(), "{name:?}");
         assert_eq!(lock.holder().await.unwrap().unwrap().owner(), guard.owner(), "{name:?}");
-        give_back(guard).await;
+        release_guard(guard).await;
         assert!(keys(&redis).is_empty(), "{name:?}");
     }
 }
@@ -80,10 +80,10 @@ async fn waiter_of_an_unusual_name_is_notified() {
         let before = redis.calls();
         let waiting = crate::common::waiter(other.lock(name).unwrap());
         crate::common::until_asleep(&redis, channel, &before);
-        let heard = other.stats().wake_ups;
-        give_back(guard).await;
-        give_back(crate::common::entered(waiting).await).await;
-        assert_eq!(other.stats().wake_ups, heard + 1, "{name:?}");
+        let received = other.stats().wake_ups;
+        release_guard(guard).await;
+        release_guard(crate::common::entered(waiting).await).await;
+        assert_eq!(other.stats().wake_ups, received + 1, "{name:?}");
     }
 }
 
@@ -97,7 +97,7 @@ async fn similar_names_are_different_locks() {
         guards.push(guard.unwrap_or_else(|| panic!("{name:?} is taken")));
     }
     for guard in guards {
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -197,7 +197,7 @@ async fn zero_timeout_is_refused_and_endless_timeout_is_accepted() {
     assert!(error.to_string().contains("`timeout`"), "{error}");
     assert!(keys(&redis).is_empty());
 
-    give_back(lock.acquire_within(Duration::MAX).await.unwrap()).await;
+    release_guard(lock.acquire_within(Duration::MAX).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -224,7 +224,7 @@ async fn century_is_exact_to_the_millisecond() {
         let kept = pttl(&redis, lock.name().as_str());
         assert!((century - 5_000..=century).contains(&kept), "{kept}");
         assert!(guard.remaining().unwrap() > CENTURY / 100 * 98);
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -466,7 +466,7 @@ async fn neither_builder_nor_client_nor_lock_shows_the_password() {
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         let shown = format!("{client:?} {client:#?} {:?} {guard:?}", client.lock("door"));
         assert!(!shown.contains(PASSWORD), "{shown}");
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -475,5 +475,5 @@ async fn escaped_password_in_a_url_is_decoded() {
     let redis = Redis::options().password("p@ss/w:rd%#?").start();
     let url = format!("redis://:p%40ss%2Fw%3Ard%25%23%3F@127.0.0.1:{}/", redis.port());
     let client = Client::connect(&url).await.unwrap();
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{
     Listener, SOON, client, is_no_number, keys, ms, pttl, secs, subscribers, until_subscribed,
-    with_rights, within,
+    with_acl, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Latch, Result};
@@ -31,19 +31,19 @@ async fn latch_counter_and_channel_match_redisson() {
     let mut listener = Listener::to(&redis, CHANNEL);
     assert!(latch.set(2).await.unwrap());
     assert_eq!(redis.command(&["GET", "start"]).text(), "2");
-    assert_eq!((pttl(&redis, "start"), listener.heard()), (-1, vec!["1".to_owned()]));
+    assert_eq!((pttl(&redis, "start"), listener.received()), (-1, vec!["1".to_owned()]));
     assert!(!latch.set(9).await.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), 1);
-    assert_eq!(listener.heard(), [""; 0]);
+    assert_eq!(listener.received(), [""; 0]);
     assert_eq!(latch.count_down().await.unwrap(), 0);
-    assert_eq!(listener.heard(), ["0"]);
+    assert_eq!(listener.received(), ["0"]);
     assert_eq!(latch.count_down().await.unwrap(), 0);
-    assert_eq!(listener.heard(), [""; 0]);
+    assert_eq!(listener.received(), [""; 0]);
 
     // a client that deletes it opens it, and the call reports that
     latch.set(2).await.unwrap();
     assert!(latch.delete().await.unwrap());
-    assert_eq!(listener.heard(), ["1", "0"]);
+    assert_eq!(listener.received(), ["1", "0"]);
     for receipt in keys(&redis) {
         assert!(receipt.starts_with("leasehold_latch__receipt:{start}:"), "{receipt}");
         assert!((1..=60_000).contains(&pttl(&redis, &receipt)));
@@ -59,7 +59,7 @@ async fn name_with_braces_has_a_channel_with_added_braces() {
     let waiter = waiting(&latch);
     latch.count_down().await.unwrap();
     passes(waiter).await;
-    assert_eq!(listener.heard(), ["1", "0"]);
+    assert_eq!(listener.received(), ["1", "0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +230,7 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_latch_user_gets_an_error_or_polls() {
     let redis = Redis::start();
-    let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~other"]).await;
+    let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~other"]).await;
     let narrow = narrow.latch("start").unwrap();
     assert!(matches!(narrow.wait().await, Err(Error::Forbidden { .. })));
     assert!(matches!(narrow.count_down().await, Err(Error::Forbidden { .. })));
@@ -239,7 +239,7 @@ async fn denied_latch_user_gets_an_error_or_polls() {
         +hello +ping +info +type +client|setname +evalsha +eval +script|load +subscribe +unsubscribe \
         +get +set +exists +decr +del +publish";
     let deaf: Vec<_> = deaf.split_whitespace().collect();
-    let deaf = with_rights(&redis, "deaf", &deaf).await.latch("start").unwrap();
+    let deaf = with_acl(&redis, "deaf", &deaf).await.latch("start").unwrap();
     deaf.set(1).await.unwrap();
     let waiter = waiting(&deaf);
     sleep(ms(300)).await;
@@ -253,9 +253,9 @@ async fn denied_latch_user_gets_an_error_or_polls() {
 async fn refused_count_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "start", "2"]);
-    let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
     testkit::came_with(7, "a right to read a key alone");
-    let reads = with_rights(&redis, "reads", &["+@all", "&*", "~start", "%R~leasehold_*"]).await;
+    let reads = with_acl(&redis, "reads", &["+@all", "&*", "~start", "%R~leasehold_*"]).await;
     for client in [no_set, reads] {
         let latch = client.latch("start").unwrap();
         assert!(matches!(latch.count_down().await, Err(Error::Forbidden { .. })));

@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use common::{Log, SOON, client, give_back, hold_by_hand, keys, ms, secs, within};
+use common::{Log, SOON, client, hold_by_hand, keys, ms, release_guard, secs, within};
 use futures_util::FutureExt;
 use leasehold::{Client, ClientBuilder, Error};
-use testkit::{Connection, Liar, Lie, Redis, Said, eventually};
+use testkit::{Connection, Redis, ServerMessage, Tampering, TamperingProxy, eventually};
 use tokio::{runtime::Runtime, sync::Mutex, time::Instant};
 
 /// How long a command may take here.
@@ -23,28 +23,28 @@ fn builder() -> ClientBuilder {
     Client::builder().command_timeout(LIMIT).connect_timeout(SOON)
 }
 
-fn words(bytes: impl Into<Vec<u8>>) -> Lie {
-    Lie::Words(vec![(Duration::ZERO, bytes.into())])
+fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
+    Tampering::Words(vec![(Duration::ZERO, bytes.into())])
 }
 
 /// A server, and a proxy before it that is honest until it is switched on. Then it sends `lie` in
 /// place of each reply, on the connections of that time.
 struct Setup {
     redis: Redis,
-    liar: Liar,
+    tampering: TamperingProxy,
     on: Arc<AtomicBool>,
 }
 
 impl Setup {
-    fn new(lie: impl Fn(&Said<'_>) -> Lie + Send + Sync + 'static) -> Self {
+    fn new(lie: impl Fn(&ServerMessage<'_>) -> Tampering + Send + Sync + 'static) -> Self {
         let redis = Redis::start();
         let on = Arc::new(AtomicBool::new(false));
         let switch = Arc::clone(&on);
-        let liar = Liar::before(redis.port(), move |said| {
-            let lies = switch.load(Ordering::SeqCst) && said.connection < 2 && !said.is_push();
-            if lies { lie(&said) } else { Lie::Truth }
+        let tampering = TamperingProxy::before(redis.port(), move |output| {
+            let lies = switch.load(Ordering::SeqCst) && output.connection < 2 && !output.is_push();
+            if lies { lie(&output) } else { Tampering::Truth }
         });
-        Self { redis, liar, on }
+        Self { redis, tampering, on }
     }
 
     async fn client(&self) -> Client {
@@ -52,7 +52,7 @@ impl Setup {
     }
 
     async fn client_of(&self, builder: ClientBuilder) -> Client {
-        builder.connect(&self.liar.url()).await.unwrap()
+        builder.connect(&self.tampering.url()).await.unwrap()
     }
 
     fn lies(&self) {
@@ -66,9 +66,11 @@ impl Setup {
 async fn repeated_reply_completes_no_other_request() {
     // given a server that repeats its first reply without a request
     let once = AtomicBool::new(false);
-    let t = Setup::new(move |said| match once.swap(true, Ordering::SeqCst) {
-        true => Lie::Truth,
-        false => Lie::Words(vec![(ms(0), said.bytes.into()), (ms(30), said.bytes.into())]),
+    let t = Setup::new(move |output| match once.swap(true, Ordering::SeqCst) {
+        true => Tampering::Truth,
+        false => {
+            Tampering::Words(vec![(ms(0), output.bytes.into()), (ms(30), output.bytes.into())])
+        }
     });
     let client = t.client().await;
     hold_by_hand(&t.redis, "held", "java:1", secs(60));
@@ -81,7 +83,7 @@ async fn repeated_reply_completes_no_other_request() {
 
     // then the grant is used only once
     assert!(held.is_none());
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,11 +94,13 @@ async fn server_with_wrong_script_hashes_is_refused() {
         (":1\r\n", "unexpected reply"),
         ("+OK\r\n", "unexpected reply"),
     ] {
-        let liar = Liar::before(redis.port(), move |said| match said.bytes.starts_with(b"$40") {
-            true => words(lie),
-            false => Lie::Truth,
+        let tampering = TamperingProxy::before(redis.port(), move |output| {
+            match output.bytes.starts_with(b"$40") {
+                true => words(lie),
+                false => Tampering::Truth,
+            }
         });
-        let error = builder().connect(&liar.url()).await.unwrap_err();
+        let error = builder().connect(&tampering.url()).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
 }
@@ -105,11 +109,11 @@ async fn server_with_wrong_script_hashes_is_refused() {
 async fn server_without_a_greeting_is_no_redis() {
     let redis = Redis::start();
     for lie in ["+OK\r\n", ":3\r\n", "%1\r\n+proto\r\n:2\r\n", "%0\r\n", "*0\r\n", "$-1\r\n"] {
-        let liar = Liar::before(redis.port(), move |said| match said.nth {
+        let tampering = TamperingProxy::before(redis.port(), move |output| match output.nth {
             0 => words(lie),
-            _ => Lie::Truth,
+            _ => Tampering::Truth,
         });
-        let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
+        let error = builder().connect(&tampering.url()).await.unwrap_err().to_string();
         assert!(error.contains("this server is not Redis"), "{lie:?}: {error}");
     }
 }
@@ -117,15 +121,15 @@ async fn server_without_a_greeting_is_no_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinel_is_distinguished_from_a_lock_server() {
     let redis = Redis::start();
-    let liar = Liar::before(redis.port(), |said| match said.nth {
+    let tampering = TamperingProxy::before(redis.port(), |output| match output.nth {
         0 => {
-            let greeting = String::from_utf8(said.bytes.into()).unwrap();
+            let greeting = String::from_utf8(output.bytes.into()).unwrap();
             words(greeting.replace("$10\r\nstandalone", "$8\r\nsentinel"))
         }
-        _ => Lie::Truth,
+        _ => Tampering::Truth,
     });
-    let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
-    let words = error.replace(&format!(":{}", liar.port()), ":6379");
+    let error = builder().connect(&tampering.url()).await.unwrap_err().to_string();
+    let words = error.replace(&format!(":{}", tampering.port()), ":6379");
     assert!(
         include_str!("../docs/guide/getting-started.md").contains(&format!("`{words}`")),
         "{words}"
@@ -146,15 +150,15 @@ async fn silent_connection_is_replaced_in_time() {
         let took = start.elapsed();
         assert!(took < 3 * LIMIT, "{silence:?}: {took:?}");
         assert_eq!(client.stats().reconnects, 1, "{silence:?}");
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_replies_byte_by_byte_is_given_up() {
-    let drip = |said: &Said<'_>| {
+    let drip = |output: &ServerMessage<'_>| {
         let word = |byte: &u8| (ms(100), vec![*byte]);
-        Lie::Words(said.bytes.iter().map(word).collect())
+        Tampering::Words(output.bytes.iter().map(word).collect())
     };
     let t = Setup::new(drip);
     let client = t.client().await;
@@ -169,7 +173,7 @@ async fn server_that_replies_byte_by_byte_is_given_up() {
 async fn slow_server_and_cancelled_callers_keep_the_connection() {
     // given a server that takes a good part of the command timeout for each reply
     const LIMIT: Duration = secs(2);
-    let t = Setup::new(|said| Lie::Words(vec![(LIMIT / 2, said.bytes.into())]));
+    let t = Setup::new(|output| Tampering::Words(vec![(LIMIT / 2, output.bytes.into())]));
     let client = t.client_of(builder().command_timeout(LIMIT)).await;
     t.lies();
 
@@ -192,7 +196,7 @@ async fn short_block_of_the_server_closes_no_connection() {
     let mut other = Connection::open(redis.port());
     // The clock of a script stops from Redis 7.2 on, so the script could not know when to end.
     other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
 }
 
@@ -204,13 +208,13 @@ async fn endless_login_is_given_up_in_time_without_memory() {
     let redis = Redis::start();
     for flood in [&b"+xxxxxxxxxxxxxxxx"[..], b"$1000000000000\r\n", b"x"] {
         let flood = if flood == b"x" { vec![b'x'; 4096] } else { flood.to_vec() };
-        let liar = Liar::before(redis.port(), move |said| match said.nth {
-            0 => Lie::Endless(flood.clone()),
-            _ => Lie::Truth,
+        let tampering = TamperingProxy::before(redis.port(), move |output| match output.nth {
+            0 => Tampering::Endless(flood.clone()),
+            _ => Tampering::Truth,
         });
         let (start, before) = (Instant::now(), memory());
         let builder = builder().connect_timeout(secs(1));
-        let error = builder.connect(&liar.url()).await.unwrap_err();
+        let error = builder.connect(&tampering.url()).await.unwrap_err();
         assert!(matches!(error, Error::Connect { .. }), "{error}");
         assert!(start.elapsed() < secs(3), "{:?}", start.elapsed());
         assert!(memory() < before + 50_000_000, "{before} became {}", memory());
@@ -225,9 +229,10 @@ async fn oversized_reply_ends_the_connection_without_memory() {
     let client = t.client().await;
     t.lies();
     let before = memory();
-    give_back(within(SOON, "a grant", client.lock("door").unwrap().acquire()).await.unwrap()).await;
+    release_guard(within(SOON, "a grant", client.lock("door").unwrap().acquire()).await.unwrap())
+        .await;
     assert_eq!(client.stats().reconnects, 1);
-    // the liar has its own copies of it
+    // the proxy has its own copies of it
     assert!(memory() < before + 250_000_000, "{before} became {}", memory());
 }
 
@@ -242,7 +247,7 @@ async fn oversized_message_is_skipped() {
     let message = "0".repeat(20_000_000);
     redis.command(&["PUBLISH", &common::channel("door"), &message]);
     common::release_by_hand(&redis, "door");
-    give_back(common::entered(waiting).await).await;
+    release_guard(common::entered(waiting).await).await;
     assert_eq!(client.stats().reconnects, 0);
 }
 
@@ -261,13 +266,13 @@ fn memory() -> usize {
 async fn error_of_a_server_without_hello_hides_the_password() {
     // like a Redis whose HELLO is renamed
     let redis = Redis::start();
-    let liar = Liar::before(redis.port(), |_| {
+    let tampering = TamperingProxy::before(redis.port(), |_| {
         words(
             "-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' \
              'hunter2' \r\n",
         )
     });
-    let error = builder().password("hunter2").connect(&liar.url()).await.unwrap_err();
+    let error = builder().password("hunter2").connect(&tampering.url()).await.unwrap_err();
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     assert!(error.to_string().contains("does not know HELLO"), "{error}");
 }
@@ -309,8 +314,8 @@ fn client_of_one_runtime_works_on_the_next() {
     // then it locks and releases on the next one
     Runtime::new().unwrap().block_on(async {
         let window = within(SOON, "a grant", client.lock("window").unwrap().acquire()).await;
-        give_back(window.unwrap()).await;
-        give_back(guard).await;
+        release_guard(window.unwrap()).await;
+        release_guard(guard).await;
     });
     assert!(keys(&redis).is_empty());
 }
@@ -358,14 +363,14 @@ async fn loss_is_logged_once_with_its_cause_and_once_at_its_end() {
     tokio::time::sleep(secs(2)).await;
     redis.start_again();
     let lock = client.lock("door").unwrap();
-    give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
+    release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 
     let back = || log().matches("WARN leasehold: connection restored").count() == 2;
     eventually("both connections are back", SOON, back);
     let log = log();
     let about = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    for carries in ["commands", "messages"] {
-        let of = |line: &&str| line.contains(&format!("carries=\"{carries}\""));
+    for traffic in ["commands", "messages"] {
+        let of = |line: &&str| line.contains(&format!("traffic=\"{traffic}\""));
         let lost: Vec<_> =
             log.lines().filter(|line| line.contains("connection lost")).filter(of).collect();
         assert!(lost.len() == 1 && lost[0].contains("closed the connection"), "{lost:?}");
@@ -409,11 +414,11 @@ async fn foreign_server_is_named_in_one_plain_line() {
         (b"-ERR unknown command\r\n", "does not know HELLO"),
         (b"", "closed the connection"),
     ] {
-        let liar = Liar::before(redis.port(), move |_| match says {
-            b"" => Lie::HangUp,
+        let tampering = TamperingProxy::before(redis.port(), move |_| match says {
+            b"" => Tampering::HangUp,
             says => words(says),
         });
-        let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
+        let error = builder().connect(&tampering.url()).await.unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");
         assert!(error.len() < 300, "{error}");
     }
@@ -425,11 +430,11 @@ async fn login_sends_a_greeting_and_a_name() {
     let redis = Redis::start();
     let replies = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&replies);
-    let liar = Liar::before(redis.port(), move |_| {
+    let tampering = TamperingProxy::before(redis.port(), move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        Lie::Truth
+        Tampering::Truth
     });
-    let _client = Client::connect(&liar.url()).await.unwrap();
+    let _client = Client::connect(&tampering.url()).await.unwrap();
     // on each connection: HELLO, three times CLIENT and INFO; on that for commands all 47 scripts
     assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 1) + 47);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    Listener, Log, POLLING, SOON, client, is_no_number, keys, ms, secs, with_rights, within,
+    Listener, Log, POLLING, SOON, client, is_no_number, keys, ms, secs, with_acl, within,
 };
 use leasehold::{
     Client, Error, ExpirablePermits, ExpirableSemaphore, LostReason, PermitId, Release,
@@ -30,7 +30,7 @@ async fn setup(count: u32) -> (Redis, Client, ExpirableSemaphore) {
     (redis, client, permits)
 }
 
-async fn give_back(guard: ExpirablePermits) {
+async fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
@@ -93,7 +93,7 @@ async fn permit_is_16_bytes_scored_by_the_server_clock() {
         redis.command(&["ZCOUNT", HELD, &from.to_string(), &to.to_string()]).number()
     };
     assert_eq!(count(before + 20_000, after + 20_000), 2);
-    give_back(guard).await;
+    release_guard(guard).await;
     let left = keys(&redis);
     assert!(left.iter().all(|key| key == "printers" || key.contains("__receipt")), "{left:?}");
 }
@@ -103,20 +103,20 @@ async fn release_publishes_the_positive_number_of_free_permits() {
     let (redis, _client, permits) = setup(1).await;
     let mut listener = Listener::to(&redis, CHANNEL);
     let guard = permits.acquire().await.unwrap();
-    assert_eq!(listener.heard(), [""; 0]);
-    give_back(guard).await;
+    assert_eq!(listener.received(), [""; 0]);
+    release_guard(guard).await;
     permits.add(2).await.unwrap();
     permits.add(-1).await.unwrap();
-    assert_eq!(listener.heard(), ["1", "3"]);
+    assert_eq!(listener.received(), ["1", "3"]);
     permits.set(7).await.unwrap();
     let guard = permits.acquire_many(5).await.unwrap();
     permits.set(1).await.unwrap();
-    assert_eq!(listener.heard(), ["7"]);
+    assert_eq!(listener.received(), ["7"]);
     permits.release_id(guard.ids()[0]).await.unwrap();
-    assert_eq!(listener.heard(), [""; 0], "three more are held than there are");
+    assert_eq!(listener.received(), [""; 0], "three more are held than there are");
     drop(guard);
     eventually("it is given back", SOON, || free(&redis) == 1);
-    assert_eq!(listener.heard(), ["1"]);
+    assert_eq!(listener.received(), ["1"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,17 +139,17 @@ async fn acquire_and_release_of_permits_are_one_evalsha_each() {
         let before = redis.calls();
         let guard = permits.acquire_many(count).await.unwrap();
         assert_eq!(redis.calls().since(&before).of("evalsha"), 1);
-        give_back(guard).await;
+        release_guard(guard).await;
         let calls = redis.calls().since(&before);
         assert_eq!((calls.of("evalsha"), calls.of("eval")), (2, 0), "{calls}");
     }
     // and permits of others cost nothing
     let others = permits.acquire_many(990).await.unwrap();
     let before = redis.calls();
-    give_back(permits.acquire().await.unwrap()).await;
+    release_guard(permits.acquire().await.unwrap()).await;
     let calls = redis.calls().since(&before);
     assert_eq!((calls.of("zscore"), calls.of("zadd"), calls.of("zrem")), (2, 1, 2), "{calls}");
-    give_back(others).await;
+    release_guard(others).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,7 +195,7 @@ async fn waiter_is_woken_by_a_redisson_release() {
     redis.command(&["ZREM", HELD, "java's"]);
     redis.command(&["INCR", "printers"]);
     redis.command(&["PUBLISH", CHANNEL, "1"]);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,17 +233,17 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     assert!(guard.is_held());
     assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOwned);
     assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
-    give_back(stolen).await;
+    release_guard(stolen).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_change_changes_nothing() {
     let (redis, _client, all) = setup(3).await;
     let guard = all.acquire().await.unwrap();
-    let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
     testkit::came_with(7, "a right to read a key alone");
     let reads = ["+@all", "&*", "~printers", "~{printers}*", "~other", "%R~leasehold_*"];
-    let reads = with_rights(&redis, "reads", &reads).await;
+    let reads = with_acl(&redis, "reads", &reads).await;
     for client in [no_set, reads] {
         let permits = client.expirable_semaphore("printers").unwrap();
         let forbidden = |error: &Error| matches!(error, Error::Forbidden { .. });
@@ -254,7 +254,7 @@ async fn refused_change_changes_nothing() {
         assert_eq!(redis.command(&["EXISTS", "other"]).number(), 0);
         assert_eq!((free(&redis), held(&redis)), (2, 1));
     }
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// It added as many as were held in addition, and none where a lease had ended.
@@ -286,8 +286,8 @@ async fn forged_message_grants_no_permit() {
     }
     sleep(ms(100)).await;
     assert!(!waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 /// Does a line of the guide that begins so, by `redis-cli`, with this id. Returns what it prints.
@@ -314,7 +314,7 @@ async fn documented_commands_find_and_free_a_permit() {
     crate::common::until_subscribed(&redis, CHANNEL);
     by_the_guide(&redis, "EVAL \"return redis.call('ZADD'", &id);
     by_the_guide(&redis, "PUBLISH 'redisson_sc:{printers}' 1", "");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     assert!(guard.release().await.unwrap().into_result().is_err());
 }
 
@@ -325,18 +325,18 @@ async fn documented_commands_find_and_free_a_permit() {
 async fn unset_total_is_logged_and_not_often() {
     let (redis, _client, permits) = setup(1).await;
     let (log, _noting) = Log::begin();
-    let told = || log.text().matches("call set_if_absent").count();
+    let reported = || log.text().matches("call set_if_absent").count();
     let guard = permits.acquire().await.unwrap();
     assert!(permits.try_acquire().await.unwrap().is_none());
-    assert_eq!(told(), 0, "it is taken: {}", log.text());
-    give_back(guard).await;
+    assert_eq!(reported(), 0, "it is taken: {}", log.text());
+    release_guard(guard).await;
     redis.command(&["FLUSHALL"]);
     for _ in 0..2 {
         assert!(permits.acquire_within(secs(2)).await.unwrap_err().is_busy());
     }
-    assert_eq!(told(), 1, "{}", log.text());
+    assert_eq!(reported(), 1, "{}", log.text());
     permits.set_if_absent(1).await.unwrap();
-    give_back(entered(waiter(&permits)).await).await;
+    release_guard(entered(waiter(&permits)).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -384,7 +384,7 @@ async fn forgotten_scripts_are_loaded_again() {
     flush();
     permits.add(1).await.unwrap();
     flush();
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(free(&redis), 2);
 }
 
@@ -430,7 +430,7 @@ async fn full_server_refuses_new_permits_and_frees_old_ones() {
     let refused = permits.add(1).await.unwrap_err();
     assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
     assert!(permits.update_lease(guard.ids()[0], secs(5)).await.unwrap());
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!((free(&redis), held(&redis)), (3, 0));
     drop(short);
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -451,7 +451,7 @@ async fn missing_permission_is_named_and_loses_no_permit() {
         // given one expired permit, which no client has counted as free
         expired.push(all.clone().lease(ms(1)).acquire().await.unwrap());
         sleep(ms(20)).await;
-        let limited = with_rights(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
+        let limited = with_acl(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
         let permits = limited.expirable_semaphore("printers").unwrap();
         let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
         assert!(matches!(refused, Error::Forbidden { .. }), "{right}: {refused}");
@@ -468,33 +468,33 @@ async fn documented_permissions_suffice_for_permits() {
                   +unsubscribe +ping +type";
     let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &rights).await;
+    let client = with_acl(&redis, "limited", &rights).await;
     let permits = permits(&client, 1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
     let waiting = waiter(&permits);
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     assert!(permits.lease_of(guard.ids()[0]).await.unwrap().is_some());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(permits.total().await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_without_publish_permission_is_noticed_by_waiters() {
     let redis = Redis::start();
-    let (owner, mute) = (client(&redis).await, with_rights(&redis, "mute", &["~*", "+@all"]).await);
+    let (owner, mute) = (client(&redis).await, with_acl(&redis, "mute", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;
     let guard = mute.expirable_semaphore("printers").unwrap().acquire().await.unwrap();
     let waiting = waiter(&all);
     crate::common::until_subscribed(&redis, CHANNEL);
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_without_subscription_polls() {
     let redis = Redis::start();
-    let (owner, deaf) = (client(&redis).await, with_rights(&redis, "deaf", &["~*", "+@all"]).await);
+    let (owner, deaf) = (client(&redis).await, with_acl(&redis, "deaf", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;
     for permits in
         [deaf.expirable_semaphore("printers").unwrap(), all.clone().wait_strategy(POLLING)]
@@ -503,8 +503,8 @@ async fn waiter_without_subscription_polls() {
         let waiting = waiter(&permits);
         sleep(ms(300)).await;
         assert!(!waiting.is_finished());
-        give_back(guard).await;
-        give_back(entered(waiting).await).await;
+        release_guard(guard).await;
+        release_guard(entered(waiting).await).await;
     }
 }
 
@@ -519,7 +519,7 @@ async fn holder_notices_a_restart_that_loses_the_data() {
     sleep(ms(100)).await;
     assert!(!waiting.is_finished());
     assert!(permits.set_if_absent(1).await.unwrap());
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -555,7 +555,7 @@ async fn permits_of_a_dead_client_return_after_one_ttl() {
 
     // then a waiter of another client has them when the lease ends, without a notification
     let begun = Instant::now();
-    give_back(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
+    release_guard(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert_eq!(all.available().await.unwrap(), 2);
@@ -578,7 +578,7 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     let left = permits.lease_of(id).await.unwrap().unwrap();
     let guard = entered(waiting).await;
     assert!(killed.elapsed() + ms(100) >= left, "{left:?}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// Clients that set them before each acquisition left a key each time, for a minute.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::common::{
-    Listener, Log, SOON, channel, client, comes_true, entered, give_back, hash, hold_by_hand, keys,
-    ms, pttl, release_by_hand, secs, subscribers, waiter, with_rights, within,
+    Listener, Log, SOON, channel, client, comes_true, entered, hash, hold_by_hand, keys, ms, pttl,
+    release_by_hand, release_guard, secs, subscribers, waiter, with_acl, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Lock, LockGuard, LostReason, Result, WaitStrategy};
@@ -114,7 +114,7 @@ async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
             for _ in 0..rounds {
                 let guard = lock.acquire().await.unwrap();
                 sleep(hold).await;
-                give_back(guard).await;
+                release_guard(guard).await;
             }
         })
     });
@@ -152,14 +152,14 @@ async fn clients_acquire_in_queue_order() {
             let guard = lock.acquire().await.unwrap();
             order.lock().unwrap().push(number);
             sleep(ms(5)).await;
-            give_back(guard).await;
+            release_guard(guard).await;
         }));
         until_queued(&redis, i64::try_from(number).unwrap());
     }
 
     // when it leaves after they have asked again and again
     sleep(secs(4)).await;
-    give_back(guard).await;
+    release_guard(guard).await;
     for waiter in line {
         within(SOON, "it has its turn", waiter).await.unwrap();
     }
@@ -176,11 +176,11 @@ async fn later_waiter_does_not_overtake() {
         let guard = awaited(&redis, door(&clients[0])).await;
         let first = line(&redis, &clients[1..2], door).await.remove(0);
         let second = line(&redis, &clients[2..], door).await.remove(0);
-        give_back(guard).await;
+        release_guard(guard).await;
         let guard = acquired_at_once(first).await;
         assert!(!second.is_finished());
-        give_back(guard).await;
-        give_back(acquired_at_once(second).await).await;
+        release_guard(guard).await;
+        release_guard(acquired_at_once(second).await).await;
     }
 }
 
@@ -236,8 +236,8 @@ async fn killed_waiter_is_skipped_at_once() {
     processes.iter().for_each(Helper::kill);
     eventually("they are gone", SOON, || subscribers(&redis, &channel("door")) == 1);
 
-    give_back(guard).await;
-    give_back(acquired_at_once(behind).await).await;
+    release_guard(guard).await;
+    release_guard(acquired_at_once(behind).await).await;
     assert!(keys(&redis).is_empty());
 }
 
@@ -262,8 +262,8 @@ async fn leaving_waiter_leaves_no_queue_entry() {
 
     // then one queue entry is left, and its owner acquires
     until_queued(&redis, 1);
-    give_back(guard).await;
-    give_back(acquired_at_once(behind).await).await;
+    release_guard(guard).await;
+    release_guard(acquired_at_once(behind).await).await;
     assert!(keys(&redis).is_empty());
 }
 
@@ -303,7 +303,7 @@ async fn waiter_leaving_with_a_reservation_passes_it_on() {
         drop(leaving);
         let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
-        give_back(guard).await;
+        release_guard(guard).await;
         eventually("it is free", SOON, || keys(&redis).is_empty());
     }
 }
@@ -320,8 +320,8 @@ async fn dropped_client_is_skipped_in_the_queue() {
     leaving.abort();
     drop(other);
     eventually("it is gone", SOON, || subscribers(&redis, &channel("door")) == 1);
-    give_back(guard).await;
-    give_back(acquired_at_once(behind).await).await;
+    release_guard(guard).await;
+    release_guard(acquired_at_once(behind).await).await;
     nothing_is_left(&redis);
 }
 
@@ -338,7 +338,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     // when the lock is reserved for it
     let ours = owner(&redis);
     let released = Instant::now();
-    give_back(guard).await;
+    release_guard(guard).await;
     let theirs = owner(&redis);
     assert!(!theirs.is_empty() || released.elapsed() >= RESERVATION);
     assert!(theirs != ours);
@@ -354,7 +354,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     assert!(guard.is_held());
     assert_eq!(owner(&redis), guard.owner().to_string());
     until_queued(&redis, 1);
-    give_back(guard).await;
+    release_guard(guard).await;
     let line = process.next_line(SOON);
     assert_eq!(line, format!("held {}", owner(&redis)));
     sleep(ms(300)).await;
@@ -371,7 +371,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
         let guard = awaited(&redis, door(&client)).await;
         let process = waiting_process(&redis);
         process.pause();
-        give_back(guard).await;
+        release_guard(guard).await;
 
         // when it continues about when the reservation ends, and another client may have the lock
         sleep(pause).await;
@@ -381,7 +381,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
         if let Some(guard) = other {
             assert!(guard.is_held(), "{pause:?}");
             assert_eq!(owner(&redis), guard.owner().to_string(), "{pause:?}");
-            give_back(guard).await;
+            release_guard(guard).await;
         }
 
         // then it reports the lock only if it holds it
@@ -411,12 +411,12 @@ async fn waiter_without_messages_still_gets_its_reservation() {
     until_queued(&redis, 2);
 
     // then they enter in their order
-    give_back(guard).await;
+    release_guard(guard).await;
     let (first, second) = (waiting.remove(0), waiting.remove(0));
     let guard = acquired_at_once(first).await;
     assert!(!second.is_finished());
-    give_back(guard).await;
-    give_back(acquired_at_once(second).await).await;
+    release_guard(guard).await;
+    release_guard(acquired_at_once(second).await).await;
     nothing_is_left(&redis);
 }
 
@@ -430,10 +430,10 @@ async fn unnotified_head_of_the_queue_acquires_soon() {
 
         // when the lock is released just after the connections are lost
         assert!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).number() > 0);
-        give_back(guard).await;
+        release_guard(guard).await;
         let released = Instant::now();
         let waiting = waiting.into_iter().map(|waiter| async {
-            give_back(entered(waiter).await).await;
+            release_guard(entered(waiter).await).await;
         });
         join_all(waiting).await;
         assert!(released.elapsed() < secs(3), "{:?}", released.elapsed());
@@ -448,20 +448,20 @@ async fn fast_reacquirer_yields_at_its_next_release() {
     let [one, other] = [client(&redis).await, client(&redis).await];
     let _slow = Listener::to(&redis, &channel("door"));
     let _to_queue = Listener::to(&redis, QUEUERS);
-    give_back(door(&one).acquire().await.unwrap()).await;
+    release_guard(door(&one).acquire().await.unwrap()).await;
 
     // when it has the lock again, and a client is queued
     let guard = door(&one).acquire().await.unwrap();
     let waiting = line(&redis, &[other], door).await.remove(0);
     let monitor = redis.monitor();
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // then only that client is notified
     let guard = acquired_at_once(waiting).await;
-    let told = monitor.stop();
-    assert!(told.iter().any(|line| line.contains(TURN)), "{told:#?}");
-    assert!(!told.iter().any(|line| line.contains(ANNOUNCED)), "{told:#?}");
-    give_back(guard).await;
+    let reported = monitor.stop();
+    assert!(reported.iter().any(|line| line.contains(TURN)), "{reported:#?}");
+    assert!(!reported.iter().any(|line| line.contains(ANNOUNCED)), "{reported:#?}");
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -474,14 +474,14 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
 
     // when another program adds its own field to that of the holder
     redis.command(&["HSET", "door", "java:7", "1"]);
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // then it is the only holder
     sleep(ms(300)).await;
     assert_eq!(hash(&redis, "door"), [("java:7".to_owned(), "1".to_owned())]);
     assert!(!waiting.is_finished());
     release_by_hand(&redis, "door");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 // Waiters without a queue entry.
@@ -498,11 +498,11 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
 
     // then it hears of a release that is free for it at least each 80 ms and a hold: it is
     // left free for a fifth of the time, 16 ms at most, or at each other release
-    let (took, heard) = (began.elapsed(), java.heard());
-    println!("{} of 300 releases in {took:?} were told to who does not queue", heard.len());
-    assert!(heard.iter().all(|message| message == "00" || message == "0"), "{heard:?}");
+    let (took, received) = (began.elapsed(), java.received());
+    println!("{} of 300 releases in {took:?} were told to who does not queue", received.len());
+    assert!(received.iter().all(|message| message == "00" || message == "0"), "{received:?}");
     let least = usize::try_from(took.as_millis() / 160).unwrap().min(300 / 4);
-    assert!(heard.len() >= least, "{} < {least}", heard.len());
+    assert!(received.len() >= least, "{} < {least}", received.len());
 
     // while in between the queued clients acquire in turn
     let turns = |lines: &[String]| lines.iter().filter(|line| line.contains(TURN)).count();
@@ -531,14 +531,14 @@ async fn outsider_acquires_in_the_yield_window() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let _java = Listener::to(&redis, &channel("door"));
-    give_back(door(&client).acquire().await.unwrap()).await;
+    release_guard(door(&client).acquire().await.unwrap()).await;
     let mut guard = door(&client).acquire().await.unwrap();
 
     // when it wants the lock again at once, then for a part of the time it does not ask
     let (began, mut rested) = (Instant::now(), ms(0));
     while began.elapsed() < secs(1) {
         let before = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         guard = door(&client).acquire().await.unwrap();
         rested += Some(before.elapsed()).filter(|waited| *waited >= ms(2)).unwrap_or_default();
     }
@@ -574,7 +574,7 @@ async fn entry_of_another_form_gets_no_reservation() {
     let guard = door(&client).acquire().await.unwrap();
     redis.command(&["ZADD", QUEUE, "1", "mode"]);
     sleep(ms(60)).await;
-    give_back(guard).await;
+    release_guard(guard).await;
     assert!(redis.command(&["HGETALL", "door"]).list().is_empty());
     assert_eq!(redis.command(&["ZCARD", QUEUE]).number(), 0);
 }
@@ -598,21 +598,21 @@ async fn user_without_queue_permissions_waits_like_redisson() {
         sleep(ms(300)).await;
 
         // then a release wakes the waiters
-        give_back(guard).await;
+        release_guard(guard).await;
         let released = Instant::now();
         let guard = entered(waiting).await;
         assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
         assert!(other.stats().wake_ups > woken);
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     assert!(keys(&redis).is_empty());
 
     // and the log names each denied permission, once for each client at most
     let logged = log.text();
-    let said = |what| logged.matches(what).count();
-    let (queue, channels) = (said("wait queue denied"), said("channels of Leasehold denied"));
+    let output = |what| logged.matches(what).count();
+    let (queue, channels) = (output("wait queue denied"), output("channels of Leasehold denied"));
     assert!((1..=2).contains(&channels) && queue <= 2 && queue + channels >= 2, "{logged}");
-    assert_eq!(said("subscriptions denied"), 0, "releases are heard");
+    assert_eq!(output("subscriptions denied"), 0, "releases are heard");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -625,8 +625,8 @@ async fn queued_and_unqueued_clients_alternate() {
             let waiting = waiter(door(clients[1]));
             eventually("it listens", SOON, || subscribers(&redis, &channel("door")) >= 1);
             sleep(ms(300)).await;
-            give_back(guard).await;
-            give_back(acquired_at_once(waiting).await).await;
+            release_guard(guard).await;
+            release_guard(acquired_at_once(waiting).await).await;
         }
     }
     acquire_in_turn(&[limited, free], 20, ms(2)).await;
@@ -638,8 +638,7 @@ async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     // given a lock of a foreign client, a queued waiter, and one without permission to count
     let redis = Redis::start();
     let rights = ["~*", "&*", "+@all", "-pubsub"];
-    let (uncounting, free) =
-        (with_rights(&redis, "uncounting", &rights).await, client(&redis).await);
+    let (uncounting, free) = (with_acl(&redis, "uncounting", &rights).await, client(&redis).await);
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(door(&free));
     until_queued(&redis, 1);
@@ -650,12 +649,12 @@ async fn client_without_numsub_keeps_the_queue_entries_of_others() {
     // when the lock is free without a message, and that one leaves, then the other is notified
     redis.command(&["DEL", "door"]);
     leaves.abort();
-    give_back(acquired_at_once(waiting).await).await;
+    release_guard(acquired_at_once(waiting).await).await;
 }
 
 /// A client of a user without permissions for queues.
 async fn limited(redis: &Redis) -> Client {
-    with_rights(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await
+    with_acl(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await
 }
 
 // The server is in trouble.
@@ -670,8 +669,8 @@ async fn wrong_type_of_the_queue_key_blocks_no_client() {
         let waiting = waiter(door(&clients[1]));
         sleep(ms(600)).await;
         assert!(!waiting.is_finished(), "{put:?}: {:?}", waiting.await);
-        give_back(guard).await;
-        give_back(acquired_at_once(waiting).await).await;
+        release_guard(guard).await;
+        release_guard(acquired_at_once(waiting).await).await;
         assert_eq!(keys(&redis), [QUEUE], "{put:?}");
     }
 }
@@ -689,11 +688,11 @@ async fn flushed_scripts_lose_no_queue() {
         until_queued(&redis, i64::try_from(number).unwrap());
         flush();
     }
-    give_back(guard).await;
+    release_guard(guard).await;
     for waiter in waiting {
         let guard = acquired_at_once(waiter).await;
         flush();
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     assert!(keys(&redis).is_empty());
 }
@@ -706,7 +705,7 @@ async fn data_loss_admits_queued_clients() {
     let waiting = line(&redis, &clients[1..], door).await;
     redis.command(&["FLUSHALL"]);
     let waiting = waiting.into_iter().map(|waiter| async {
-        give_back(entered(waiter).await).await;
+        release_guard(entered(waiter).await).await;
     });
     join_all(waiting).await;
     drop(guard);
@@ -726,9 +725,9 @@ async fn full_server_hands_locks_to_queued_waiters() {
         for waiter in &mut waiting {
             assert!(!waiter.is_finished(), "{wait:?}: {:?}", waiter.await);
         }
-        give_back(guard).await;
+        release_guard(guard).await;
         for waiter in waiting {
-            give_back(acquired_at_once(waiter).await).await;
+            release_guard(acquired_at_once(waiter).await).await;
         }
         assert!(keys(&redis).is_empty(), "{wait:?}");
     }
@@ -749,8 +748,8 @@ async fn waiter_waits_without_queue_when_the_server_is_full() {
 
     // and enters when there is memory again
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    give_back(guard).await;
-    give_back(acquired_at_once(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(acquired_at_once(waiting).await).await;
 }
 
 // Leases.
@@ -766,7 +765,7 @@ async fn fixed_lease_starts_at_the_grant() {
         sleep(ms(1_500)).await;
 
         let released = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         let guard = acquired_at_once(waiting).await;
         let left = ms(pttl(&redis, "door").try_into().expect("it is held"));
         let passed = released.elapsed();
@@ -790,13 +789,13 @@ async fn reserved_waiter_gets_a_whole_lease() {
         let guard = awaited(&redis, door(&clients[0])).await;
         let waiting = line(&redis, &clients[1..], door).await.remove(0);
         sleep(waits).await;
-        give_back(guard).await;
+        release_guard(guard).await;
 
         // then it has all of it when it enters, and not what was reserved for it
         let guard = acquired_at_once(waiting).await;
         assert!(pttl(&redis, "door") > 28_000, "{}", pttl(&redis, "door"));
         assert!(guard.is_held(), "{waits:?}");
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     assert_eq!(clients[1].stats().renewals_failed, 0);
 }
@@ -819,13 +818,13 @@ async fn passed_on_after(waits: Duration, ttl: Duration) {
     let guard = awaited(&redis, short(&clients[0])).await;
     let waiting = line(&redis, &clients[1..], short).await.remove(0);
     sleep(waits).await;
-    give_back(guard).await;
+    release_guard(guard).await;
     let guard = acquired_at_once(waiting).await;
     let left = pttl(&redis, "door");
     assert!(left > 0 && left <= i64::try_from(ttl.as_millis()).unwrap(), "{ttl:?}: {left}");
     sleep(ttl * 2).await;
     assert!(guard.is_held(), "{ttl:?}, {waits:?}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -836,7 +835,7 @@ async fn ttl_below_a_reservation_passes_the_queue() {
     let guard = awaited(&redis, door(&clients[0])).await;
     let ttl = ms(500);
     let waiting = line(&redis, &clients[1..], |client| door(client).ttl(ttl)).await.remove(0);
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // then it has no more than that when it enters, whether it can be kept or not
     let guard = acquired_at_once(waiting).await;
@@ -860,6 +859,6 @@ async fn noreplicas_does_not_count_as_a_denied_queue() {
     // and it queues when that is over
     let waiting = waiter(door(&clients[1]));
     comes_true("it queues", || redis.command(&["ZCARD", QUEUE]).number() == 1).await;
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }

@@ -1,6 +1,6 @@
 //! The rate limiter on a real server: its bytes, its costs, and what it makes of faults.
 
-use crate::common::{SOON, client, keys, ms, pttl, secs, with_rights, within};
+use crate::common::{SOON, client, keys, ms, pttl, secs, with_acl, within};
 use leasehold::{Client, Error, Pace, Rate, RateLimiter};
 use testkit::{Proxy, Redis, Reply, eventually};
 use tokio::time::sleep;
@@ -202,7 +202,7 @@ async fn limiter_outlasts_a_restart_and_forgotten_scripts() {
 async fn user_without_a_permission_gets_the_missing_keys() {
     let redis = Redis::start();
     let rules = ["+@all", "&*", "~other", "~api"];
-    let limiter = with_rights(&redis, "narrow", &rules).await.rate_limiter("api").unwrap();
+    let limiter = with_acl(&redis, "narrow", &rules).await.rate_limiter("api").unwrap();
     let error = limiter.set_if_absent(Rate::per(1, secs(1))).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error}");
     assert!(error.to_string().contains("`{api}:value`"), "{error}");

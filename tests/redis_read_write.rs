@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use crate::common::{
-    Listener, Log, POLLING, SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    secs, subscribers, waiter, with_rights, within,
+    Listener, Log, POLLING, SOON, client, entered, hash, hold_by_hand, keys, ms, pttl,
+    release_guard, secs, subscribers, waiter, with_acl, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, LockGuard, LostReason, Owner, ReadWriteLock, Release};
@@ -74,7 +74,7 @@ fn until_writers_wait(redis: &Redis, number: i64) {
 
 /// Waits until this many clients are subscribed.
 #[track_caller]
-fn until_heard_by(redis: &Redis, number: i64) {
+fn until_received_by(redis: &Redis, number: i64) {
     eventually("they listen", SOON, || subscribers(redis, CHANNEL) == number);
 }
 
@@ -115,9 +115,9 @@ async fn reader_is_a_hash_field_and_a_key_with_its_lease() {
     }
     // The lock lasts as long as the longest of the leases that are left.
     assert!((25_000..=30_000).contains(&pttl(&t.redis, "door")));
-    give_back(one).await;
+    release_guard(one).await;
     assert!((4_000..=9_000).contains(&pttl(&t.redis, "door")));
-    give_back(other).await;
+    release_guard(other).await;
     assert!(keys(&t.redis).is_empty());
 }
 
@@ -131,10 +131,10 @@ async fn writer_field_ends_with_write() {
     let again = writing.reenter().await.unwrap();
     assert_eq!(hash(&t.redis, "door"), [mode, (field, "2".to_owned())]);
     assert_eq!(t.theirs().write().held_by(writing.owner()).await.unwrap(), 2);
-    crate::common::give_back_one_of_two(again).await;
+    crate::common::release_one_of_two(again).await;
     let holder = t.theirs().write().holder().await.unwrap().unwrap();
     assert_eq!((holder.owner(), holder.count()), (writing.owner(), 1));
-    give_back(writing).await;
+    release_guard(writing).await;
     assert!(keys(&t.redis).is_empty());
 }
 
@@ -143,23 +143,23 @@ async fn last_reader_publishes_0_and_each_writer_1() {
     let t = Setup::new().await;
     let mut java = Listener::to(&t.redis, CHANNEL);
     let (one, other) = (read(&t.ours()).await, read(&t.theirs()).await);
-    give_back(one).await;
-    assert_eq!(java.heard(), [""; 0], "the other one reads");
-    give_back(other).await;
-    assert_eq!(java.heard(), ["0"]);
+    release_guard(one).await;
+    assert_eq!(java.received(), [""; 0], "the other one reads");
+    release_guard(other).await;
+    assert_eq!(java.received(), ["0"]);
 
-    give_back(write(&t.ours()).await).await;
-    assert_eq!(java.heard(), ["1"]);
+    release_guard(write(&t.ours()).await).await;
+    assert_eq!(java.received(), ["1"]);
     let writing = write(&t.ours()).await;
     let reading = t.ours().downgrade(writing).await.unwrap();
-    assert_eq!(java.heard(), ["1"], "Redisson says nothing here");
-    give_back(reading).await;
-    assert_eq!(java.heard(), ["0"]);
-    for said in ["0", "1"] {
-        let side = if said == "0" { t.ours().read() } else { t.ours().write() };
+    assert_eq!(java.received(), ["1"], "Redisson says nothing here");
+    release_guard(reading).await;
+    assert_eq!(java.received(), ["0"]);
+    for output in ["0", "1"] {
+        let side = if output == "0" { t.ours().read() } else { t.ours().write() };
         let guard = side.acquire().await.unwrap();
         assert!(side.force_release().await.unwrap());
-        assert_eq!(java.heard(), [said]);
+        assert_eq!(java.received(), [output]);
         drop(guard);
     }
 }
@@ -172,24 +172,24 @@ async fn last_reader_wakes_a_writer_and_a_writer_wakes_readers() {
     let (one, other) = (read(&t.ours()).await, read(&t.ours()).await);
     let waiting = waiter(t.theirs().write());
     until_writers_wait(&t.redis, 1);
-    until_heard_by(&t.redis, 1);
+    until_received_by(&t.redis, 1);
     until_no_requests(&t.redis);
-    give_back(one).await;
+    release_guard(one).await;
     assert!(!waiting.is_finished());
-    give_back(other).await;
+    release_guard(other).await;
     let writing = entered(waiting).await;
     assert_eq!(t.other.stats().wake_ups, 1, "not by a message");
     assert_eq!(t.redis.command(&["EXISTS", WRITERS]).number(), 0);
 
     let waiting = [waiter(t.ours().read()), waiter(t.ours().read())];
-    until_heard_by(&t.redis, 2);
+    until_received_by(&t.redis, 2);
     until_no_requests(&t.redis);
-    give_back(writing).await;
+    release_guard(writing).await;
     let [one, other] = waiting;
     let (one, other) = (entered(one).await, entered(other).await);
     assert_eq!(t.one.stats().wake_ups, 1, "not by a message");
-    give_back(one).await;
-    give_back(other).await;
+    release_guard(one).await;
+    release_guard(other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,16 +199,16 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
     let writing = write(&t.ours()).await;
     let reader = waiter(t.theirs().prefer_writers(false).read());
     let writer = waiter(door(&third).write());
-    until_heard_by(&t.redis, 2);
+    until_received_by(&t.redis, 2);
     until_no_requests(&t.redis);
     assert_eq!(t.other.stats().wake_ups, 0);
     let reading = t.ours().downgrade(writing).await.unwrap();
     let beside = entered(reader).await;
     assert_eq!(t.other.stats().wake_ups, 1, "not by a message");
     assert!(!writer.is_finished());
-    give_back(reading).await;
-    give_back(beside).await;
-    give_back(entered(writer).await).await;
+    release_guard(reading).await;
+    release_guard(beside).await;
+    release_guard(entered(writer).await).await;
 }
 
 /// The field of a writer has no TTL of its own. A read hold of the writer kept it for as long as it
@@ -224,8 +224,8 @@ async fn writer_that_also_reads_ends_at_its_limit() {
         // The guard is still there.
         let reads_there = read(&t.theirs()).await;
         assert!(reads.is_held());
-        give_back(reads_there).await;
-        give_back(reads).await;
+        release_guard(reads_there).await;
+        release_guard(reads).await;
         drop(writes);
     }
 }
@@ -236,7 +236,7 @@ async fn reader_stream_of_several_clients_starves_no_writer() {
     let readers = Readers::start(&t.redis, 5, true).await;
     for _ in 0..3 {
         let began = Instant::now();
-        give_back(write(&t.ours()).await).await;
+        release_guard(write(&t.ours()).await).await;
         // The readers continue for 100 ms at most.
         assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
         sleep(ms(200)).await;
@@ -256,7 +256,7 @@ async fn readers_acquire_behind_repeated_writers() {
                 loop {
                     let writing = lock.acquire().await.unwrap();
                     sleep(ms(5)).await;
-                    give_back(writing).await;
+                    release_guard(writing).await;
                 }
             }));
         }
@@ -265,7 +265,7 @@ async fn readers_acquire_behind_repeated_writers() {
         for _ in 0..10 {
             let reads = door(&reader).read();
             let reading = within(secs(5 * clients), "it reads", reads.acquire()).await;
-            give_back(reading.unwrap()).await;
+            release_guard(reading.unwrap()).await;
         }
         writers.iter().for_each(JoinHandle::abort);
         join_all(writers).await;
@@ -282,9 +282,9 @@ async fn unyielding_readers_acquire_while_a_writer_waits() {
     let began = Instant::now();
     let beside = read(&t.theirs().prefer_writers(false)).await;
     assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
-    give_back(here).await;
-    give_back(beside).await;
-    give_back(entered(writer).await).await;
+    release_guard(here).await;
+    release_guard(beside).await;
+    release_guard(entered(writer).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,9 +305,9 @@ async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
         // then it lets the writer go first, in vain, and reads
         let yielded = began.elapsed();
         assert!(yielded >= ms(9_500) && yielded < ms(11_500), "{yielded:?}");
-        give_back(here).await;
-        give_back(beside).await;
-        give_back(entered(writer).await).await;
+        release_guard(here).await;
+        release_guard(beside).await;
+        release_guard(entered(writer).await).await;
     });
     join_all(yielding).await;
 }
@@ -323,14 +323,14 @@ async fn overlapping_long_readers_do_not_block_a_writer() {
             loop {
                 let reading = lock.read().acquire().await.unwrap();
                 sleep(long).await;
-                give_back(reading).await;
+                release_guard(reading).await;
             }
         })
     });
     sleep(secs(2)).await;
     let began = Instant::now();
     let writing = door(&third).write().acquire_within(secs(30)).await;
-    give_back(writing.expect("those who read let it go first")).await;
+    release_guard(writing.expect("those who read let it go first")).await;
     assert!(began.elapsed() < long + secs(1), "{:?}", began.elapsed());
     readers.iter().for_each(JoinHandle::abort);
     join_all(readers).await;
@@ -343,10 +343,10 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     let writer = waiter(t.ours().write());
     until_writers_wait(&t.redis, 1);
     let yields = waiter(t.theirs().read());
-    until_heard_by(&t.redis, 2);
+    until_received_by(&t.redis, 2);
     writer.abort();
     let began = Instant::now();
-    give_back(entered(yields).await).await;
+    release_guard(entered(yields).await).await;
     assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
     eventually("it is forgotten", SOON, || t.redis.command(&["EXISTS", WRITERS]).number() == 0);
 
@@ -357,10 +357,10 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     until_writers_wait(&t.redis, 1);
     proxy.refuse(true);
     let yields = within(secs(10), "it reads", t.theirs().read().acquire()).await.unwrap();
-    give_back(yields).await;
+    release_guard(yields).await;
     let left = pttl(&t.redis, WRITERS);
     assert!(left > 0 && left <= 10_000, "{left}");
-    give_back(here).await;
+    release_guard(here).await;
     writer.abort();
 }
 
@@ -379,7 +379,7 @@ impl Readers {
                 loop {
                     let guard = lock.acquire().await.unwrap();
                     sleep(ms(60 + 10 * number as u64)).await;
-                    give_back(guard).await;
+                    release_guard(guard).await;
                 }
             }));
         }
@@ -406,7 +406,7 @@ async fn java_reader_keeps_its_longest_lease_after_reentries() {
     t.redis.command(&["PEXPIRE", "door", "3600000"]);
 
     // when a reader of ours acquires and releases, then Java still reads, for as long
-    give_back(read(&t.ours()).await).await;
+    release_guard(read(&t.ours()).await).await;
     assert!(t.ours().write().try_acquire().await.unwrap().is_none());
     assert!(pttl(&t.redis, "door") > 3_500_000, "{}", pttl(&t.redis, "door"));
 }
@@ -425,13 +425,13 @@ async fn many_dead_readers_do_not_block_a_writer() {
     let reads = t.ours().prefer_writers(false).read().ttl(secs(60));
     let readers = tokio::spawn(async move {
         loop {
-            give_back(reads.acquire().await.unwrap()).await;
+            release_guard(reads.acquire().await.unwrap()).await;
             sleep(ms(100)).await;
         }
     });
 
     // then later releases remove them, and a writer acquires
-    give_back(t.theirs().write().acquire_within(secs(30)).await.unwrap()).await;
+    release_guard(t.theirs().write().acquire_within(secs(30)).await.unwrap()).await;
     assert!(began.elapsed() < secs(10), "{:?}", began.elapsed());
     readers.abort();
     readers.await.unwrap_err();
@@ -445,11 +445,11 @@ async fn short_writer_lease_keeps_the_longer_reader_lease() {
     let renewed = t.one.stats().renewals;
     eventually("it is renewed", SOON, || t.one.stats().renewals > renewed);
     let again = writing.reenter().await.unwrap();
-    crate::common::give_back_one_of_two(again).await;
+    crate::common::release_one_of_two(again).await;
     assert!(pttl(&t.redis, "door") > 20_000, "{}", pttl(&t.redis, "door"));
-    give_back(writing).await;
+    release_guard(writing).await;
     assert!(pttl(&t.redis, "door") > 20_000, "{}", pttl(&t.redis, "door"));
-    give_back(reading).await;
+    release_guard(reading).await;
     assert!(keys(&t.redis).is_empty());
 }
 
@@ -460,7 +460,7 @@ async fn writer_lease_ends_when_only_its_read_hold_is_left() {
     let reading = t.ours().downgrade(writing).await.unwrap();
     let left = pttl(&t.redis, "door");
     assert!(left > 20_000 && left <= 30_000, "{left}");
-    give_back(reading).await;
+    release_guard(reading).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -483,8 +483,8 @@ async fn dead_reader_ends_with_its_own_lease() {
     assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
     let writer = waiter(t.theirs().write());
     until_writers_wait(&t.redis, 1);
-    give_back(reading).await;
-    give_back(entered(writer).await).await;
+    release_guard(reading).await;
+    release_guard(entered(writer).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -494,10 +494,10 @@ async fn writer_waits_at_most_for_the_last_dead_readers_lease() {
     let dies = Client::connect(&proxy.url()).await.unwrap();
     let dead = door(&dies).read().ttl(secs(3)).acquire().await.unwrap();
     let reading = read(&t.ours()).await;
-    give_back(reading).await;
+    release_guard(reading).await;
     proxy.refuse(true);
     let writer = waiter(t.theirs().write());
-    give_back(entered(writer).await).await;
+    release_guard(entered(writer).await).await;
     drop(dead);
 }
 
@@ -536,11 +536,11 @@ async fn read_side_stays_held_when_write_side_is_lost() {
     assert_eq!(fields, BTreeSet::from([("mode".to_owned(), "read".to_owned()), reader]));
     assert!((25_000..=30_000).contains(&pttl(&t.redis, "door")));
     assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
-    give_back(read(&t.theirs()).await).await;
+    release_guard(read(&t.theirs()).await).await;
     let release = writing.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
-    give_back(reading).await;
-    give_back(write(&t.theirs()).await).await;
+    release_guard(reading).await;
+    release_guard(write(&t.theirs()).await).await;
 }
 
 /// It was returned as the holder, and could not be released by force.
@@ -556,7 +556,7 @@ async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let release = reading.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "one writes");
-    give_back(writing).await;
+    release_guard(writing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -567,12 +567,12 @@ async fn readers_and_writers_are_renewed() {
     sleep(secs(5)).await;
     for reader in readers {
         assert!(reader.is_held());
-        give_back(reader).await;
+        release_guard(reader).await;
     }
     let writer = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     sleep(secs(5)).await;
     assert!(writer.is_held());
-    give_back(writer).await;
+    release_guard(writer).await;
     assert!(keys(&t.redis).is_empty());
 }
 
@@ -623,7 +623,7 @@ async fn hash_of_a_plain_lock_excludes_both_sides() {
     }
     assert_eq!(hash(&t.redis, "door"), [("java:1".to_owned(), "1".to_owned())]);
     // and is free for them when it is over
-    give_back(read(&t.ours()).await).await;
+    release_guard(read(&t.ours()).await).await;
     assert!(keys(&t.redis).is_empty());
 }
 
@@ -639,7 +639,7 @@ async fn missing_permission_is_named_and_leaves_nothing_behind() {
         ("HSET", false, &["~*", "&*", "+@all", "-hset"]),
     ];
     for (missing, reads, rights) in cases {
-        let lock = door(&with_rights(&redis, "limited", rights).await);
+        let lock = door(&with_acl(&redis, "limited", rights).await);
         let side = if reads { lock.read() } else { lock.write() };
         let error = within(SOON, "a no", side.acquire()).await.unwrap_err();
         let Error::Forbidden { code, .. } = &error else { panic!("{missing}: {error:?}") };
@@ -661,8 +661,8 @@ async fn denied_writers_key_disables_writer_preference() {
     for rights in cases {
         let redis = Redis::start();
         let [ours, theirs] = [
-            door(&with_rights(&redis, "limited", rights).await),
-            door(&with_rights(&redis, "limited", rights).await),
+            door(&with_acl(&redis, "limited", rights).await),
+            door(&with_acl(&redis, "limited", rights).await),
         ];
         each_acquires_after_the_other(&redis, &ours, &theirs).await;
     }
@@ -682,7 +682,7 @@ async fn foreign_writers_key_blocks_no_client() {
 async fn refused_release_changes_nothing() {
     let redis = Redis::start();
     for reads in [true, false] {
-        let lock = door(&with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await);
+        let lock = door(&with_acl(&redis, "limited", &["~*", "&*", "+@all"]).await);
         let side = if reads { lock.read() } else { lock.write() };
         let guard = side.acquire().await.unwrap();
         let owner = guard.owner().to_string();
@@ -707,13 +707,13 @@ async fn each_acquires_after_the_other(
         let there = waiter(theirs.write());
         sleep(ms(100)).await;
         assert!(!there.is_finished());
-        give_back(here).await;
+        release_guard(here).await;
         let there = entered(there).await;
         let here = waiter(side(ours));
         sleep(ms(100)).await;
         assert!(!here.is_finished());
-        give_back(there).await;
-        give_back(entered(here).await).await;
+        release_guard(there).await;
+        release_guard(entered(here).await).await;
         assert!(free(redis), "{:?}", keys(redis));
     }
 }
@@ -721,7 +721,7 @@ async fn each_acquires_after_the_other(
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_entry_expires_or_is_removed() {
     let redis = Redis::start();
-    let limited = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
+    let limited = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
     redis.command(&["PEXPIRE", "door", "5000"]);
     let waiting = waiter(door(&limited).write());
@@ -784,7 +784,7 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
                 for i = 1, 20 do redis.call('HSET', KEYS[1], 'dead:' .. i, 1) end \
                 redis.call('PEXPIRE', KEYS[1], 60000)";
     redis.command(&["EVAL", fill, "1", name]);
-    give_back(ours.read().acquire().await.unwrap()).await;
+    release_guard(ours.read().acquire().await.unwrap()).await;
     eventually("they are forgotten", SOON, || redis.command(&["HLEN", name]).number() < 10);
     redis.command(&["DEL", name]);
 
@@ -799,10 +799,10 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     until_waits(1);
     let third = crate::common::as_user(redis, user).await.read_write_lock(name).unwrap();
     assert!(third.read().try_acquire().await.unwrap().is_none(), "the writer goes first");
-    give_back(reading).await;
+    release_guard(reading).await;
     let writing = entered(writer).await;
     let again = writing.reenter().await.unwrap();
-    crate::common::give_back_one_of_two(again).await;
+    crate::common::release_one_of_two(again).await;
     eventually("it is renewed", SOON, || other.stats().renewals > 0);
     let reading = theirs.downgrade(writing).await.unwrap();
     assert_eq!(ours.read().held_by(reading.owner()).await.unwrap(), 1);
@@ -815,14 +815,14 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
 async fn release_works_without_publish_permission() {
     let redis = Redis::start();
     let rights = ["~*", "+@all"];
-    let (mute, other) = (with_rights(&redis, "limited", &rights).await, client(&redis).await);
+    let (mute, other) = (with_acl(&redis, "limited", &rights).await, client(&redis).await);
     for reads in [true, false] {
         let side = |lock: ReadWriteLock| if reads { lock.read() } else { lock.write() };
         let guard = side(door(&mute)).acquire().await.unwrap();
         let waiting = waiter(door(&other).write());
-        until_heard_by(&redis, 1);
+        until_received_by(&redis, 1);
         assert!(matches!(guard.release().await, Ok(Release::Released)), "reads: {reads}");
-        give_back(entered(waiting).await).await;
+        release_guard(entered(waiting).await).await;
     }
 }
 
@@ -844,8 +844,8 @@ async fn full_server_refuses_both_sides_and_releases_old_ones() {
     assert!(reading.is_held() && writing.is_held());
     // A reader that joins it here is nothing new.
     drop(window);
-    give_back(reading).await;
-    give_back(writing).await;
+    release_guard(reading).await;
+    release_guard(writing).await;
     assert!(keys(&t.redis).is_empty());
 }
 
@@ -859,7 +859,7 @@ async fn forgotten_scripts_are_loaded_again() {
     assert!(t.ours().read().holder().await.unwrap().is_some());
     eventually("it is renewed", SOON, || t.one.stats().renewals > 0);
     flush();
-    give_back(reading).await;
+    release_guard(reading).await;
     flush();
     let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     flush();
@@ -872,7 +872,7 @@ async fn forgotten_scripts_are_loaded_again() {
     drop(reading);
     assert_eq!(t.one.stats().renewals_failed, 0);
     flush();
-    give_back(write(&t.ours()).await).await;
+    release_guard(write(&t.ours()).await).await;
     // The lease of a reader that was forced out ends by itself.
     assert!(free(&t.redis));
 }
@@ -885,7 +885,7 @@ async fn lost_reply_leaves_one_hold() {
         let lock = door(&Client::connect(&proxy.url()).await.unwrap());
         let side = if reads { lock.read() } else { lock.write() };
         // Scripts are loaded when they are first used.
-        give_back(side.acquire().await.unwrap()).await;
+        release_guard(side.acquire().await.unwrap()).await;
 
         // when the reply to a grant is lost, then asking again is no second one
         let (lost, before) = (proxy.lost_replies(), t.redis.calls());
@@ -934,7 +934,7 @@ async fn dropped_future_leaves_no_hold() {
             waiting.await.unwrap_err();
         }
         eventually("none waits", SOON, || keys(&t.redis) == ["door"]);
-        give_back(holder).await;
+        release_guard(holder).await;
         assert!(keys(&t.redis).is_empty());
     }
     // and a downgrade
@@ -970,9 +970,9 @@ async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
     assert!(by_this_client, "{error:?}");
     assert!(error.to_string().contains("by this client itself"), "{error}");
-    give_back(reading).await;
+    release_guard(reading).await;
     for reading in others {
-        give_back(reading).await;
+        release_guard(reading).await;
     }
 }
 
@@ -992,7 +992,7 @@ async fn long_self_wait_is_logged() {
         assert_eq!(log.text().matches(TOLD).count(), before, "{}", log.text());
         assert!(wanted.acquire_within(secs(8)).await.is_err());
         assert_eq!(log.text().matches(TOLD).count(), before + 1, "{}", log.text());
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -1008,7 +1008,7 @@ mod threads {
     use leasehold::{Error, blocking::Client};
     use testkit::Redis;
 
-    use super::{SOON, keys, until_heard_by};
+    use super::{SOON, keys, until_received_by};
 
     fn two(redis: &Redis) -> [leasehold::blocking::ReadWriteLock; 2] {
         [(); 2].map(|()| Client::connect(&redis.url()).unwrap().read_write_lock("door").unwrap())
@@ -1030,7 +1030,7 @@ mod threads {
         let writer = std::thread::spawn(move || {
             ours.write().acquire().unwrap().release().unwrap().into_result()
         });
-        until_heard_by(&redis, 1);
+        until_received_by(&redis, 1);
         reading.release().unwrap().into_result().unwrap();
         writer.join().unwrap().unwrap();
     }
@@ -1044,7 +1044,7 @@ mod threads {
         let again = ours.read().acquire().unwrap();
         assert!(theirs.read().try_acquire().unwrap().is_none());
         let other = std::thread::spawn(move || theirs.read().acquire().unwrap().release().unwrap());
-        until_heard_by(&redis, 1);
+        until_received_by(&redis, 1);
 
         writing.release().unwrap().into_result().unwrap();
         other.join().unwrap().into_result().unwrap();
@@ -1079,12 +1079,12 @@ fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
 async fn each_acquire_and_each_release_is_one_evalsha() {
     let t = Setup::new().await;
     // Scripts are loaded when they are first used.
-    give_back(read(&t.ours()).await).await;
-    give_back(write(&t.ours()).await).await;
+    release_guard(read(&t.ours()).await).await;
+    release_guard(write(&t.ours()).await).await;
     for side in [t.ours().read(), t.ours().write()] {
         let (sent, guard) = sent_during(&t.redis, side.acquire()).await;
         assert_eq!(sent, ["EVALSHA"]);
-        let (sent, ()) = sent_during(&t.redis, give_back(guard.unwrap())).await;
+        let (sent, ()) = sent_during(&t.redis, release_guard(guard.unwrap())).await;
         assert_eq!(sent, ["EVALSHA"]);
     }
 }
@@ -1092,7 +1092,7 @@ async fn each_acquire_and_each_release_is_one_evalsha() {
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     let t = Setup::new().await;
-    give_back(read(&t.ours()).await).await;
+    release_guard(read(&t.ours()).await).await;
     let before = t.redis.calls();
     let lock = t.ours().read().local_handoff(10_000, secs(60));
     let first = lock.acquire().await.unwrap();
@@ -1103,7 +1103,7 @@ async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     for other in others {
         assert!(other.unwrap().release().await.unwrap().into_result().is_ok());
     }
-    give_back(first).await;
+    release_guard(first).await;
     let calls = t.redis.calls().since(&before);
     assert_eq!(of(&calls, &["evalsha", "hset", "publish"]), [2, 2, 1], "{calls}");
 }
@@ -1121,7 +1121,8 @@ where
     }
     let began = Instant::now();
     for _ in 0..20 {
-        give_back(within(secs(30), "it writes", t.theirs().write().acquire()).await.unwrap()).await;
+        release_guard(within(secs(30), "it writes", t.theirs().write().acquire()).await.unwrap())
+            .await;
     }
     println!("entered 20 times in {:?}", began.elapsed());
 }
@@ -1168,7 +1169,7 @@ async fn unqueued_writer_acquires_behind_dropped_reading_guards() {
 #[tokio::test(flavor = "multi_thread")]
 async fn local_readers_ask_once_in_ten_milliseconds() {
     let t = Setup::new().await;
-    give_back(read(&t.ours()).await).await;
+    release_guard(read(&t.ours()).await).await;
     let (before, began) = (t.redis.calls(), Instant::now());
     let lock = t.ours().read();
     let tasks = (0..8).map(|_| {
@@ -1215,8 +1216,8 @@ async fn script_cost_is_independent_of_the_number_of_readers() {
 /// How many commands each step executes, with this many other readers.
 async fn commands_with_other_readers(readers: usize) -> Vec<(&'static str, usize)> {
     let t = Setup::new().await;
-    give_back(read(&t.ours()).await).await;
-    give_back(write(&t.ours()).await).await;
+    release_guard(read(&t.ours()).await).await;
+    release_guard(write(&t.ours()).await).await;
     t.redis.command(&["HSET", "door", "mode", "read"]);
     let fill = "for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'java:' .. i, 1) \
                 redis.call('SET', '{door}:java:' .. i .. ':rwlock_timeout:1', 1, 'PX', 60000) end \
@@ -1234,7 +1235,7 @@ async fn commands_with_other_readers(readers: usize) -> Vec<(&'static str, usize
     t.theirs().read().holder().await.unwrap().unwrap();
     steps.push(("inspect", inside(monitor.stop())));
     let monitor = t.redis.monitor();
-    give_back(guard).await;
+    release_guard(guard).await;
     steps.push(("leave", inside(monitor.stop())));
     steps
 }

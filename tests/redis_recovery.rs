@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use crate::common::{Log, SOON, client, entered, give_back, ms, secs, waiter, within};
+use crate::common::{Log, SOON, client, entered, ms, release_guard, secs, waiter, within};
 use leasehold::{Client, LostReason};
 use testkit::{Redis, eventually};
 use tokio::{
@@ -33,7 +33,7 @@ async fn request_cancelled_during_a_hang_leaves_no_lock() {
         redis.resume();
         let other = crate::common::client(&redis).await.lock("door").unwrap();
         let begun = Instant::now();
-        give_back(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
+        release_guard(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
 
         // then no client is blocked for a lease
         let limit = ms(1_900).min(ms(ttl) / 2 + ms(900));
@@ -73,7 +73,7 @@ async fn surviving_holds_continue_after_all_connections_are_lost() {
     redis.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     eventually("it is looked at", SOON, || client.stats().renewals > renewals);
     assert!(guard.is_held());
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// The watchdog is on the runtime of the first acquisition. If that was blocked, it notified a
@@ -120,7 +120,7 @@ async fn outage_with_many_callers_logs_a_few_lines() {
     let failed = futures_util::future::join_all(callers).await;
     assert!(failed.iter().all(Result::is_err));
     redis.resume();
-    give_back(entered(waiter(client.lock("door").unwrap())).await).await;
+    release_guard(entered(waiter(client.lock("door").unwrap())).await).await;
     let text = log.text();
     let warnings = text.matches("WARN").count();
     assert!((1..=20).contains(&warnings), "{warnings} lines: {text}");
@@ -135,7 +135,7 @@ fn supervisor_on_a_new_runtime_logs_no_second_loss() {
     let client = first.block_on(async { client(&redis).await });
     let lock = client.lock("door").unwrap();
     first.block_on(async {
-        give_back(lock.acquire().await.unwrap()).await;
+        release_guard(lock.acquire().await.unwrap()).await;
         redis.stop();
         lock.acquire_within(ms(300)).await.unwrap_err();
     });

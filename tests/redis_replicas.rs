@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use crate::common::{
-    Log, SOON, channel, connections, entered, give_back, held_and_waited_for, ms, ours, secs,
+    Log, SOON, channel, connections, entered, held_and_waited_for, ms, ours, release_guard, secs,
     subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, Error, Hazard, Replicas, Role};
@@ -50,7 +50,7 @@ async fn primary_is_found_in_any_order_of_addresses() {
     for servers in [[&primary, &replica], [&replica, &primary]] {
         let client = client(servers).await;
         assert_eq!(client.health().await.role, Some(Role::Primary));
-        give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     }
     eventually("nobody stays at the replica", SOON, || connections(&replica) == 0);
 }
@@ -64,7 +64,7 @@ async fn dead_or_hanging_address_delays_no_call() {
     let began = Instant::now();
     let client = Client::connect(&url([&dead, &replica, &primary])).await.unwrap();
     assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,8 +85,8 @@ async fn manually_promoted_replica_is_used() {
     replica.promote();
     until_subscribed(&replica, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,19 +106,19 @@ async fn clients_leave_a_manually_demoted_primary() {
     assert_eq!(subscribers(&primary, &channel("door")), 0);
     until_subscribed(&replica, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_write_ends_the_connections() {
     let [primary, replica] = pair();
     let client = client([&primary, &replica]).await;
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     replica.promote();
     primary.follow(&replica);
     let began = Instant::now();
-    give_back(client.lock("door").unwrap().acquire_within(secs(5)).await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire_within(secs(5)).await.unwrap()).await;
     assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
     assert_eq!(replica.command(&["EXISTS", "door"]).number(), 0);
     eventually("both connections are made again", SOON, || client.stats().reconnects == 2);
@@ -135,10 +135,10 @@ async fn two_primaries_are_refused_with_their_addresses() {
     assert!(both.iter().all(|it| words.contains(&it.port().to_string())), "{words}");
 
     sleep(secs(2)).await;
-    give_back(before.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(before.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(before.stats().reconnects, 0);
     primary.follow(&replica);
-    give_back(client(both).await.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client(both).await.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
 /// An address whose new connections lead to the current port.
@@ -176,8 +176,8 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     port.store(replica.port(), Ordering::SeqCst);
 
     // then it is followed, and the old connections are left
-    give_back(entered(waiting).await).await;
-    give_back(guard).await;
+    release_guard(entered(waiting).await).await;
+    release_guard(guard).await;
     eventually("all have left", SOON, || connections(&primary) == 0);
 }
 
@@ -201,7 +201,7 @@ async fn all_connections_follow_the_commands() {
     let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
     let client = Client::connect(&url).await.unwrap();
     let lock = client.lock("door").unwrap().replicated(Replicas::at_least(1).within(SOON));
-    give_back(lock.acquire().await.unwrap()).await;
+    release_guard(lock.acquire().await.unwrap()).await;
     assert_eq!(connections(&old), 3);
 
     // when it moves, and that for commands alone is lost
@@ -211,7 +211,7 @@ async fn all_connections_follow_the_commands() {
     // then no client stays at the old one, and replicas of the new one are asked
     eventually("all have left", SOON, || connections(&old) == 0);
     eventually("all are there", SOON, || connections(&new) == 3);
-    give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
+    release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,7 +221,7 @@ async fn mismatched_connection_reconnects_until_it_matches() {
     let port = Arc::new(AtomicU16::new(one.port()));
     let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
     let client = Client::connect(&url).await.unwrap();
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     port.store(other.port(), Ordering::SeqCst);
     kill_after(&one, &["info"]);
     eventually("it is there", SOON, || connections(&other) == 1);
@@ -235,7 +235,7 @@ async fn mismatched_connection_reconnects_until_it_matches() {
     port.store(one.port(), Ordering::SeqCst);
     eventually("it is back", SOON, || connections(&one) == 2 && connections(&other) == 0);
     within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,13 +258,13 @@ async fn second_primary_among_addresses_is_found() {
         }
     })
     .await;
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!((client.stats().reconnects, connections(&replica)), (0, 0));
 
     // when the first one is demoted, then the other one is used and there is no hazard
     primary.follow(&replica);
     eventually("all have left", SOON, || connections(&primary) == 0);
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     within(secs(30), "nothing is found", async {
         while client
             .health()
@@ -332,6 +332,6 @@ async fn loading_server_is_no_primary() {
         sleep(ms(5)).await;
     }
     let slow = starting.await.unwrap();
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     drop(slow);
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::common::{SOON, client, give_back, ms, secs, with_rights, within};
+use crate::common::{SOON, client, ms, release_guard, secs, with_acl, within};
 use futures_util::{future::join_all, poll};
 use leasehold::{Client, Error, Lock, LockGuard, Replicas};
 use testkit::{Calls, Monitor, Proxy, Redis, eventually};
@@ -58,7 +58,7 @@ fn is_refused<T>(answer: Result<T, Error>, wanted: u32, got: u32) {
 async fn is_free(redis: &Redis, name: &str) {
     let other = client(redis).await;
     let guard = other.lock(name).unwrap().try_acquire().await.unwrap();
-    give_back(guard.expect("it is free")).await;
+    release_guard(guard.expect("it is free")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +72,7 @@ async fn replicated_grant_is_acknowledged_by_one_of_two_replicas() {
         let lock = client.lock(&name).unwrap().replicated(ONE);
         let guard = within(SOON, "one has it", lock.acquire()).await.unwrap();
         assert!(has(&well, &name));
-        give_back(guard).await;
+        release_guard(guard).await;
     }
     is_refused(door(&client, Replicas::at_least(2).within(secs(2))).acquire().await, 2, 1);
 }
@@ -92,7 +92,7 @@ async fn too_few_replicas_release_the_lock() {
     replica.resume();
     let guard = within(SOON, "it is there", door(&client, ONE).acquire()).await.unwrap();
     assert!(has(&replica, "door") && client.stats().granted == 2);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,13 +136,13 @@ async fn stopped_replica_delays_no_unreplicated_lock() {
 
     let plain = client.lock("plain").unwrap();
     for _ in 0..200 {
-        give_back(plain.acquire().await.unwrap()).await;
+        release_guard(plain.acquire().await.unwrap()).await;
     }
     assert!(asked.iter().all(|task| !task.is_finished()), "200 pairs waited for the replica");
 
     replica.resume();
     for task in asked {
-        give_back(within(SOON, "it has them", task).await.unwrap().unwrap()).await;
+        release_guard(within(SOON, "it has them", task).await.unwrap().unwrap()).await;
     }
 }
 
@@ -159,7 +159,7 @@ async fn call_with_less_time_returns_first() {
     is_refused(within(SOON, "it is told", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
 
     replica.resume();
-    give_back(within(SOON, "it is there", patient).await.unwrap().unwrap()).await;
+    release_guard(within(SOON, "it is there", patient).await.unwrap().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +167,7 @@ async fn concurrent_replicated_locks_share_requests() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
-    give_back(door(&client, ONE).acquire().await.unwrap()).await;
+    release_guard(door(&client, ONE).acquire().await.unwrap()).await;
     let before = master.calls();
     let acquire = |number| {
         let lock = client.lock(format!("door:{number}")).unwrap().replicated(ONE);
@@ -190,13 +190,13 @@ async fn handed_over_grant_is_counted_once() {
     let monitor = master.monitor();
     let first = lock.clone().replicated(ONE).acquire().await.unwrap();
     let next = left_to_the_next(first, lock.clone().replicated(ONE)).await;
-    give_back(next).await;
+    release_guard(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
 
     // a task that requires replicas sends a request for a grant that was not acknowledged
     let first = lock.acquire().await.unwrap();
     let next = left_to_the_next(first, lock.replicated(ONE)).await;
-    give_back(next).await;
+    release_guard(next).await;
     assert_eq!((client.stats().handed_over, questions(&monitor)), (2, 2));
 }
 
@@ -204,7 +204,7 @@ async fn handed_over_grant_is_counted_once() {
 async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
     let mut next = Box::pin(lock.acquire());
     assert!(poll!(&mut next).is_pending());
-    give_back(first).await;
+    release_guard(first).await;
     within(SOON, "it is handed over", next).await.unwrap()
 }
 
@@ -218,7 +218,7 @@ async fn tokens_of_local_hand_offs_are_acknowledged_together() {
     let [mut one, mut other] = [(); 2].map(|()| Box::pin(lock.acquire()));
     assert!(poll!(&mut one).is_pending() && poll!(&mut other).is_pending());
     let monitor = master.monitor();
-    give_back(held).await;
+    release_guard(held).await;
 
     let one = within(SOON, "it enters", one).await.unwrap();
     replica.pause();
@@ -349,7 +349,7 @@ async fn demoted_server_acknowledges_nothing() {
     let [master, next] = [(); 2].map(|()| Redis::start());
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
-    give_back(door(&client, ONE).acquire().await.unwrap()).await;
+    release_guard(door(&client, ONE).acquire().await.unwrap()).await;
     let guard = client.lock("held").unwrap().acquire().await.unwrap();
     master.follow(&next);
     let refused = door(&client, ONE_IN_VAIN).acquire_within(ms(500)).await.unwrap_err();
@@ -398,7 +398,7 @@ async fn replication_connection_is_restored_during_a_wait() {
     replica.resume();
     let guard = within(SOON, "it is there", task).await.unwrap().unwrap();
     assert!(has(&replica, "door"));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// The error was that of an unreachable store, although the lock had been granted.
@@ -462,7 +462,7 @@ async fn every_grant_can_be_replicated() {
     assert_eq!(client.expirable_semaphore("permits").unwrap().available().await.unwrap(), 1);
     assert_eq!(client.semaphore("pool").unwrap().available().await.unwrap(), 1);
     let free = client.lock("plain").unwrap().replicated(None).acquire().await.unwrap();
-    give_back(free).await;
+    release_guard(free).await;
 }
 
 #[cfg(feature = "blocking")]
@@ -490,10 +490,10 @@ async fn replicated_needs_one_more_permission() {
     let _replica = Redis::start_replica_of(&master);
     let few: Vec<_> = RIGHTS.split_whitespace().collect();
     let enough: Vec<_> = few.iter().copied().chain(["+wait"]).collect();
-    let client = with_rights(&master, "enough", &enough).await;
-    give_back(door(&client, ONE).acquire().await.unwrap()).await;
+    let client = with_acl(&master, "enough", &enough).await;
+    release_guard(door(&client, ONE).acquire().await.unwrap()).await;
 
-    let client = with_rights(&master, "few", &few).await;
+    let client = with_acl(&master, "few", &few).await;
     let refused = within(SOON, "it is told", door(&client, ONE).acquire()).await.unwrap_err();
     let Error::Forbidden { command, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!(command.as_deref(), Some("WAIT"));
@@ -505,7 +505,7 @@ async fn replicated_needs_one_more_permission() {
 async fn client_without_replicated_locks_opens_no_connection() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     let ours = || {
         let all = redis.command(&["CLIENT", "LIST"]);
         all.text().lines().filter(|line| line.contains(client.id())).count()
@@ -521,11 +521,11 @@ async fn replicated_grant_costs_three_requests_on_its_connection() {
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
     let plain = client.lock("door").unwrap();
-    give_back(plain.clone().replicated(ONE).acquire().await.unwrap()).await;
+    release_guard(plain.clone().replicated(ONE).acquire().await.unwrap()).await;
     let before = master.calls();
     let guard = plain.acquire().await.unwrap();
     let without = master.calls().since(&before);
-    give_back(guard).await;
+    release_guard(guard).await;
 
     let before = master.calls();
     let guard = plain.replicated(ONE).acquire().await.unwrap();
@@ -538,5 +538,5 @@ async fn replicated_grant_costs_three_requests_on_its_connection() {
     let (waits, looks) = (with.of("wait"), with.of("hexists") - without.of("hexists"));
     assert!(waits > 0 && waits == looks, "{with}");
     assert_eq!(with.total(), without.total() + 3 + waits + looks, "{with}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{
     Listener, Log, SOON, client, hash, is_no_number, keys, ms, pttl, secs, until_subscribed,
-    with_rights, within,
+    with_acl, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, LostReason, Release, Result, Semaphore, SemaphoreGuard};
@@ -59,22 +59,22 @@ async fn semaphore_counter_is_redissons_and_holders_are_separate() {
     let pool = pool(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
     assert!(pool.set_if_absent(5).await.unwrap());
-    assert_eq!(listener.heard(), ["5"]);
+    assert_eq!(listener.received(), ["5"]);
     assert_eq!((free(&redis), pttl(&redis, "pool")), ("5".into(), -1));
 
     let guard = pool.acquire(2).await.unwrap();
     assert_eq!(free(&redis), "3");
     assert_eq!(hash(&redis, HOLDERS), [(guard.owner().to_string(), "2".to_owned())]);
     assert_eq!(pttl(&redis, HOLDERS), -1);
-    assert_eq!(listener.heard(), [""; 0]);
+    assert_eq!(listener.received(), [""; 0]);
     back(guard).await;
-    assert_eq!((free(&redis), listener.heard()), ("5".into(), vec!["5".to_owned()]));
+    assert_eq!((free(&redis), listener.received()), ("5".into(), vec!["5".to_owned()]));
     assert_eq!(lasting(&redis), ["pool"]);
 
     // a negative number is not published
     assert_eq!(pool.add(-7).await.unwrap(), -2);
     assert_eq!(pool.add(2).await.unwrap(), 0);
-    assert_eq!((free(&redis), listener.heard()), ("0".into(), vec!["0".to_owned()]));
+    assert_eq!((free(&redis), listener.received()), ("0".into(), vec!["0".to_owned()]));
     assert_eq!(pool.drain().await.unwrap(), 0);
 
     // and what is left of all changes lives for a minute
@@ -323,17 +323,17 @@ async fn unset_total_is_logged_and_not_often() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let (log, _noting) = Log::begin();
-    let told = || log.text().matches("call set_if_absent").count();
+    let reported = || log.text().matches("call set_if_absent").count();
     pool.set_if_absent(1).await.unwrap();
     let guard = pool.acquire(1).await.unwrap();
     assert!(pool.try_acquire(1).await.unwrap().is_none());
-    assert_eq!(told(), 0, "they are taken: {}", log.text());
+    assert_eq!(reported(), 0, "they are taken: {}", log.text());
     back(guard).await;
     redis.command(&["FLUSHALL"]);
     for _ in 0..2 {
         assert!(pool.acquire_within(1, secs(2)).await.unwrap_err().is_busy());
     }
-    assert_eq!(told(), 1, "{}", log.text());
+    assert_eq!(reported(), 1, "{}", log.text());
     assert!(log.text().contains("lock=pool"), "{}", log.text());
     pool.set_if_absent(1).await.unwrap();
     back(pool.acquire(1).await.unwrap()).await;
@@ -343,7 +343,7 @@ async fn unset_total_is_logged_and_not_often() {
 async fn denied_semaphore_user_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
-    let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
+    let narrow = with_acl(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
     let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
     let needs = "the request needs the keys `pool`, `leasehold_semaphore:{pool}`, \
@@ -352,7 +352,7 @@ async fn denied_semaphore_user_changes_nothing() {
     assert!(error.to_string().contains(needs), "{error}");
 
     let no_count = ["+@all", "-decrby", "&*", "~pool", "~leasehold_semaphore*"];
-    let no_count = with_rights(&redis, "uncounting", &no_count).await;
+    let no_count = with_acl(&redis, "uncounting", &no_count).await;
     let error = no_count.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
     assert_eq!((free(&redis), lasting(&redis)), ("3".into(), vec!["pool".to_owned()]));
@@ -363,7 +363,7 @@ async fn denied_semaphore_user_changes_nothing() {
         +get +set +incrby +decrby +exists +del +hget +hset +hdel +hmget +hlen +hvals +hexists \
         +zscore +zadd +zremrangebyscore +pexpire +pttl +time +publish";
     let enough: Vec<_> = enough.split_whitespace().collect();
-    let enough = with_rights(&redis, "enough", &enough).await.semaphore("pool").unwrap();
+    let enough = with_acl(&redis, "enough", &enough).await.semaphore("pool").unwrap();
     let waiter = waiting(&enough, 4);
     until_subscribed(&redis, CHANNEL);
     sleep(secs(2)).await;
@@ -386,7 +386,7 @@ async fn any_lost_permission_loses_no_permit() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let user = ["+@all", "&*", "~pool", "~leasehold_semaphore*"];
-    let pool = with_rights(&redis, "pooler", &user).await.semaphore("pool").unwrap();
+    let pool = with_acl(&redis, "pooler", &user).await.semaphore("pool").unwrap();
     let all = |when: &str| {
         let free: i64 = free(&redis).parse().unwrap();
         let held = hash(&redis, HOLDERS).into_iter();
@@ -415,10 +415,10 @@ async fn any_lost_permission_loses_no_permit() {
 async fn refused_change_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
-    let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
     testkit::came_with(7, "a right to read a key alone");
     let reads = ["+@all", "&*", "~pool", "~leasehold_semaphore:*", "%R~leasehold_semaphore__*"];
-    let reads = with_rights(&redis, "reads", &reads).await;
+    let reads = with_acl(&redis, "reads", &reads).await;
     for client in [no_set, reads] {
         let pool = client.semaphore("pool").unwrap();
         let forbidden = |error: &Error| matches!(error, Error::Forbidden { .. });

@@ -7,11 +7,11 @@ use std::sync::{
 };
 
 use crate::common::{
-    GUIDE, Log, SOON, channel, comes_true, entered, give_back, held_and_waited_for, ms, ours, secs,
-    subscribers, until_subscribed, waiter, within,
+    GUIDE, Log, SOON, channel, comes_true, entered, held_and_waited_for, ms, ours, release_guard,
+    secs, subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release, Replicas};
-use testkit::{Links, Proxy, Redis, Sentinels, eventually, rights_in};
+use testkit::{Links, Proxy, Redis, Sentinels, acl_rules_in, eventually};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
@@ -57,8 +57,8 @@ async fn works(master: &Redis, one: &Client, other: &Client) {
     let guard = acquired(one, "door").await;
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(master, &channel("door"));
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,7 @@ async fn lazy_client_connects_when_sentinels_appear() {
     let obstacle = client.health().await.obstacle.unwrap();
     assert!(obstacle.contains(&redis.addresses()[0]), "{obstacle}");
     redis.sentinels().iter().for_each(Redis::start_again);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 // A failover.
@@ -114,8 +114,8 @@ async fn holders_and_waiters_follow_a_failover() {
     sleep(secs(4)).await;
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
     assert_eq!(one.stats().reconnects, 2);
 }
 
@@ -130,8 +130,8 @@ async fn waiter_acquires_at_the_new_primary_after_a_kill() {
     let new = redis.wait_for_master_other_than(0);
     until_subscribed(new, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +142,7 @@ async fn request_during_a_failover_gets_a_reply() {
     let guard = acquired(&client, "door").await;
     let new = redis.wait_for_master_other_than(0);
     assert!(has(new, "door"));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,12 +164,12 @@ async fn resumed_old_primary_is_not_used() {
     // then no client returns to it
     until_left(old);
     for name in ["one", "two", "three"] {
-        give_back(acquired(&one, name).await).await;
-        give_back(acquired(&client(&redis).await, name).await).await;
+        release_guard(acquired(&one, name).await).await;
+        release_guard(acquired(&client(&redis).await, name).await).await;
         assert!(ours(old).is_empty());
     }
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,7 +193,7 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
         Release::NotHeld { reason: LostReason::NotOwned, .. } => {}
         other => panic!("{other:?}"),
     }
-    give_back(entered).await;
+    release_guard(entered).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +218,7 @@ async fn fully_acknowledged_lock_survives_the_primary() {
         assert_eq!(new.command(&owns).number(), 1, "{guard:?}");
         assert!(guard.is_held());
         assert!(other.lock(guard.name().as_str()).unwrap().is_locked().await.unwrap());
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -237,7 +237,7 @@ async fn empty_restarted_primary_loses_replicated_locks() {
     // then another client enters, and the holder learns of its loss
     let entered = acquired(&other, "door").await;
     assert_eq!(within(SOON, "the loss is reported", guard.lost()).await, LostReason::NotOwned);
-    give_back(entered).await;
+    release_guard(entered).await;
 }
 
 /// Acquires and releases again and again, until `enough`. Fails if it waits for a lease.
@@ -281,7 +281,7 @@ async fn loses_a_release(redis: &Sentinels, lock: leasehold::Lock) {
     let guard = lock.acquire().await.unwrap();
     until_replicated(redis);
     ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
-    give_back(guard).await;
+    release_guard(guard).await;
     redis.servers()[0].stop();
 }
 
@@ -292,7 +292,7 @@ async fn release_lost_by_a_failover_is_repeated() {
     loses_a_release(&redis, one.lock("door").unwrap().ttl(secs(300))).await;
 
     // then another one enters long before the lease is over
-    give_back(acquired(&other, "door").await).await;
+    release_guard(acquired(&other, "door").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,7 +304,7 @@ async fn lost_release_of_a_dead_client_blocks_until_lease_end() {
     drop(one);
 
     // then the next one enters when the lease is over
-    give_back(acquired(&other, "door").await).await;
+    release_guard(acquired(&other, "door").await).await;
     assert!(began.elapsed() > secs(11), "{:?}", began.elapsed());
 }
 
@@ -363,22 +363,22 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
     let old = redis.servers()[number].port().to_string();
     // The Sentinel that led the earlier failover may report its end only now. It has known the new
     // primary for long.
-    let heard = spawn_blocking(move || {
+    let received = spawn_blocking(move || {
         loop {
-            let heard = events.wait_for("+switch-master", FAILOVER);
-            if heard.text.split(' ').nth(2) == Some(&old) {
-                return heard;
+            let received = events.wait_for("+switch-master", FAILOVER);
+            if received.text.split(' ').nth(2) == Some(&old) {
+                return received;
             }
         }
     });
-    let heard = heard.await.unwrap();
-    let new = heard.text.rsplit(' ').next().and_then(|port| port.parse().ok());
+    let received = received.await.unwrap();
+    let new = received.text.rsplit(' ').next().and_then(|port| port.parse().ok());
     let new = redis.servers().iter().find(|it| Some(it.port()) == new).unwrap();
     let took = loop {
         // A release that the old master took as its last act is unknown to the new one.
         let name = format!("door-{}", client.stats().granted);
         let guard = acquired(client, &name).await;
-        let took = Instant::now() - Instant::from_std(heard.at);
+        let took = Instant::now() - Instant::from_std(received.at);
         if has(new, &name) {
             break took;
         }
@@ -427,7 +427,7 @@ async fn dead_or_hanging_sentinel_delays_no_call() {
     let began = Instant::now();
     let client = client(&redis).await;
     assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -447,7 +447,7 @@ async fn announced_sentinels_are_asked_as_well() {
     // then it follows
     let guard = acquired(&client, "door").await;
     assert!(has(new, "door"));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -459,12 +459,12 @@ async fn lost_sentinels_stop_no_call_while_the_primary_runs() {
     let master = &redis.servers()[0];
 
     // it is used on, and found again where it was
-    give_back(acquired(&client, "window").await).await;
+    release_guard(acquired(&client, "window").await).await;
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     eventually("both are back", SOON, || client.stats().reconnects == 2);
-    give_back(acquired(&client, "window").await).await;
-    give_back(guard).await;
+    release_guard(acquired(&client, "window").await).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -476,7 +476,7 @@ async fn hanging_sentinels_stop_no_call_while_the_primary_runs() {
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     eventually("both are back", SOON, || client.stats().reconnects == 2);
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
 }
 
 #[tokio::test]
@@ -493,7 +493,7 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     let guard = acquired(&client, "door").await;
     assert!(has(redis.master(), "door"));
     assert!(ours(other.master()).is_empty());
-    give_back(guard).await;
+    release_guard(guard).await;
     comes_true("it is told", || log.text().contains("this server is not a Sentinel")).await;
 }
 
@@ -504,8 +504,8 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     others.for_each(|other| redis.links().cut("sentinel-2", other));
     let begins = || redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
     eventually("the failover begins", FAILOVER, || !begins().is_error());
-    let has_heard = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
-    eventually("the others have heard of it", FAILOVER, || has_heard(0) && has_heard(1));
+    let has_received = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
+    eventually("the others have heard of it", FAILOVER, || has_received(0) && has_received(1));
     until_left(&redis.servers()[0]);
     assert_eq!(redis.master_seen_by(2), Some(0));
 }
@@ -521,8 +521,8 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
 
     // then no client uses the old one, although one sentinel names it each second
     for name in ["one", "two", "three"] {
-        give_back(acquired(&before, name).await).await;
-        give_back(acquired(&client(&redis).await, name).await).await;
+        release_guard(acquired(&before, name).await).await;
+        release_guard(acquired(&client(&redis).await, name).await).await;
         sleep(ms(500)).await;
         assert!(ours(&redis.servers()[0]).is_empty());
     }
@@ -606,7 +606,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
 
     // and as soon as it is one again it is used
     master.command(&["REPLICAOF", "NO", "ONE"]);
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 // Passwords, rights, TLS.
@@ -632,10 +632,10 @@ async fn sentinels_get_only_their_own_password() {
 
     let master = redis.master();
     let client = right.connect(&with_password).await.unwrap();
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
     let in_url = format!("{with_password}?sentinel_password=eyes");
     let client = Client::connect(&in_url).await.unwrap();
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
     assert!(!ours(master).is_empty());
 }
 
@@ -678,7 +678,7 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     let (log, _logged) = Log::begin();
     let builder = Client::builder().credentials("door", "secret");
     let client = builder.connect(&redis.url()).await.unwrap();
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
 
     redis.fail_over();
     let is_told = |line: &str| line.contains("connection still lost") && line.contains("WRONGPASS");
@@ -696,13 +696,13 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
 
     // until it is there
     redis.master().user("door", &["~*", "&*", "+@all"]);
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guide_users_have_exact_permissions_for_a_failover() {
     // given the guide's users, at the servers and at the sentinels
-    let [eye, door] = ["eye", "leasehold"].map(|user| rights_in(GUIDE, user).swap_remove(0));
+    let [eye, door] = ["eye", "leasehold"].map(|user| acl_rules_in(GUIDE, user).swap_remove(0));
     let redis = Sentinels::options()
         .server_options(Redis::options().user("leasehold", &door))
         .sentinel_options(Redis::options().user("eye", &eye))
@@ -717,8 +717,8 @@ async fn guide_users_have_exact_permissions_for_a_failover() {
     let old = redis.master();
     redis.fail_over();
     until_left(old);
-    give_back(guard).await;
-    give_back(acquired(&client, "app:door").await).await;
+    release_guard(guard).await;
+    release_guard(acquired(&client, "app:door").await).await;
 
     // then the sentinels denied no command
     for sentinel in redis.sentinels() {
@@ -755,7 +755,7 @@ async fn every_connection_uses_tls_and_trusts_one_authority() {
     let old = redis.master();
     redis.fail_over();
     until_left(old);
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
     for server in redis.servers().iter().chain(redis.sentinels()) {
         let door = format!(" laddr=127.0.0.1:{} ", server.tls_port());
         assert!(ours(server).iter().all(|line| line.contains(&door)), "{:?}", ours(server));
@@ -811,10 +811,10 @@ fn with_two_authorities(sentinels: testkit::Options) -> Sentinels {
 async fn follows(redis: &Sentinels, builder: ClientBuilder, url: &str) -> Client {
     let client = builder.connect(url).await.unwrap();
     let old = redis.master();
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
     redis.fail_over();
     until_left(old);
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
     client
 }
 
@@ -973,7 +973,7 @@ async fn passwords_are_in_no_error_and_in_no_debug() {
     let builder = Client::builder().sentinel_credentials("eye", SECRET);
     shown += &format!(" {builder:?}");
     assert!(!shown.contains(SECRET), "{shown}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 // Networks between.
@@ -985,12 +985,13 @@ async fn announced_addresses_are_translated_but_not_the_urls() {
     let ways: Vec<_> = redis.servers().iter().map(|it| Proxy::before(it.port())).collect();
     let table = (0..2).map(|it| (redis.announced_port(it), ways[it].port()));
     let table: Vec<_> = table
-        .map(|(told, reached)| (format!("127.0.0.1:{told}"), format!("localhost:{reached}")))
+        .map(|(results, reached)| (format!("127.0.0.1:{results}"), format!("localhost:{reached}")))
         .collect();
     // and no client at all if sentinels announce the addresses of the URL
     let (listed, nowhere) = (redis.addresses(), "127.0.0.1:1".to_owned());
     let builder = Client::builder().translate_addresses(move |it| {
-        let known = table.iter().find(|(told, _)| told == it).map(|(_, reached)| reached.clone());
+        let known =
+            table.iter().find(|(results, _)| results == it).map(|(_, reached)| reached.clone());
         known.or_else(|| listed.iter().any(|listed| listed == it).then(|| nowhere.clone()))
     });
 
@@ -1000,7 +1001,7 @@ async fn announced_addresses_are_translated_but_not_the_urls() {
     let old = redis.master();
     redis.fail_over();
     until_left(old);
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
 
     // then both were reached by those ports alone
     assert!(ways[1].connections() > 0);
@@ -1034,7 +1035,7 @@ fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
 async fn primary_cut_off_from_sentinels_is_left() {
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
-    give_back(acquired(&client, "door").await).await;
+    release_guard(acquired(&client, "door").await).await;
     let others = all_but_the_master(&redis);
     let others: Vec<_> = others.iter().map(String::as_str).collect();
     redis.links().split(&["redis-0"], &others);
@@ -1045,7 +1046,7 @@ async fn primary_cut_off_from_sentinels_is_left() {
     assert!(is_master(old));
     let guard = acquired(&client, "door").await;
     assert!(has(new, "door") && !has(old, "door"));
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1056,8 +1057,8 @@ async fn cut_off_client_is_refused_with_min_replicas() {
     let demanding = demanding.arg("--min-replicas-max-lag", "2");
     let redis = Sentinels::options().links().server_options(demanding).impatient().start();
     let doors = redis.links().client("inside");
-    let way = move |told: &str| {
-        let (host, port) = told.rsplit_once(':')?;
+    let way = move |results: &str| {
+        let (host, port) = results.rsplit_once(':')?;
         doors.get(&port.parse().ok()?).map(|own| format!("{host}:{own}"))
     };
     let sentinels: Vec<_> = redis.addresses().iter().filter_map(|it| way(it)).collect();
@@ -1065,7 +1066,7 @@ async fn cut_off_client_is_refused_with_min_replicas() {
     let inside = Client::builder().command_timeout(secs(1)).translate_addresses(way);
     let inside = inside.connect(&to_inside).await.unwrap();
     let outside = client(&redis).await;
-    give_back(acquired(&inside, "door").await).await;
+    release_guard(acquired(&inside, "door").await).await;
 
     // when the two are cut off from all others
     let others = all_but_the_master(&redis);
@@ -1087,8 +1088,8 @@ async fn cut_off_client_is_refused_with_min_replicas() {
     let waiting = waiter(inside.lock("door").unwrap());
     until_subscribed(new, &channel("door"));
     assert!(!waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1101,6 +1102,6 @@ async fn primary_cut_off_from_the_client_is_found_again() {
     let error = lock.acquire_within(secs(1)).await.unwrap_err();
     assert!(error.is_transient(), "{error:?}");
     redis.links().heal(Links::CLIENTS, "redis-0");
-    give_back(guard).await;
-    give_back(acquired(&client, "window").await).await;
+    release_guard(guard).await;
+    release_guard(acquired(&client, "window").await).await;
 }

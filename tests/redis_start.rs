@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    Log, SOON, client, entered, give_back, healed, ms, secs, waiter, with_rights, within,
+    Log, SOON, client, entered, healed, ms, release_guard, secs, waiter, with_acl, within,
 };
 use leasehold::{Client, ClientBuilder, Error, Health, Role};
 use testkit::{Cluster, Connection, Proxy, Redis, eventually};
@@ -47,17 +47,17 @@ async fn lazy_client_waits_for_a_later_server() {
     redis.start_again();
 
     // then the waiter enters, and both connections are there for the first time
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert_eq!(client.stats().reconnects, 0);
 
     // and it is logged once for each
     let log = log.text();
-    for said in ["connection not established yet", "connection established"] {
-        for carries in ["commands", "messages"] {
-            let of = |line: &&str| line.contains(said) && line.contains(carries);
-            assert_eq!(log.lines().filter(of).count(), 1, "{said} {carries}: {log}");
+    for output in ["connection not established yet", "connection established"] {
+        for traffic in ["commands", "messages"] {
+            let of = |line: &&str| line.contains(output) && line.contains(traffic);
+            assert_eq!(log.lines().filter(of).count(), 1, "{output} {traffic}: {log}");
         }
     }
     assert!(log.contains("Connection refused") && !log.contains("connection lost"), "{log}");
@@ -95,7 +95,7 @@ async fn lazy_client_with_a_server_logs_nothing() {
     let redis = Redis::start();
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert_eq!((log.text().as_str(), client.stats().reconnects), ("", 0));
 }
@@ -152,21 +152,21 @@ async fn lazy_client_returns_a_wrong_password_until_it_is_right() {
     admin.command(&["AUTH", "right"]);
     admin.command(&["CONFIG", "SET", "requirepass", "later"]);
     let guard = within(SOON, "a grant", client.lock("door").unwrap().acquire()).await;
-    give_back(guard.unwrap()).await;
+    release_guard(guard.unwrap()).await;
 }
 
 #[tokio::test]
 async fn lazy_client_outlives_a_restart_of_its_server() {
     let redis = Redis::start();
     let client = lazy(&redis);
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     healed(&client, SOON, "both are up", |health| health.messages_up).await;
     redis.stop();
     let down = healed(&client, SOON, "it is noticed", |health| !health.is_ready()).await;
     assert!(!down.commands_up && down.round_trip.is_none(), "{down:?}");
     redis.start_again();
     healed(&client, SOON, "it is back", |health| health.is_ready() && health.messages_up).await;
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 2);
 }
 
@@ -189,7 +189,7 @@ fn lazy_client_checks_its_settings_without_a_runtime() {
         health.is_ready() && health.messages_up
     }));
     runtime.block_on(async {
-        give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     });
 }
 
@@ -216,12 +216,12 @@ fn blocking_lazy_client_exists_before_its_server() {
 #[tokio::test]
 async fn guide_shows_the_printed_errors() {
     let guide = include_str!("../docs/guide/getting-started.md");
-    let said = |redis: &Redis, error: Error| {
+    let output = |redis: &Redis, error: Error| {
         let words = error.to_string().replace(&format!(":{}", redis.port()), ":6379");
         assert!(guide.contains(&format!("`{words}`")), "the guide does not say: {words}");
     };
     let refused = async |redis: &Redis, url: &str| {
-        said(redis, builder().connect(url).await.unwrap_err());
+        output(redis, builder().connect(url).await.unwrap_err());
     };
     let (away, closed) = (not_yet(), Redis::options().password("right").start());
     let plain = Redis::start();
@@ -235,7 +235,7 @@ async fn guide_shows_the_printed_errors() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let lock = client(&replica).await.lock("billing/round").unwrap();
-    said(&replica, lock.acquire_within(LIMIT).await.unwrap_err());
+    output(&replica, lock.acquire_within(LIMIT).await.unwrap_err());
 }
 
 // Servers that will not do.
@@ -310,8 +310,8 @@ async fn health_check_describes_a_healthy_server() {
     let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert!(health.round_trip.is_some_and(|took| took < SOON));
-    let told = (health.role, health.eviction_policy.as_deref(), health.holds_in_doubt);
-    assert_eq!(told, (Some(Role::Primary), Some("noeviction"), 0));
+    let reported = (health.role, health.eviction_policy.as_deref(), health.holds_in_doubt);
+    assert_eq!(reported, (Some(Role::Primary), Some("noeviction"), 0));
     let version = health.server_version.unwrap();
     let info = redis.command(&["INFO", "server"]);
     // A Valkey also reports a version of Redis.
@@ -364,7 +364,7 @@ async fn health_check_names_a_busy_server() {
 #[tokio::test]
 async fn health_check_without_permissions_returns_known_facts() {
     let redis = Redis::start();
-    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-info", "-ping"]).await;
+    let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-info", "-ping"]).await;
     let health = client.health().await;
     assert!(health.is_ready() && health.round_trip.is_some(), "{health:?}");
     assert_eq!((health.role, health.eviction_policy), (Some(Role::Primary), None));
@@ -396,8 +396,8 @@ async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     drop(released);
     redis.start_again();
     healed(&client, SOON, "the server is back", Health::is_ready).await;
-    give_back(gate.acquire_within(SOON).await.unwrap()).await;
-    give_back(guard).await;
+    release_guard(gate.acquire_within(SOON).await.unwrap()).await;
+    release_guard(guard).await;
 }
 
 #[cfg(feature = "blocking")]
@@ -438,7 +438,7 @@ fn fail_fast_client_made_outside_a_runtime_connects() {
 async fn fail_fast_lazy_client_waits_for_its_first_connection() {
     let cluster = Cluster::options().replicas(0).start();
     let client = Client::builder().fail_fast(true).connect_lazy(&cluster.url()).unwrap();
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
 /// A client whose runtime ended, on its next one, while its server was stopped or ran.
@@ -470,7 +470,7 @@ async fn error_names_the_connect_failure_once() {
     let away = not_yet();
     let client = builder().connect_lazy(&away.url()).unwrap();
     let error = client.lock("door").unwrap().acquire_within(ms(800)).await.unwrap_err();
-    let said =
+    let output =
         format!("store unavailable for `door`: cannot connect to 127.0.0.1:{}: ", away.port());
-    assert!(error.to_string().starts_with(&said), "{error}");
+    assert!(error.to_string().starts_with(&output), "{error}");
 }

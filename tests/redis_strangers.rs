@@ -4,8 +4,9 @@
 use std::fs;
 
 use crate::common::{
-    SOON, channel, client, entered, give_back, hash, hold_by_hand, ms, places, pttl, queue,
-    queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter, within, yielded,
+    SOON, channel, client, entered, hash, hold_by_hand, ms, places, pttl, queue, queuers,
+    release_by_hand, release_guard, secs, subscribers, turns_of, until_places, waiter, within,
+    yielded,
 };
 use leasehold::{Client, Lock, LockGuard};
 use testkit::{Connection, Helper, Redis, eventually};
@@ -61,7 +62,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         // when it is released, then those entries were skipped, and the waiter acquires at once.
         // Its own timer would take longer.
         let released = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         let guard = entered(waiting).await;
         assert!(released.elapsed() < secs(2), "{odd:?}: {:?}", released.elapsed());
         let lines = monitor.stop();
@@ -74,7 +75,7 @@ async fn invalid_queue_entry_is_dropped_and_blocks_no_client() {
         let most = odd.len() as u64 + 8;
         assert!(calls.of("zpopmin") <= most, "{odd:?}: {calls}");
         assert!(calls.of("evalsha") <= 4, "{odd:?}: {calls}");
-        give_back(guard).await;
+        release_guard(guard).await;
         redis.command(&["DEL", &queue("door")]);
         eventually("it is free", SOON, || hash(&redis, "door").is_empty());
     }
@@ -101,8 +102,8 @@ async fn invalid_yield_record_blocks_no_client() {
         let put = [&[words[0], &key], &words[1..]].concat();
         assert!(!redis.command(&put).is_error(), "{put:?}");
         let released = Instant::now();
-        give_back(guard).await;
-        give_back(entered(waiting).await).await;
+        release_guard(guard).await;
+        release_guard(entered(waiting).await).await;
         assert!(released.elapsed() < secs(1), "{words:?}: {:?}", released.elapsed());
         redis.command(&["DEL", &key, &queue("door")]);
     }
@@ -125,14 +126,14 @@ async fn dead_queue_entries_cost_a_release_a_hundred_at_most() {
 
     // then the waiter acquires nevertheless
     let released = Instant::now();
-    give_back(guard).await;
+    release_guard(guard).await;
     assert!(released.elapsed() < secs(2), "{:?}", released.elapsed());
     let guard = entered(waiting).await;
     let calls = redis.calls().since(&before);
     println!("in after {:?}: {calls}", released.elapsed());
     assert!(released.elapsed() < secs(2), "{:?}", released.elapsed());
     assert!(calls.of("zpopmin") <= 110, "{calls}");
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // and no client extends the rest
     assert!((0..=15_000).contains(&pttl(&redis, &queue("door"))));
@@ -165,8 +166,8 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
                     let guard = door(&clients[holds]).acquire().await.unwrap();
                     let waiting = waiter(door(&clients[waits]));
                     sleep(ms(30)).await;
-                    give_back(guard).await;
-                    give_back(entered(waiting).await).await;
+                    release_guard(guard).await;
+                    release_guard(entered(waiting).await).await;
                 }
             }
             // then it is as it was
@@ -220,7 +221,7 @@ async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
 async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
     assert!(guard.is_held());
     assert_eq!(hash(redis, "door"), [(guard.owner().to_string(), "1".into())]);
-    give_back(guard).await;
+    release_guard(guard).await;
     let line = process.next_line(SOON);
     let owner = hash(redis, "door").remove(0).0;
     assert_eq!(line, format!("held {owner}"));
@@ -313,7 +314,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
         let asked = Instant::now();
         assert!(client.lock("poison").unwrap().try_acquire().await.unwrap().is_none());
         assert!(client.lock("poison").unwrap().holder().await.unwrap().is_some());
-        give_back(client.lock("quick").unwrap().acquire().await.unwrap()).await;
+        release_guard(client.lock("quick").unwrap().acquire().await.unwrap()).await;
         longest = longest.max(asked.elapsed());
         sleep(ms(5)).await;
     }
@@ -331,6 +332,6 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     assert_eq!(places(&redis, "poison"), 0);
     assert!(subscribers(&redis, &channel("poison")) <= 1);
     assert!(subscribers(&redis, &queuers("poison")) <= 1);
-    give_back(guard).await;
-    give_back(good).await;
+    release_guard(guard).await;
+    release_guard(good).await;
 }

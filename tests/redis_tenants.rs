@@ -2,8 +2,8 @@
 //! with the same permissions can do.
 
 use crate::common::{
-    GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow,
-    give_back, hash, ms, queue, queuers, secs, subscribers, turns_of, until_places, waiter, within,
+    GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow, hash,
+    ms, queue, queuers, release_guard, secs, subscribers, turns_of, until_places, waiter, within,
     yielded,
 };
 use futures_util::FutureExt;
@@ -75,7 +75,7 @@ async fn do_everything(redis: &Redis) {
     again.release().await.unwrap().into_result().unwrap();
     sleep(secs(3)).await;
     assert!(guard.is_held());
-    give_back(guard).await;
+    release_guard(guard).await;
 
     // acquire in turn, with and without messages
     for wait_strategy in [leasehold::WaitStrategy::PubSub, POLLING] {
@@ -84,7 +84,7 @@ async fn do_everything(redis: &Redis) {
             let locks = [door(&other).wait_strategy(wait_strategy), door(&one)];
             let waiting = locks.map(|lock| tokio::spawn(entry(lock, secs(20))));
             sleep(ms(1_500)).await;
-            give_back(guard).await;
+            release_guard(guard).await;
             for waiter in waiting {
                 waiter.await.unwrap();
             }
@@ -105,8 +105,8 @@ async fn do_everything(redis: &Redis) {
     let guard = door(&one).acquire().await.unwrap();
     let waiting = waiter(door(&other));
     sleep(secs(8)).await;
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
     sleep(secs(4)).await;
 }
 
@@ -175,7 +175,7 @@ async fn guide_user_for_replicas_has_exact_permissions() {
     follow(&redis, replicas);
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
-    give_back(ours().await.acquire().await.unwrap()).await;
+    release_guard(ours().await.acquire().await.unwrap()).await;
     permissions_are_exact(&redis, &before, replicas);
 }
 
@@ -293,7 +293,7 @@ async fn guide_user_with_data_permission_writes_under_its_lock() {
     // and the data of others is not its own
     let theirs = guard.write([Write::set("evil:data", "1")]).await;
     assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// Names with braces have other keys and channels of Leasehold.
@@ -313,8 +313,8 @@ async fn guide_users_for_braced_names_are_denied_nothing() {
             let waiting = waiter(other.lock(name).unwrap());
             let place = format!("leasehold_lock__queue::{name}");
             eventually("it queues", SOON, || redis.command(&["ZCARD", &place]).number() == 1);
-            give_back(guard).await;
-            give_back(entered(waiting).await).await;
+            release_guard(guard).await;
+            release_guard(entered(waiting).await).await;
         }
         let refused = redis.command(&["ACL", "LOG"]);
         assert!(refused.list().is_empty(), "{user}: {refused:?}");
@@ -393,8 +393,8 @@ async fn tenant_cannot_affect_locks_of_another() {
     assert!(guard.is_held() && !waiting.is_finished());
     assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
     let released = Instant::now();
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
     assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
 }
 
@@ -434,12 +434,12 @@ async fn foreign_message_grants_and_releases_nothing() {
     let mut channels = vec![channel(DOOR), queuers(DOOR)];
     channels.extend(clients.iter().map(|client| turns_of(client, DOOR)));
     let began = Instant::now();
-    let mut said = 0;
+    let mut output = 0;
     while began.elapsed() < secs(2) {
         for message in forgeries(&guard, &clients[1]) {
             for channel in &channels {
                 assert!(forger.command(&["PUBLISH", channel, &message]).number() >= 0);
-                said += 1;
+                output += 1;
             }
         }
         // then the holder has the lock as before, and no other client believes in it
@@ -447,11 +447,11 @@ async fn foreign_message_grants_and_releases_nothing() {
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
     }
     let asked = redis.calls().since(&asked).of("evalsha");
-    println!("{said} forged messages: {asked} EVALSHA in {:?}", began.elapsed());
+    println!("{output} forged messages: {asked} EVALSHA in {:?}", began.elapsed());
     sleep(ms(300)).await;
     assert!(guard.is_held() && !waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -468,18 +468,18 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
     let dropped = client.lock("app:another").unwrap().acquire().await.unwrap();
     let (asked, began) = (redis.calls(), Instant::now());
     drop(dropped);
-    let mut said = 0;
+    let mut output = 0;
     while began.elapsed() < ms(1_000) {
         assert_eq!(forger.command(&["PUBLISH", &channel(DOOR), "0"]).number(), 1);
-        said += 1;
+        output += 1;
     }
 
     // then it asks now and then, and background tasks run meanwhile
     let (asked, took) = (redis.calls().since(&asked).of("evalsha"), began.elapsed());
-    assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {said} in {took:?}");
+    assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {output} in {took:?}");
     assert!(asked > 0 && guard.is_held());
     assert!(hash(&redis, "app:another").is_empty(), "what was dropped is given back meanwhile");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// The owner of the lock, and its remaining milliseconds, at one moment.
@@ -511,7 +511,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         let first = door(waits).acquire().await.unwrap();
         let waiting = waiter(door(holder));
         until_places(&redis, DOOR, 1);
-        give_back(first).await;
+        release_guard(first).await;
         let guard = entered(waiting).await;
         let waiting = waiter(door(waits));
         until_places(&redis, DOOR, 1);
@@ -521,7 +521,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
             forger.command(&["ZADD", &queue(DOOR), score, place]);
         }
         let released = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         let (owner, left) = held_by(&redis);
         let reserved = forged.iter().any(|(_, place)| *place == owner);
         assert!(!reserved || left <= 750, "{owner}: {left}");
@@ -534,7 +534,7 @@ async fn forged_queue_entry_blocks_less_than_a_second() {
         assert!(took < secs(2), "{forged:?}: {took:?}");
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
         assert!(door(holder).try_acquire().await.unwrap().is_none());
-        give_back(guard).await;
+        release_guard(guard).await;
         redis.command(&["DEL", &queue(DOOR)]);
         eventually("it is free", SOON, || hash(&redis, DOOR).is_empty());
     }

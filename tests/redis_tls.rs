@@ -1,7 +1,9 @@
 //! Ways to connect: TLS, unix sockets, users, databases; and the name of the client at the server.
 #![cfg(feature = "tls")]
 
-use crate::common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter, within};
+use crate::common::{
+    SOON, channel, client, keys, release_guard, secs, until_asleep, waiter, within,
+};
 use leasehold::{Client, ClientBuilder, Error};
 use testkit::Redis;
 use tokio::{
@@ -17,7 +19,7 @@ async fn works(redis: &Redis, client: &Client) {
     let waiting = waiter(client.lock("door").unwrap());
     until_asleep(redis, &channel("door"), &before);
     crate::common::release_by_hand(redis, "door");
-    give_back(crate::common::entered(waiting).await).await;
+    release_guard(crate::common::entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 1);
 }
 
@@ -80,7 +82,7 @@ async fn lost_tls_connection_is_restored() {
     let client = trusting(&redis).connect(&redis.tls_url()).await.unwrap();
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    give_back(guard).await;
+    release_guard(guard).await;
     assert!(client.stats().reconnects > 0);
 }
 
@@ -116,7 +118,7 @@ async fn each_address_needs_a_certificate_for_its_name() {
     let url = |first: &str| format!("rediss://{first},localhost:{}/", replica.tls_port());
     let right = url(&format!("localhost:{}", primary.tls_port()));
     let client = trusting(&primary).connect(&right).await.unwrap();
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
 
     let strange = url(&crate::common::by_another_name(primary.tls_port()).await);
     for (builder, url, part) in [
@@ -252,7 +254,7 @@ async fn unix_socket_with_password_and_database_works() {
     let client = Client::connect(&url).await.unwrap();
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     assert_eq!(keyspace(&redis), ["db3:keys=1"]);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 /// `db0:keys=1` for each database that is not empty.
@@ -274,8 +276,8 @@ async fn lock_is_a_key_of_the_selected_database() {
     let in_5 = in_5.expect("another database is another lock");
     assert_eq!(keyspace(&redis), ["db3:keys=1", "db5:keys=1"]);
     assert!(keys(&redis).is_empty());
-    give_back(in_3).await;
-    give_back(in_5).await;
+    release_guard(in_3).await;
+    release_guard(in_5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -285,7 +287,7 @@ async fn database_is_the_same_after_a_lost_connection() {
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     assert_eq!(keyspace(&redis), ["db5:keys=1"]);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{
-    Listener, POLLING, SOON, channel, client, entered, give_back, give_back_one_of_two, hash,
-    hold_by_hand, keys, ms, pttl, release_by_hand, secs, subscribers, until_subscribed, waiter,
-    within,
+    Listener, POLLING, SOON, channel, client, entered, hash, hold_by_hand, keys, ms, pttl,
+    release_by_hand, release_guard, release_one_of_two, secs, subscribers, until_subscribed,
+    waiter, within,
 };
 use leasehold::{Client, Error, LostReason, Owner, Release};
 use testkit::{Proxy, Redis, Reply, eventually};
@@ -25,7 +25,7 @@ async fn held_lock_is_a_hash_of_its_owner_with_30_seconds() {
     assert_eq!(hash(&redis, "door"), [(format!("{}:1", client.id()), "1".to_owned())]);
     assert_eq!(guard.owner().as_str(), format!("{}:1", client.id()));
     assert!((29_001..=30_000).contains(&ttl), "{ttl}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +37,7 @@ async fn owner_is_redissons_lower_case_uuid_and_a_number() {
     let (uuid, number) = guard.owner().as_str().split_once(':').unwrap();
     assert_eq!(uuid::Uuid::parse_str(uuid).unwrap().hyphenated().to_string(), uuid);
     assert!(number.parse::<i64>().unwrap() > 0);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,8 +50,8 @@ async fn ttl_and_lease_are_the_ttl_of_the_key() {
     let (ttl, lease) = (pttl(&redis, "renewed"), pttl(&redis, "fixed"));
     assert!((11_001..=12_000).contains(&ttl), "{ttl}");
     assert!((3_599_001..=3_600_000).contains(&lease), "{lease}");
-    give_back(renewed).await;
-    give_back(fixed).await;
+    release_guard(renewed).await;
+    release_guard(fixed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +65,7 @@ async fn fraction_of_a_millisecond_is_rounded_up() {
     let lines = monitor.stop();
     let set = lines.iter().find(|line| line.contains("PEXPIRE")).expect("a lease is set");
     assert!(set.ends_with(r#""door" "101000""#), "{set}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,10 +100,10 @@ async fn re_entry_renews_the_lease_unless_it_is_fixed() {
 
     assert!(pttl(&redis, "renewed") > 15_000);
     assert!(pttl(&redis, "fixed") <= 15_000);
-    give_back_one_of_two(renewed_again).await;
-    give_back_one_of_two(fixed_again).await;
-    give_back(renewed).await;
-    give_back(fixed).await;
+    release_one_of_two(renewed_again).await;
+    release_one_of_two(fixed_again).await;
+    release_guard(renewed).await;
+    release_guard(fixed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,10 +124,10 @@ async fn only_the_lock_is_stored() {
     assert!(only_the_lock(), "{:?}", keys(&redis));
 
     // when all of them have it, one after the other
-    give_back_one_of_two(again).await;
+    release_one_of_two(again).await;
     assert!(only_the_lock(), "{:?}", keys(&redis));
-    give_back(guard).await;
-    let back = async |waiter| give_back(entered(waiter).await).await;
+    release_guard(guard).await;
+    let back = async |waiter| release_guard(entered(waiter).await).await;
     tokio::join!(back(listening), back(polling));
 
     // then there is no latch, queue or counter left
@@ -141,8 +141,8 @@ async fn release_publishes_zero_on_redissons_channel_once() {
     let redis = Redis::start();
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
     let mut java = Listener::to(&redis, "redisson_lock__channel:{door}");
-    give_back(guard).await;
-    assert_eq!(java.heard(), ["0"]);
+    release_guard(guard).await;
+    assert_eq!(java.received(), ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,8 +151,8 @@ async fn name_with_a_hash_tag_keeps_its_own_braces() {
     let guard = client(&redis).await.lock("{tag}:x").unwrap().acquire().await.unwrap();
     assert_eq!(keys(&redis), ["{tag}:x"]);
     let mut java = Listener::to(&redis, "redisson_lock__channel:{tag}:x");
-    give_back(guard).await;
-    assert_eq!(java.heard(), ["0"]);
+    release_guard(guard).await;
+    assert_eq!(java.received(), ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,10 +161,10 @@ async fn partial_release_publishes_nothing() {
     let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     let mut java = Listener::to(&redis, &channel("door"));
-    give_back_one_of_two(again).await;
-    assert!(java.heard().is_empty());
-    give_back(guard).await;
-    assert_eq!(java.heard(), ["0"]);
+    release_one_of_two(again).await;
+    assert!(java.received().is_empty());
+    release_guard(guard).await;
+    assert_eq!(java.received(), ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,7 +175,7 @@ async fn dropped_guard_is_released_and_announced_like_any_other() {
     let mut java = Listener::to(&redis, &channel("door"));
     drop(guard);
     eventually("the lock is free", SOON, || keys(&redis).is_empty());
-    assert_eq!(java.heard(), ["0"]);
+    assert_eq!(java.received(), ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,10 +187,10 @@ async fn forced_release_is_announced_and_one_of_a_free_lock_is_not() {
 
     assert!(lock.force_release().await.unwrap());
     assert!(keys(&redis).is_empty());
-    assert_eq!(java.heard(), ["0"]);
+    assert_eq!(java.received(), ["0"]);
 
     assert!(!lock.force_release().await.unwrap());
-    assert!(java.heard().is_empty());
+    assert!(java.received().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,14 +202,14 @@ async fn java_listeners_see_release_and_expiry_of_the_key() {
     let mut expired = Listener::to(&redis, "__keyevent@0__:expired");
 
     // when a lock is released
-    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    assert_eq!(deleted.heard(), ["door"]);
-    assert!(expired.heard().is_empty());
+    release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    assert_eq!(deleted.received(), ["door"]);
+    assert!(expired.received().is_empty());
 
     // and when a lease ends
     let guard = client.lock("window").unwrap().lease(ms(300)).acquire().await.unwrap();
-    eventually("the lease ends", SOON, || expired.heard() == ["window"]);
-    assert!(deleted.heard().is_empty());
+    eventually("the lease ends", SOON, || expired.received() == ["window"]);
+    assert!(deleted.received().is_empty());
     drop(guard);
 }
 
@@ -227,8 +227,8 @@ async fn polling_client_excludes_others_and_never_subscribes() {
     assert!(redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty());
 
     // when it passes from client to client
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 
     // then no client was subscribed, and each release was published
     let lines = monitor.stop();
@@ -300,7 +300,7 @@ async fn java_release_wakes_a_rust_waiter() {
     let guard = entered(waiting).await;
     assert!(released.elapsed() < ms(1_500), "{:?}", released.elapsed());
     assert_eq!(client.stats().wake_ups, 1);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -324,7 +324,7 @@ async fn waiter_acquires_when_a_dead_java_lease_ends() {
     let asked = redis.calls().since(&before).of("evalsha");
     let late = (took - ms(490)).as_millis() as u64;
     assert!((2..=5 + late).contains(&asked), "{asked} in {took:?}");
-    give_back(guard.unwrap()).await;
+    release_guard(guard.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -350,7 +350,7 @@ async fn end_of_a_foreign_hold_without_a_lease_is_notified() {
     let waiting = waiter(client.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
     release_by_hand(&redis, "door");
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -371,7 +371,7 @@ async fn release_leaves_a_later_java_hold_untouched() {
 
     // and those who wait are told to ask, in vain: who releases cannot know that
     // before, and a script that could see costs each release as much again
-    assert_eq!(java.heard(), ["0"]);
+    assert_eq!(java.received(), ["0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -388,7 +388,7 @@ async fn release_of_a_lost_hold_publishes_nothing() {
     // then its release leaves that one alone, and wakes no waiter
     assert!(matches!(guard.release().await.unwrap(), Release::NotHeld { .. }));
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
-    assert!(java.heard().is_empty());
+    assert!(java.received().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -413,7 +413,7 @@ async fn garbled_messages_grant_and_block_nothing() {
     release_by_hand(&redis, "door");
     let guard = entered(waiting).await;
     assert_eq!(client.stats().reconnects, 0);
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -548,5 +548,5 @@ async fn forced_release_with_a_lost_reply_is_not_repeated() {
     let forced = t.client.lock("door").unwrap().force_release().await;
 
     assert!(matches!(forced, Err(Error::Unavailable { .. })), "{forced:?}");
-    assert_eq!(java.heard(), ["0"]);
+    assert_eq!(java.received(), ["0"]);
 }

@@ -342,11 +342,11 @@ mod lost {
     async fn work_of_a_lost_lock_is_dropped_at_its_await() {
         // given work that takes longer than its lease
         let world = World::new();
-        let (told, dropped) = Told::new();
+        let (reported, dropped) = Told::new();
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10));
         let ran = in_full(&lock, async |_held| {
-            let _told = told;
+            let _told = reported;
             pending::<()>().await;
         });
 
@@ -542,11 +542,11 @@ mod signalled {
     #[tokio::test(start_paused = true)]
     async fn work_that_does_not_wind_up_is_dropped_after_its_grace() {
         let world = World::new();
-        let (told, dropped) = Told::new();
+        let (reported, dropped) = Told::new();
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
         let ran = in_full(&lock, async |_held| {
-            let _told = told;
+            let _told = reported;
             pending::<()>().await;
         });
         assert_eq!(ran.await.unwrap(), stopped(LostReason::Expired));

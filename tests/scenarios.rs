@@ -24,8 +24,8 @@ use std::sync::{
 };
 
 use crate::common::{
-    POLLING, SOON, client, entered, give_back, give_back_one_of_two, hold_by_hand, keys, ms, pttl,
-    secs, waiter, within,
+    POLLING, SOON, client, entered, hold_by_hand, keys, ms, pttl, release_guard,
+    release_one_of_two, secs, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, FencedGuard, Lock, LostReason, Release, WaitStrategy};
@@ -113,7 +113,7 @@ async fn forced_release_frees_the_lock_for_all(wait_strategy: WaitStrategy) {
     assert!(t.ours().force_release().await.unwrap());
     assert!(!t.ours().is_locked().await.unwrap());
     assert!(!t.theirs().is_locked().await.unwrap());
-    give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+    release_guard(t.theirs().try_acquire().await.unwrap().unwrap()).await;
     drop(guard);
 }
 
@@ -132,7 +132,7 @@ async fn fixed_lease_expires_and_its_guard_reports_it(wait_strategy: WaitStrateg
         }
         other => panic!("{other:?}"),
     }
-    give_back(entered).await;
+    release_guard(entered).await;
 }
 
 // testRemainTimeToLive
@@ -143,14 +143,14 @@ async fn remaining_time_matches_lease_or_ttl(wait_strategy: WaitStrategy) {
     let guard = t.ours().lease(secs(3_600)).acquire().await.unwrap();
     let left = remaining().await;
     assert!(left > secs(3_590) && left <= secs(3_600), "{left:?}");
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(pttl(&t.redis, "door"), -2);
     assert_eq!(t.theirs().holder().await.unwrap(), None);
 
     let guard = t.ours().acquire().await.unwrap();
     let left = remaining().await;
     assert!(left > secs(20) && left <= secs(30), "{left:?}");
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 // testAutoExpire
@@ -178,7 +178,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
     assert!(!waiting.is_finished());
 
     // then its lock is free after what is left of the ttl
-    give_back(entered(waiting).await).await;
+    release_guard(entered(waiting).await).await;
     holder.join().unwrap();
 }
 
@@ -192,9 +192,9 @@ async fn hold_count_matches_the_guards(wait_strategy: WaitStrategy) {
 
     let again = guard.reenter().await.unwrap();
     assert_eq!((count().await, guard.count()), (2, 2));
-    give_back_one_of_two(again).await;
+    release_one_of_two(again).await;
     assert_eq!((count().await, guard.count()), (1, 1));
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(count().await, 0);
 }
 
@@ -209,9 +209,9 @@ async fn only_its_owner_counts_as_holder(wait_strategy: WaitStrategy) {
     assert_eq!(t.ours().held_by(guard.owner()).await.unwrap(), 1);
     assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
     let owner = guard.owner().clone();
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.ours().held_by(&owner).await.unwrap(), 0);
-    give_back(other).await;
+    release_guard(other).await;
 }
 
 // testIsLocked, testIsLockedOtherThread
@@ -222,7 +222,7 @@ async fn any_client_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
     assert_eq!(seen().await, (false, false));
     let guard = t.ours().acquire().await.unwrap();
     assert_eq!(seen().await, (true, true));
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(seen().await, (false, false));
 }
 
@@ -236,7 +236,7 @@ async fn guard_of_a_lost_lock_cannot_release_it(wait_strategy: WaitStrategy) {
     let release = old.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     assert_eq!(t.ours().held_by(new.owner()).await.unwrap(), 1);
-    give_back(new).await;
+    release_guard(new).await;
 }
 
 // testLockUnlock
@@ -244,7 +244,7 @@ async fn lock_can_be_acquired_again_after_its_release(wait_strategy: WaitStrateg
     let t = Setup::new(wait_strategy).await;
     let lock = t.ours();
     for _ in 0..2 {
-        give_back(lock.acquire().await.unwrap()).await;
+        release_guard(lock.acquire().await.unwrap()).await;
     }
 }
 
@@ -253,11 +253,11 @@ async fn reentered_lock_is_free_after_two_releases(wait_strategy: WaitStrategy) 
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().try_acquire().await.unwrap().unwrap();
     let again = guard.reenter().await.unwrap();
-    give_back_one_of_two(again).await;
+    release_one_of_two(again).await;
     assert!(t.theirs().try_acquire().await.unwrap().is_none());
     assert!(t.ours().try_acquire().await.unwrap().is_none());
-    give_back(guard).await;
-    give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+    release_guard(guard).await;
+    release_guard(t.theirs().try_acquire().await.unwrap().unwrap()).await;
 }
 
 // testContendingThreadBlocksAndAcquiresOnRelease, testSameThreadReacquireThrows,
@@ -284,8 +284,8 @@ async fn holder_that_acquires_again_waits_like_others(wait_strategy: WaitStrateg
     let waiting = waiter(t.ours());
     sleep(ms(300)).await;
     assert!(!waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
     assert!(!t.theirs().is_locked().await.unwrap());
 }
 
@@ -295,16 +295,16 @@ async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_strategy: WaitStrat
     let lock = |client: &Client| client.fenced_lock("door").unwrap().wait_strategy(wait_strategy);
     let (ours, theirs) = (lock(&t.one), lock(&t.other));
     let mut tokens = vec![];
-    let mut give_back = async |guard: FencedGuard| {
+    let mut release_guard = async |guard: FencedGuard| {
         tokens.push(guard.token());
         assert_eq!(guard.release().await.unwrap(), Release::Released);
     };
 
-    give_back(ours.acquire().await.unwrap()).await;
-    give_back(theirs.acquire().await.unwrap()).await;
-    give_back(ours.clone().lease(secs(10)).acquire().await.unwrap()).await;
-    give_back(theirs.acquire_within(secs(1)).await.unwrap()).await;
-    give_back(ours.try_acquire().await.unwrap().unwrap()).await;
+    release_guard(ours.acquire().await.unwrap()).await;
+    release_guard(theirs.acquire().await.unwrap()).await;
+    release_guard(ours.clone().lease(secs(10)).acquire().await.unwrap()).await;
+    release_guard(theirs.acquire_within(secs(1)).await.unwrap()).await;
+    release_guard(ours.try_acquire().await.unwrap().unwrap()).await;
     assert_eq!(tokens, [1, 2, 3, 4, 5]);
 
     // A share of a hold is no other hold: where Java counts on, the token stays.
@@ -318,10 +318,10 @@ async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_strategy: WaitStrat
 async fn released_lock_is_not_renewed(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let lock = t.ours().ttl(secs(1));
-    give_back(lock.acquire().await.unwrap()).await;
+    release_guard(lock.acquire().await.unwrap()).await;
     let guard = lock.acquire().await.unwrap();
-    give_back_one_of_two(guard.reenter().await.unwrap()).await;
-    give_back(guard).await;
+    release_one_of_two(guard.reenter().await.unwrap()).await;
+    release_guard(guard).await;
 
     // A hold of another program: no client renews it, or tries to.
     hold_by_hand(&t.redis, "door", "java:1", secs(60));
@@ -358,7 +358,7 @@ async fn count_together(clients: Vec<Client>, rounds: u32, wait_strategy: WaitSt
                 let lock = client.lock("door").unwrap().wait_strategy(wait_strategy);
                 let guard = lock.acquire().await.unwrap();
                 number.count().await;
-                give_back(guard).await;
+                release_guard(guard).await;
             }
         })
     });
@@ -399,8 +399,8 @@ async fn unlimited_wait_ends_with_the_release(wait_strategy: WaitStrategy) {
     let waiting = waiter(t.theirs());
     sleep(ms(500)).await;
     assert!(!waiting.is_finished());
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 // testTimedTryLockAsync
@@ -410,8 +410,8 @@ async fn wait_succeeds_if_the_lock_is_released_in_time(wait_strategy: WaitStrate
     let theirs = t.theirs().lease(secs(30));
     let waiting = tokio::spawn(async move { theirs.acquire_within(secs(5)).await });
     sleep(ms(500)).await;
-    give_back(guard).await;
-    give_back(entered(waiting).await).await;
+    release_guard(guard).await;
+    release_guard(entered(waiting).await).await;
 }
 
 // testTryLockAsyncWaitTime
@@ -425,7 +425,7 @@ async fn failed_wait_ends_at_its_timeout(wait_strategy: WaitStrategy) {
         Error::TimedOut { holder: Some(holder), .. } => assert_eq!(holder.owner(), guard.owner()),
         other => panic!("{other:?}"),
     }
-    give_back(guard).await;
+    release_guard(guard).await;
 }
 
 // testTryLockAsyncFailed, testTryLockAsyncSucceed
@@ -433,8 +433,8 @@ async fn try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStr
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.theirs().try_acquire().await.unwrap().is_none());
-    give_back(guard).await;
-    give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+    release_guard(guard).await;
+    release_guard(t.theirs().try_acquire().await.unwrap().unwrap()).await;
 }
 
 // testSubscriptionsPerConnection
@@ -450,7 +450,7 @@ async fn tasks_on_few_names_leave_no_subscription() {
                 let lock = client.lock(format!("door-{}", (task + round) % 5)).unwrap();
                 let guard = lock.acquire().await.unwrap();
                 sleep(ms(fastrand::u64(0..5))).await;
-                give_back(guard).await;
+                release_guard(guard).await;
             }
         })
     });
@@ -481,7 +481,7 @@ async fn next_lock_is_renewed_after_the_server_lost_its_data() {
         let guard = lock.acquire().await.unwrap();
         sleep(secs(4)).await;
         assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 1);
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::common::{POLLING, give_back, give_back_one_of_two, ms, secs};
+use crate::common::{POLLING, ms, release_guard, release_one_of_two, secs};
 
 /// A server, and clients of it that wait for one lock.
 struct Setup {
@@ -42,7 +42,7 @@ impl Setup {
             let guard = lock.acquire().await.unwrap();
             order.lock().unwrap().push(task);
             sleep(time).await;
-            give_back(guard).await;
+            release_guard(guard).await;
         })
     }
 
@@ -101,7 +101,7 @@ async fn release_passes_no_remote_waiter_for_a_local_task() {
         tasks.push(t.holds(task, t.lock(task), ms(5)));
         sleep(ms(20)).await;
     }
-    give_back(guard).await;
+    release_guard(guard).await;
     join_all(tasks).await;
     assert_eq!(t.order(), [1, 0, 2, 4, 3]);
 }
@@ -129,7 +129,7 @@ async fn timed_out_waiters_come_back_and_all_acquire() {
                 match lock.acquire_within(secs(3)).await {
                     Ok(guard) => {
                         sleep(ms(100)).await;
-                        give_back(guard).await;
+                        release_guard(guard).await;
                         return true;
                     }
                     Err(error) => assert!(matches!(error, Error::TimedOut { .. }), "{error}"),
@@ -151,7 +151,7 @@ async fn expired_lease_lets_the_next_in_and_its_release_says_so() {
     let next = t.lock(1).acquire().await.unwrap();
     assert!(start.elapsed() < ms(2_020), "{:?}", start.elapsed());
     assert!(!expired.is_held());
-    give_back(next).await;
+    release_guard(next).await;
     assert!(matches!(expired.release().await.unwrap(), Release::NotHeld { .. }));
 }
 
@@ -163,7 +163,7 @@ async fn lock_of_a_dead_client_is_free_after_its_ttl() {
     let guard = dead.clone().lease(secs(30)).acquire().await.unwrap();
     std::mem::forget(guard);
     let start = Instant::now();
-    give_back(next.acquire().await.unwrap()).await;
+    release_guard(next.acquire().await.unwrap()).await;
     assert!(start.elapsed() < secs(31), "{:?}", start.elapsed());
 }
 
@@ -196,12 +196,12 @@ async fn reentered_lock_is_free_after_two_releases() {
         let again = guard.reenter().await.unwrap();
         assert!(theirs.is_locked().await.unwrap());
         assert_eq!(theirs.held_by(guard.owner()).await.unwrap(), 2);
-        give_back_one_of_two(again).await;
+        release_one_of_two(again).await;
         assert_eq!(ours.held_by(guard.owner()).await.unwrap(), 1);
         assert!(theirs.try_acquire().await.unwrap().is_none());
         let error = ours.acquire_within(ms(100)).await.unwrap_err();
         assert!(matches!(error, Error::TimedOut { by_this_client: true, .. }), "{error:?}");
-        give_back(guard).await;
+        release_guard(guard).await;
     }
 }
 
@@ -236,7 +236,7 @@ async fn waiter_that_leaves_delays_the_next_one_by_seconds() {
         }
         sleep(ms(500)).await;
         let start = Instant::now();
-        give_back(guard).await;
+        release_guard(guard).await;
         next.await.unwrap();
         assert!(start.elapsed() <= at_most, "{leaves:?}: {:?}", start.elapsed());
     }

@@ -56,7 +56,7 @@ impl Setup {
     }
 }
 
-async fn give_back(guard: ExpirablePermits) {
+async fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
@@ -106,7 +106,7 @@ async fn free_held_and_total_permits_add_up() {
     assert!(third.unwrap_err().is_busy());
     sleep(ms(2_100)).await;
     assert_eq!(t.counts().await, [2, 0, 2]);
-    give_back(leased.acquire().await.unwrap()).await;
+    release_guard(leased.acquire().await.unwrap()).await;
     assert_eq!(t.counts().await, [2, 0, 2]);
     drop((first, second));
 }
@@ -134,7 +134,7 @@ async fn waiter_acquires_when_a_lease_ends() {
     assert!(begun.elapsed() > ms(1_800), "{:?}", begun.elapsed());
     assert!(!t.one.release_id(first.ids()[0]).await.unwrap());
     assert!(matches!(first.release().await.unwrap(), Release::NotHeld { .. }));
-    give_back(second).await;
+    release_guard(second).await;
 }
 
 // testTrySetPermits
@@ -169,10 +169,10 @@ async fn waiter_without_free_permits_waits_for_a_release() {
     });
     sleep(ms(200)).await;
     assert!(!waits.is_finished());
-    give_back(guard).await;
+    release_guard(guard).await;
     let guard = within(SOON, "it is told", waits).await.unwrap().unwrap();
     assert_eq!(t.one.available().await.unwrap(), 0);
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.one.available().await.unwrap(), 1);
 }
 
@@ -182,7 +182,7 @@ async fn many_permits_are_acquired_and_released_together() {
     let t = Setup::of(10).await;
     let guard = t.one.acquire_many(6).await.unwrap();
     assert_eq!((guard.ids().len(), t.other.available().await.unwrap()), (6, 4));
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.other.available().await.unwrap(), 10);
 }
 
@@ -195,10 +195,10 @@ async fn try_fails_and_wait_succeeds_while_permits_are_held() {
     let begun = Instant::now();
     let (second, ()) = tokio::join!(t.other.acquire_within(SOON), async {
         sleep(ms(500)).await;
-        give_back(guard).await;
+        release_guard(guard).await;
     });
     assert!(begun.elapsed() >= ms(450));
-    give_back(second.unwrap()).await;
+    release_guard(second.unwrap()).await;
 }
 
 // testTryAcquireMany
@@ -209,8 +209,8 @@ async fn try_for_many_permits_gets_all_or_none() {
     let five = t.other.try_acquire_many(5).await.unwrap().unwrap();
     assert!(t.one.try_acquire_many(2).await.unwrap().is_none());
     assert_eq!(t.one.available().await.unwrap(), 1);
-    give_back(four).await;
-    give_back(five).await;
+    release_guard(four).await;
+    release_guard(five).await;
 }
 
 // testReleaseWithoutPermits
@@ -249,7 +249,7 @@ async fn count_up(clients: usize, times: i64) {
                 let before = counted.load(SeqCst);
                 tokio::task::yield_now().await;
                 counted.store(before + 1, SeqCst);
-                give_back(guard).await;
+                release_guard(guard).await;
             }
         }));
     }
@@ -274,7 +274,7 @@ async fn sixteen_clients_count_to_sixteen_hundred() {
 #[tokio::test(flavor = "multi_thread")]
 async fn free_permit_is_granted_at_once() {
     let t = Setup::of(1).await;
-    give_back(within(SOON, "it is free", t.leased(secs(5)).acquire()).await.unwrap()).await;
+    release_guard(within(SOON, "it is free", t.leased(secs(5)).acquire()).await.unwrap()).await;
     assert_eq!(t.client.stats().granted, 1);
 }
 
@@ -285,9 +285,9 @@ async fn each_release_returns_its_permits_once() {
     let (four, two) = (t.one.acquire_many(4).await.unwrap(), t.one.acquire_many(2).await.unwrap());
     assert_eq!(t.other.available().await.unwrap(), 4);
     let ids = four.ids();
-    give_back(four).await;
+    release_guard(four).await;
     assert_eq!(t.other.available().await.unwrap(), 8);
-    give_back(two).await;
+    release_guard(two).await;
     assert_eq!(t.other.available().await.unwrap(), 10);
     for id in ids {
         assert!(!t.one.release_id(id).await.unwrap());
@@ -304,7 +304,7 @@ async fn expired_permits_are_free_and_their_release_reports_it() {
     let one = t.other.acquire().await.unwrap();
     assert_eq!(t.one.available().await.unwrap(), 9);
     assert!(matches!(six.release().await.unwrap(), Release::NotHeld { .. }));
-    give_back(one).await;
+    release_guard(one).await;
     assert_eq!(t.counts().await, [10, 0, 10]);
 }
 
@@ -330,7 +330,7 @@ async fn waiter_for_all_permits_collects_them() {
     let all = async |permits: &ExpirableSemaphore| {
         let guard = permits.acquire_many_within(2, SOON).await.unwrap();
         sleep(ms(100)).await;
-        give_back(guard).await;
+        release_guard(guard).await;
     };
     let begun = Instant::now();
     tokio::join!(all(&t.one), all(&t.other));

@@ -14,7 +14,7 @@ use std::sync::{
     atomic::{AtomicI32, AtomicU32, Ordering::SeqCst},
 };
 
-use crate::common::{SOON, client, entered, give_back, keys, ms, secs, waiter, within};
+use crate::common::{SOON, client, entered, keys, ms, release_guard, secs, waiter, within};
 use futures_util::future::{join, join_all};
 use leasehold::{Client, LockGuard, LostReason, ReadWriteLock, Release};
 use testkit::{Redis, eventually};
@@ -56,9 +56,9 @@ async fn writer_reads_only_after_acquire_read_with() {
     let reading = t.one.acquire_read_with(&writing).await.unwrap();
     assert!(t.other.read().is_locked().await.unwrap());
     assert!(t.other.write().is_locked().await.unwrap());
-    give_back(reading).await;
+    release_guard(reading).await;
     assert!(!t.other.read().is_locked().await.unwrap());
-    give_back(writing).await;
+    release_guard(writing).await;
 }
 
 // testReadLockExpirationRenewal
@@ -69,14 +69,14 @@ async fn fifty_readers_are_kept_for_longer_than_their_ttl() {
     let reading = clients.iter().cycle().take(50).map(|client| async {
         let guard = door(client).read().ttl(secs(2)).acquire().await.unwrap();
         sleep(secs(5)).await;
-        give_back_share(guard).await;
+        release_share(guard).await;
     });
     within(secs(30), "all have read", join_all(reading)).await;
     assert!(keys(&redis).is_empty());
 }
 
 /// Releases one of several guards that may share a hold.
-async fn give_back_share(guard: LockGuard) {
+async fn release_share(guard: LockGuard) {
     guard.release().await.unwrap().into_result().unwrap();
 }
 
@@ -89,7 +89,7 @@ async fn name_may_have_a_hash_tag_and_colons() {
         let lock = lock.clone();
         tokio::spawn(async move {
             for _ in 0..10 {
-                give_back_share(lock.acquire().await.unwrap()).await;
+                release_share(lock.acquire().await.unwrap()).await;
             }
         })
     });
@@ -105,7 +105,7 @@ async fn readers_of_several_clients_acquire_at_a_writers_lease_end() {
     let writing = t.one.write().lease(secs(2)).acquire().await.unwrap();
     let waiting = [waiter(t.one.read()), waiter(t.other.read())];
     for waiting in waiting {
-        give_back(entered(waiting).await).await;
+        release_guard(entered(waiting).await).await;
     }
     assert!(began.elapsed() >= secs(2) && began.elapsed() < secs(4), "{:?}", began.elapsed());
     drop(writing);
@@ -118,9 +118,9 @@ async fn later_reader_extends_no_other_lease() {
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     sleep(ms(1_500)).await;
     let second = t.other.read().lease(secs(2)).acquire().await.unwrap();
-    give_back(second).await;
+    release_guard(second).await;
     sleep(secs(1)).await;
-    give_back(writes(&t.other).await.expect("the first one's lease is over")).await;
+    release_guard(writes(&t.other).await.expect("the first one's lease is over")).await;
     drop(first);
 }
 
@@ -130,18 +130,18 @@ async fn writer_may_also_read_and_release_either_first() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     let reading = t.one.acquire_read_with(&writing).await.unwrap();
-    give_back(reading).await;
+    release_guard(reading).await;
     assert!(t.other.write().is_locked().await.unwrap());
-    give_back(writing).await;
+    release_guard(writing).await;
     assert!(keys(&t.redis).is_empty());
 
     let writing = writes(&t.one).await.unwrap();
     let reading = t.one.acquire_read_with(&writing).await.unwrap();
     assert!(reads(&t.other).await.is_none());
-    give_back(writing).await;
+    release_guard(writing).await;
     assert!(writes(&t.other).await.is_none() && writes(&t.one).await.is_none());
-    give_back(reading).await;
-    give_back(writes(&t.other).await.unwrap()).await;
+    release_guard(reading).await;
+    release_guard(writes(&t.other).await.unwrap()).await;
 }
 
 // testWriteLock, testReentrancy
@@ -158,7 +158,7 @@ async fn reentered_writer_excludes_until_both_releases() {
     }
     let reading = reads(&t.other).await.unwrap();
     assert!(writes(&t.one).await.is_none());
-    give_back(reading).await;
+    release_guard(reading).await;
     let writing = writes(&t.one).await.unwrap();
     assert!(other.force_release().await.unwrap() && !other.force_release().await.unwrap());
     drop(writing);
@@ -171,10 +171,10 @@ async fn writer_waits_until_all_readers_released() {
     let readers = [reads(&t.one).await.unwrap(), reads(&t.other).await.unwrap()];
     for reading in readers {
         assert!(writes(&t.one).await.is_none() && writes(&t.other).await.is_none());
-        give_back(reading).await;
+        release_guard(reading).await;
     }
     assert!(!t.one.read().force_release().await.unwrap());
-    give_back(writes(&t.other).await.unwrap()).await;
+    release_guard(writes(&t.other).await.unwrap()).await;
 }
 
 // testForceUnlock
@@ -183,10 +183,10 @@ async fn force_takes_its_own_side_alone() {
     let t = Setup::new().await;
     let reading = reads(&t.one).await.unwrap();
     assert!(!t.other.write().force_release().await.unwrap());
-    give_back(reading).await;
+    release_guard(reading).await;
     let writing = writes(&t.one).await.unwrap();
     assert!(!t.other.read().force_release().await.unwrap());
-    give_back(writing).await;
+    release_guard(writing).await;
 }
 
 // testExpireRead
@@ -199,7 +199,7 @@ async fn expired_reader_reports_it_and_blocks_no_reader() {
     // Redisson's unlock returns nothing here.
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
-    give_back(second).await;
+    release_guard(second).await;
 }
 
 // testExpireWrite
@@ -212,7 +212,7 @@ async fn writer_acquires_when_another_lease_ends() {
     assert!(began.elapsed() >= secs(2), "{:?}", began.elapsed());
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
-    give_back(second).await;
+    release_guard(second).await;
 }
 
 // testAutoExpire
@@ -232,7 +232,7 @@ async fn each_side_of_a_dead_client_is_free_after_one_ttl() {
             guard
         });
         eventually("it is held", SOON, || !keys(&t.redis).is_empty());
-        give_back(entered(waiter(t.other.write())).await).await;
+        release_guard(entered(waiter(t.other.write())).await).await;
         drop(holder.join().unwrap());
     }
 }
@@ -248,9 +248,9 @@ async fn writer_count_is_stored_and_reader_count_is_local() {
     assert_eq!(counts(&guard).await, (1, 1));
     let again = guard.reenter().await.unwrap();
     assert_eq!(counts(&guard).await, (2, 2));
-    crate::common::give_back_one_of_two(again).await;
+    crate::common::release_one_of_two(again).await;
     assert_eq!(counts(&guard).await, (1, 1));
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.other.write().held_by(&owner).await.unwrap(), 0);
 
     let guard = reads(&t.one).await.unwrap();
@@ -258,9 +258,9 @@ async fn writer_count_is_stored_and_reader_count_is_local() {
     let again = guard.reenter().await.unwrap();
     // Redisson has 2 here, and a key for each.
     assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (2, 1));
-    give_back_share(again).await;
+    release_share(again).await;
     assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (1, 1));
-    give_back(guard).await;
+    release_guard(guard).await;
     assert_eq!(t.other.read().held_by(&owner).await.unwrap(), 0);
 }
 
@@ -272,11 +272,11 @@ async fn any_client_can_inspect_and_force_a_side() {
         let reading = reads(&t.one).await.unwrap();
         assert!(t.other.read().is_locked().await.unwrap());
         assert!(!t.other.write().is_locked().await.unwrap());
-        give_back(reading).await;
+        release_guard(reading).await;
         let writing = writes(&t.one).await.unwrap();
         assert!(!t.other.read().is_locked().await.unwrap());
         assert!(t.other.write().is_locked().await.unwrap());
-        give_back(writing).await;
+        release_guard(writing).await;
     }
     assert!(!t.other.read().is_locked().await.unwrap());
     assert!(!t.other.write().is_locked().await.unwrap());
@@ -291,7 +291,7 @@ async fn revoked_guard_releases_no_other_hold() {
     let new = writes(&t.other).await.unwrap();
     let release = old.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
-    give_back(new).await;
+    release_guard(new).await;
 }
 
 /// The readers and the writers, counted by themselves.
@@ -337,7 +337,7 @@ async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
                     room.write().await;
                     guard
                 };
-                give_back_share(guard).await;
+                release_share(guard).await;
                 room.rounds.fetch_add(1, SeqCst);
             }
         })
@@ -394,10 +394,10 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
 
         // when that one leaves
         let began = Instant::now();
-        give_back(reading).await;
+        release_guard(reading).await;
 
         // then the writer enters: at once, or when the lease is over that it left
-        give_back(entered(waiting).await).await;
+        release_guard(entered(waiting).await).await;
         let took = began.elapsed();
         assert!(took >= least && took < most, "{dead}: {took:?}");
     }
@@ -418,7 +418,7 @@ async fn next_side_is_renewed_after_the_server_lost_its_data() {
         let guard = side.acquire().await.unwrap();
         sleep(secs(4)).await;
         assert_eq!(side.held_by(guard.owner()).await.unwrap(), 1);
-        give_back(guard).await;
+        release_guard(guard).await;
     };
     join(side_is_kept(true), side_is_kept(false)).await;
 }

@@ -268,12 +268,12 @@ async fn self_wait_is_logged_at_each_renewal() {
     let guard = world.lock.acquire().await.unwrap();
     sleep(secs(15)).await;
     assert!(world.lock.acquire_within(secs(20)).await.is_err());
-    let told = notes.of("self-wait detected: this client waits for a lock that it holds");
+    let reported = notes.of("self-wait detected: this client waits for a lock that it holds");
     // It is asked about when it is first waited for, and each third of its lease.
-    assert_eq!(told.len(), 2, "{told:?}");
-    for (told, held) in told.iter().zip([15.0, 25.0]) {
-        told.is_about(&guard);
-        assert_eq!((told.level, told.seconds("held")), (Level::WARN, held));
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    for (reported, held) in reported.iter().zip([15.0, 25.0]) {
+        reported.is_about(&guard);
+        assert_eq!((reported.level, reported.seconds("held")), (Level::WARN, held));
     }
 }
 
@@ -423,11 +423,11 @@ mod stats {
         adds_up(&client.stats());
 
         world.store.lose_everything();
-        let (told, found) = (granted().await, client.lock("other").unwrap().acquire().await);
+        let (reported, found) = (granted().await, client.lock("other").unwrap().acquire().await);
         world.store.lose_everything();
         assert!(matches!(found.unwrap().release().await, Ok(Release::NotHeld { .. })));
-        assert_eq!(told.lost().await, LostReason::NotOwned);
-        drop(told);
+        assert_eq!(reported.lost().await, LostReason::NotOwned);
+        drop(reported);
         adds_up(&client.stats());
 
         let bounded = lock.clone().max_hold(secs(1)).acquire().await.unwrap();

@@ -117,8 +117,8 @@ async fn zero_permits_are_refused() {
     ] {
         assert!(matches!(asked, Err(Error::ZeroCount { name }) if name.as_str() == "pool"));
     }
-    let patience = t.one.acquire_within(1, Duration::ZERO).await;
-    assert!(matches!(patience, Err(Error::Duration(_))));
+    let max_wait = t.one.acquire_within(1, Duration::ZERO).await;
+    assert!(matches!(max_wait, Err(Error::Duration(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,8 +364,8 @@ async fn waiter_for_many_is_not_starved_by_small_requests() {
 async fn longest_waiter_that_gives_up_blocks_no_waiter() {
     let t = world(4).await;
     let three = t.one.acquire(3).await.unwrap();
-    let (pool, patience) = (t.other.clone(), millis(4_500));
-    let many = tokio::spawn(async move { pool.acquire_within(4, patience).await });
+    let (pool, max_wait) = (t.other.clone(), millis(4_500));
+    let many = tokio::spawn(async move { pool.acquire_within(4, max_wait).await });
     sleep(millis(4_400)).await;
     assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
     assert!(many.await.unwrap().is_err());

@@ -424,11 +424,11 @@ fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
     expect(time, "the header does not end with a `-- Time:` line".into());
     expect(listed.contains(path), "nothing lists it".into());
 
-    let (said, used) = (said_arguments(&header), used_arguments(&body));
-    for argument in used.difference(&said) {
+    let (output, used) = (said_arguments(&header), used_arguments(&body));
+    for argument in used.difference(&output) {
         expect(false, format!("{argument} is used, and not in the header"));
     }
-    for argument in said.difference(&used) {
+    for argument in output.difference(&used) {
         expect(false, format!("{argument} is in the header, and not used"));
     }
     let results = header.iter().filter(|line| {
@@ -1499,8 +1499,8 @@ fn finds_items_without_an_example() {
 fn finds_functions_without_an_errors_section() {
     let fails = "/// Does it.\npub fn a(\n    b: u8,\n) -> Result<u8> {\n";
     one(&sections("src/a.rs", fails), "`a` has no `# Errors`");
-    let said = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");
-    assert!(sections("src/a.rs", &said).is_empty());
+    let output = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");
+    assert!(sections("src/a.rs", &output).is_empty());
 
     let leaves = "/// Does it.\npub async fn a() {\n";
     one(&sections("src/a.rs", leaves), "`a` has no `# Cancel safety`");

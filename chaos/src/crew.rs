@@ -10,7 +10,7 @@ use fastrand::Rng;
 use interop::Setup;
 
 use crate::clock::{nanos, now};
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Orders, Place};
 use crate::worker::{Shared, Worker, look};
 
@@ -80,7 +80,7 @@ impl Crew {
     }
 
     /// Kills one of them, or stops it for a while.
-    pub fn strike(&mut self, fault: Fault, rng: &mut Rng) -> Struck {
+    pub fn strike(&mut self, fault: Fault, rng: &mut Rng) -> HealedFault {
         let victim = rng.usize(0..self.workers.len());
         if fault == Fault::WorkerKilled {
             return self.replace(victim);
@@ -88,7 +88,7 @@ impl Crew {
         let from = now();
         self.workers[victim].1.stand_still(Duration::from_millis(rng.u64(200..6_000)));
         let healed = now();
-        Struck { fault, from, served: from, healed, failover: false, names: None }
+        HealedFault { fault, from, served: from, healed, failover: false, names: None }
     }
 
     /// Has everybody contend for `to` in the place of `name`.
@@ -107,7 +107,7 @@ impl Crew {
 
     /// Kills one, and starts another in its place. What the dead one held is free when its
     /// lease ends, and that tells how long it took.
-    fn replace(&mut self, victim: usize) -> Struck {
+    fn replace(&mut self, victim: usize) -> HealedFault {
         let language = self.workers[victim].0;
         self.workers[victim].1.kill();
         let process = self.workers[victim].1.process().to_owned();
@@ -118,7 +118,7 @@ impl Crew {
         self.workers[victim].1 = new;
         let names = Some(names).filter(|names| !names.is_empty());
         let fault = Fault::WorkerKilled;
-        Struck { fault, from, served: from, healed: now(), failover: false, names }
+        HealedFault { fault, from, served: from, healed: now(), failover: false, names }
     }
 
     fn launch(&mut self, language: Language, at: usize) -> Worker {

@@ -95,7 +95,7 @@ impl Fault {
 
 /// A fault that has struck and is healed.
 #[derive(Clone, Debug)]
-pub struct Struck {
+pub struct HealedFault {
     /// Which one.
     pub fault: Fault,
     /// When it began.

@@ -13,6 +13,6 @@ pub fn ask(history: &Path) -> Result<String, String> {
     let run = Command::new(&check).arg(history).output();
     let run = run.map_err(|e| format!("{} does not run: {e}", check.display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    let said = [text(&run.stdout), text(&run.stderr)].join("\n").trim().to_owned();
-    if run.status.success() { Ok(said) } else { Err(said) }
+    let event = [text(&run.stdout), text(&run.stderr)].join("\n").trim().to_owned();
+    if run.status.success() { Ok(event) } else { Err(event) }
 }

@@ -47,8 +47,8 @@ pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in semaphores {
         let replies = site.ask_masters(&["GET", name]);
-        let mut told = replies.iter().filter(|it| !it.is_nil() && !it.is_error());
-        let left = told.next().map(|it| it.text().to_owned()).unwrap_or_default();
+        let mut reports = replies.iter().filter(|it| !it.is_nil() && !it.is_error());
+        let left = reports.next().map(|it| it.text().to_owned()).unwrap_or_default();
         if left != permits.to_string() {
             found.push(format!("`{name}` has {left} of {permits} permits"));
         }

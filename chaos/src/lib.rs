@@ -3,7 +3,7 @@
 //!
 //! `make chaos` runs it; `src/bin/chaos.rs` is where a run begins. A worker is a process
 //! that obeys [`Orders`](orders::Orders) and tells on its pipe what it does, as a
-//! [`Said`](said::Said) a line: `src/bin/worker` with Leasehold,
+//! [`WorkerEvent`](worker_event::WorkerEvent) a line: `src/bin/worker` with Leasehold,
 //! `leasehold.interop.Contender` with the real Redisson. The [`record`] is what they
 //! said, the [`referee`] finds what must not be, and the [`report`] tells it.
 
@@ -19,6 +19,6 @@ pub mod record;
 pub mod referee;
 pub mod report;
 pub mod run;
-pub mod said;
 pub mod site;
 pub mod worker;
+pub mod worker_event;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold::fence::Gate;
 
 use crate::clock::{Nanos, now};
-use crate::fault::Struck;
+use crate::fault::HealedFault;
 use crate::orders::Mode;
-use crate::said::Said;
+use crate::worker_event::WorkerEvent;
 
 /// All that happened in one run.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Record {
     /// Writes behind the fence, in the order in which they arrived.
     pub writes: Vec<Write>,
     /// What was done to servers, links and processes.
-    pub faults: Vec<Struck>,
+    pub faults: Vec<HealedFault>,
     /// Which latches were opened, and when that began.
     pub opened: BTreeMap<String, Nanos>,
     /// Who has begun.
@@ -75,26 +75,26 @@ pub struct Write {
 
 impl Record {
     /// Notes what a process said.
-    pub fn note(&mut self, process: &str, said: Said) {
-        match said {
-            Said::Ready { at } => {
+    pub fn note(&mut self, process: &str, event: WorkerEvent) {
+        match event {
+            WorkerEvent::Ready { at } => {
                 self.ready.insert(process.to_owned(), at);
             }
-            Said::Ask { hold, name, mode, call } => {
+            WorkerEvent::Ask { hold, name, mode, call } => {
                 self.holds.insert(hold, Hold::asked(process, name, mode, call));
             }
-            Said::Enter { hold, at, token } => {
+            WorkerEvent::Enter { hold, at, token } => {
                 self.entries.push(hold);
                 self.change(hold, |it| (it.entered, it.token) = (Some(at), token));
             }
-            Said::GaveUp { hold, at, why } => {
+            WorkerEvent::GaveUp { hold, at, why } => {
                 *self.refusals.entry(why).or_default() += 1;
                 self.change(hold, |it| it.gave_up = Some(at));
             }
-            Said::Leaving { hold, at } => self.change(hold, |it| it.leaving = Some(at)),
-            Said::Left { hold, at } => self.change(hold, |it| it.left = Some(at)),
-            Said::Lost { hold, at } => self.change(hold, |it| it.lost = Some(at)),
-            Said::Write { name, hold, token, .. } => {
+            WorkerEvent::Leaving { hold, at } => self.change(hold, |it| it.leaving = Some(at)),
+            WorkerEvent::Left { hold, at } => self.change(hold, |it| it.left = Some(at)),
+            WorkerEvent::Lost { hold, at } => self.change(hold, |it| it.lost = Some(at)),
+            WorkerEvent::Write { name, hold, token, .. } => {
                 let accepted = self.gate.pass(&name, token).is_ok();
                 self.writes.push(Write { name, hold, token, at: now(), accepted });
             }

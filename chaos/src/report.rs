@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use crate::clock::Nanos;
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::referee::{Verdict, Violation};
 
 /// How everybody came back after a fault.
@@ -28,7 +28,7 @@ pub struct Report {
 
 #[derive(Debug, Default)]
 struct Row {
-    struck: usize,
+    healed_fault: usize,
     first: Vec<Duration>,
     everybody: Vec<Duration>,
     excused: usize,
@@ -38,11 +38,11 @@ struct Row {
 impl Report {
     /// Counts what was found, each thing for the fault that struck last before it.
     #[must_use]
-    pub fn new(faults: &[(Struck, Recovery)], verdict: &Verdict) -> Self {
+    pub fn new(faults: &[(HealedFault, Recovery)], verdict: &Verdict) -> Self {
         let mut report = Self::default();
-        for (struck, recovery) in faults {
-            let row = report.rows.entry(struck.fault).or_default();
-            row.struck += 1;
+        for (healed_fault, recovery) in faults {
+            let row = report.rows.entry(healed_fault.fault).or_default();
+            row.healed_fault += 1;
             row.first.extend(recovery.first);
             row.everybody.extend(recovery.everybody);
         }
@@ -55,7 +55,7 @@ impl Report {
         report
     }
 
-    fn row_at(&mut self, faults: &[(Struck, Recovery)], at: Nanos) -> &mut Row {
+    fn row_at(&mut self, faults: &[(HealedFault, Recovery)], at: Nanos) -> &mut Row {
         let last = faults.iter().rev().find(|(it, _)| it.from <= at);
         match last {
             Some((it, _)) => self.rows.entry(it.fault).or_default(),
@@ -77,12 +77,12 @@ impl fmt::Display for Report {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, fault: &str, row: &Row) -> fmt::Result {
-    let Row { struck, excused, violated, .. } = row;
+    let Row { healed_fault, excused, violated, .. } = row;
     let [first, worst] = [median(&row.first), row.first.iter().max().copied()].map(shown);
     let [all, last] = [median(&row.everybody), row.everybody.iter().max().copied()].map(shown);
     writeln!(
         f,
-        "| {fault} | {struck} | {first} | {worst} | {all} | {last} | {excused} | {violated} |"
+        "| {fault} | {healed_fault} | {first} | {worst} | {all} | {last} | {excused} | {violated} |"
     )
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn violation_counts_for_the_fault_before_it() {
-        let struck = |fault, from| Struck {
+        let healed_fault = |fault, from| HealedFault {
             fault,
             from,
             served: from,
@@ -124,18 +124,18 @@ mod tests {
         let recovery =
             |millis| Recovery { first: Some(Duration::from_millis(millis)), everybody: None };
         let faults = [
-            (struck(Fault::LinksCut, 10), recovery(5)),
-            (struck(Fault::WorkerKilled, 20), recovery(70)),
-            (struck(Fault::LinksCut, 30), recovery(9)),
+            (healed_fault(Fault::LinksCut, 10), recovery(5)),
+            (healed_fault(Fault::WorkerKilled, 20), recovery(70)),
+            (healed_fault(Fault::LinksCut, 30), recovery(9)),
         ];
         let violations = vec![Violation { at: 25, what: "two at once".into() }];
-        let told = Report::new(&faults, &Verdict { violations, excused: vec![31] }).to_string();
+        let reports = Report::new(&faults, &Verdict { violations, excused: vec![31] }).to_string();
         assert!(
-            told.contains(
+            reports.contains(
                 "| clients are cut off from a server | 2 | 9 ms | 9 ms | – | – | 1 | 0 |"
             ),
-            "{told}"
+            "{reports}"
         );
-        assert!(told.contains("| 1 | 70 ms | 70 ms | – | – | 0 | 1 |"), "{told}");
+        assert!(reports.contains("| 1 | 70 ms | 70 ms | – | – | 0 | 1 |"), "{reports}");
     }
 }

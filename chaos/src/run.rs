@@ -12,7 +12,7 @@ use leasehold::blocking::Client;
 
 use crate::clock::{Nanos, nanos, now, since};
 use crate::crew::{Crew, Plan};
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Mode, Object};
 use crate::plot::Plot;
 use crate::record::{Hold, Record};
@@ -111,7 +111,7 @@ impl Run {
         let (fault, mut rng) = self.plot.next_fault();
         eprintln!("chaos: {fault}");
         self.renew(Kind::Latch);
-        let struck = match fault {
+        let healed_fault = match fault {
             Fault::WorkerKilled | Fault::WorkerStopped => self.crew.strike(fault, &mut rng),
             _ => self.site.strike(fault, &mut rng),
         };
@@ -119,8 +119,8 @@ impl Run {
         // forgotten nobody gives back.
         self.renew(Kind::Semaphore);
         self.open_latches();
-        let recovery = self.recover(&struck);
-        look(&self.record).faults.push(struck);
+        let recovery = self.recover(&healed_fault);
+        look(&self.record).faults.push(healed_fault);
         self.recoveries.push(recovery);
         sleep(Duration::from_millis(rng.u64(100..800)));
     }
@@ -145,28 +145,28 @@ impl Run {
     }
 
     /// Waits until every process has had something, and everything was had by somebody.
-    fn recover(&mut self, struck: &Struck) -> Recovery {
+    fn recover(&mut self, healed_fault: &HealedFault) -> Recovery {
         let processes = self.crew.processes();
         let names: Vec<_> = self.names().collect();
-        let limit = struck.healed + nanos(PATIENCE);
+        let limit = healed_fault.healed + nanos(PATIENCE);
         // The master that it alone reaches goes on for a while.
-        let served = &processes[usize::from(struck.fault == Fault::MasterAndWorkerCutOff)..];
+        let served = &processes[usize::from(healed_fault.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
-            let entries = Entries::since(&record, struck);
+            let entries = Entries::since(&record, healed_fault);
             let missing = entries.missing(&processes, &names);
             if missing.is_empty() {
-                let first = first_grant(&record, struck, served);
+                let first = first_grant(&record, healed_fault, served);
                 return Recovery {
                     first,
-                    everybody: entries.last().map(|at| since(struck.healed, at)),
+                    everybody: entries.last().map(|at| since(healed_fault.healed, at)),
                 };
             }
             if now() > limit {
-                let first = first_grant(&record, struck, served);
+                let first = first_grant(&record, healed_fault, served);
                 let what =
                     format!("no progress {PATIENCE:?} after the heal: {}", missing.join(", "));
-                self.violations.push(Violation { at: struck.healed, what });
+                self.violations.push(Violation { at: healed_fault.healed, what });
                 return Recovery { first, everybody: None };
             }
             drop(record);
@@ -199,7 +199,7 @@ impl Run {
         let history = settings.file("jsonl");
         history::write(&history, (settings.seed, &settings.on), (&record, &objects), TTL)
             .expect("the history can be written");
-        let report = told(&record, &recoveries, &verdict);
+        let report = report_text(&record, &recoveries, &verdict);
         fs::write(settings.file("md"), &report).expect("the report can be written");
         let violations = verdict.violations.into_iter().map(|it| it.what).collect();
         Outcome { report, violations, history }
@@ -218,16 +218,16 @@ struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Since `struck` was healed. A latch whose data is lost is open, and passed by then: who has
+    /// Since `healed_fault` was healed. A latch whose data is lost is open, and passed by then: who has
     /// passed it does not come again.
-    fn since(record: &'a Record, struck: &Struck) -> Self {
+    fn since(record: &'a Record, healed_fault: &HealedFault) -> Self {
         let mut first = BTreeMap::new();
-        for (at, hold) in record.entered_since(struck.from) {
-            let (passes, had) = (hold.mode == Mode::Pass, at.max(struck.healed));
-            if passes || at > struck.healed {
+        for (at, hold) in record.entered_since(healed_fault.from) {
+            let (passes, had) = (hold.mode == Mode::Pass, at.max(healed_fault.healed));
+            if passes || at > healed_fault.healed {
                 first.entry(hold.name.as_str()).or_insert(had);
             }
-            if !passes && at > struck.healed {
+            if !passes && at > healed_fault.healed {
                 first.entry(hold.process.as_str()).or_insert(at);
             }
         }
@@ -248,13 +248,14 @@ impl<'a> Entries<'a> {
 
 /// How long after the servers could serve one of these had something of what the fault was
 /// about.
-fn first_grant(record: &Record, struck: &Struck, served: &[String]) -> Option<Duration> {
-    let is_it = |name: &String| struck.names.as_ref().is_none_or(|names| names.contains(name));
-    let entered = record.entered_since(struck.served);
+fn first_grant(record: &Record, healed_fault: &HealedFault, served: &[String]) -> Option<Duration> {
+    let is_it =
+        |name: &String| healed_fault.names.as_ref().is_none_or(|names| names.contains(name));
+    let entered = record.entered_since(healed_fault.served);
     let is_grant = |hold: &Hold| hold.mode != Mode::Pass && served.contains(&hold.process);
     let mut entered = entered.iter().filter(|(_, hold)| is_grant(hold));
     let first = entered.find(|(_, hold)| is_it(&hold.name))?;
-    Some(since(struck.served, first.0))
+    Some(since(healed_fault.served, first.0))
 }
 
 /// Permits are there, and a latch is closed, once somebody has said how many.
@@ -272,7 +273,7 @@ fn fill(client: &Client, object: &Object) {
     set.expect("the servers answer");
 }
 
-fn told(record: &Record, recoveries: &[Recovery], verdict: &Verdict) -> String {
+fn report_text(record: &Record, recoveries: &[Recovery], verdict: &Verdict) -> String {
     let faults: Vec<_> = record.faults.iter().cloned().zip(recoveries.iter().copied()).collect();
     let mut text = Report::new(&faults, verdict).to_string();
     let entered = |language: &str| {
@@ -305,7 +306,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::said::Said;
+    use crate::worker_event::WorkerEvent;
 
     #[test]
     fn latch_wait_counts_before_healing_and_a_lock_does_not() {
@@ -313,10 +314,10 @@ mod tests {
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];
         for (hold, (name, mode, at)) in (1..).zip(asked) {
-            record.note("rust-1", Said::Ask { hold, name: name.into(), mode, call: 1 });
-            record.note("rust-1", Said::Enter { hold, at, token: None });
+            record.note("rust-1", WorkerEvent::Ask { hold, name: name.into(), mode, call: 1 });
+            record.note("rust-1", WorkerEvent::Enter { hold, at, token: None });
         }
-        let struck = |from| Struck {
+        let healed_fault = |from| HealedFault {
             fault: Fault::MasterKilled,
             from,
             served: from,
@@ -326,7 +327,7 @@ mod tests {
         };
         let names = ["door", "latch", "gate"].map(str::to_owned);
         let missing =
-            |from| Entries::since(&record, &struck(from)).missing(&["rust-1".into()], &names);
+            |from| Entries::since(&record, &healed_fault(from)).missing(&["rust-1".into()], &names);
         assert_eq!(missing(3), ["door"]);
         assert_eq!(missing(4), ["door", "latch"]);
     }

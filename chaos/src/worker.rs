@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::clock::{nanos, now};
 use crate::orders::{Order, Orders};
 use crate::record::Record;
-use crate::said::Said;
+use crate::worker_event::WorkerEvent;
 
 /// What all have said, behind its lock.
 pub type Shared = Arc<Mutex<Record>>;
@@ -147,8 +147,8 @@ fn listen(process: &str, output: ChildStdout, record: &Shared) {
     let mut output = BufReader::new(output);
     let mut line = String::new();
     while output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-        match Said::read(&line) {
-            Ok(said) => look(record).note(process, said),
+        match WorkerEvent::read(&line) {
+            Ok(event) => look(record).note(process, event),
             Err(_) if !line.ends_with('\n') => {}
             Err(e) => look(record).nonsense.push(format!("{process} said `{}`: {e}", line.trim())),
         }

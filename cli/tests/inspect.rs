@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use testkit::{Cluster, Connection, Redis, eventually, rights_in};
+use testkit::{Cluster, Connection, Redis, acl_rules_in, eventually};
 
 use crate::common::{Process, SOON, command, leasehold, shell};
 
@@ -280,7 +280,7 @@ fn json_has_the_fields_that_the_guide_lists() {
 fn user_of_the_guide_shows_every_kind() {
     let redis = Redis::start();
     let guide = include_str!("../../docs/guide/command.md");
-    let rights = rights_in(guide, "ops");
+    let rights = acl_rules_in(guide, "ops");
     let words: Vec<_> = [&["ACL", "SETUSER", "ops"], &rights[0][..]].concat();
     assert_eq!(redis.command(&words).text(), "OK");
     redis.command(&["HSET", "door", OWNER, "1"]);

@@ -11,7 +11,7 @@
 //! panics with what to do about it.
 
 mod answer;
-mod crowd;
+mod contenders;
 mod java;
 mod kind;
 mod lines;
@@ -26,7 +26,7 @@ mod thread;
 mod together;
 
 pub use answer::{Answer, Failure};
-pub use crowd::{Crowd, Report};
+pub use contenders::{Contenders, Report};
 pub use java::{Java, java};
 pub use kind::Kind;
 pub use pending::Pending;

@@ -91,7 +91,7 @@ impl Setup {
 
     /// Installs a `NameMapper` that puts `prefix` in front of every name.
     ///
-    /// That is **also** done to the counter of a [`Crowd`](crate::Crowd).
+    /// That is **also** done to the counter of a [`Contenders`](crate::Contenders).
     #[must_use]
     pub fn name_prefix(self, prefix: &str) -> Self {
         self.flag("name-prefix", prefix)
@@ -109,7 +109,7 @@ impl Setup {
         self.flag("retry-attempts", attempts)
     }
 
-    /// Sets the one server on which a [`Crowd`](crate::Crowd) counts. Default: where its lock is.
+    /// Sets the one server on which a [`Contenders`](crate::Contenders) counts. Default: where its lock is.
     #[must_use]
     pub fn counts_on(self, url: impl Into<String>) -> Self {
         self.flag("counter-url", url.into())

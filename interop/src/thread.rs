@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
-use crate::crowd::{Crowd, Report};
+use crate::contenders::{Contenders, Report};
 use crate::kind::Kind;
 use crate::lines::Lines;
 use crate::pending::Pending;
@@ -282,13 +282,13 @@ impl Thread {
     ///
     /// If it is not done `limit` later, or one of its threads saw an exception.
     #[track_caller]
-    pub fn crowd(&self, crowd: &Crowd, limit: Duration) -> Report {
-        Report::read(&self.start_crowd(crowd).wait(limit))
+    pub fn contend(&self, contenders: &Contenders, limit: Duration) -> Report {
+        Report::read(&self.start_contenders(contenders).wait(limit))
     }
 
-    /// Starts [`crowd`](Self::crowd). The answer is to be read by [`Report::read`].
-    pub fn start_crowd(&self, crowd: &Crowd) -> Pending {
-        self.on_lock("crowd", &crowd.lock, crowd.arguments())
+    /// Starts [`contenders`](Self::crowd). The answer is to be read by [`Report::read`].
+    pub fn start_contenders(&self, contenders: &Contenders) -> Pending {
+        self.on_lock("crowd", &contenders.lock, contenders.arguments())
     }
 
     /// Calls the method `op` of the rate limiter called `name`. **Java only.**

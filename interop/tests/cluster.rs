@@ -221,7 +221,7 @@ fn mixed_clients_lose_no_count_while_a_slot_moves() {
 }
 
 /// A master that agrees takes nothing more before its replica has everything.
-fn crowd_through_failovers(kind: Kind) {
+fn contend_through_failovers(kind: Kind) {
     let what = "crowd through two agreed failovers";
     turmoil::counts_right(
         Cluster::start(),
@@ -240,10 +240,10 @@ fn crowd_through_failovers(kind: Kind) {
 
 #[test]
 fn mixed_clients_lose_no_count_in_agreed_failovers() {
-    crowd_through_failovers(Kind::Lock);
+    contend_through_failovers(Kind::Lock);
 }
 
 #[test]
 fn tokens_of_mixed_clients_grow_through_agreed_failovers() {
-    crowd_through_failovers(Kind::Fenced);
+    contend_through_failovers(Kind::Fenced);
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop::{Crowd, Java, Kind, Pending, Report, Rust, Setup, Way, measured, shown, woken};
+use interop::{Contenders, Java, Kind, Pending, Report, Rust, Setup, Way, measured, shown, woken};
 use testkit::{Monitor, Redis};
 
 /// What either language has done, of all that was done.
@@ -25,19 +25,19 @@ const TTL: Duration = Duration::from_secs(3);
 
 #[test]
 fn java_and_rust_clients_lose_no_count_and_none_starves() {
-    mixed_crowd(Kind::Lock);
+    mixed_contenders(Kind::Lock);
 }
 
 #[test]
 fn tokens_of_mixed_clients_follow_the_order_of_holds() {
-    let (redis, counted) = mixed_crowd(Kind::Fenced);
+    let (redis, counted) = mixed_contenders(Kind::Fenced);
     assert_tokens_grow(&redis, counted);
     shown("crowd: tokens in the order of holds", Way::RustToJava);
     shown("crowd: tokens in the order of holds", Way::JavaToRust);
 }
 
 /// Gives their server, and how often they have held the lock.
-fn mixed_crowd(kind: Kind) -> (Redis, u64) {
+fn mixed_contenders(kind: Kind) -> (Redis, u64) {
     // given two processes of each language, with four threads each
     let _alone = alone();
     let redis = Redis::start();
@@ -46,9 +46,11 @@ fn mixed_crowd(kind: Kind) -> (Redis, u64) {
     let monitor = redis.monitor();
 
     // when all of them add to one counter, for some seconds
-    let crowd = Crowd::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 40);
-    let ours = rusts.each_ref().map(|rust| rust.thread("crowd").of(kind).start_crowd(&crowd));
-    let theirs = javas.each_ref().map(|java| java.thread("crowd").of(kind).start_crowd(&crowd));
+    let contenders = Contenders::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 40);
+    let ours =
+        rusts.each_ref().map(|rust| rust.thread("crowd").of(kind).start_contenders(&contenders));
+    let theirs =
+        javas.each_ref().map(|java| java.thread("crowd").of(kind).start_contenders(&contenders));
     let (ours, theirs) = (ours.map(report), theirs.map(report));
 
     // then the counter has all of the additions
@@ -80,9 +82,9 @@ fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
     let (rust, java) = (Rust::start(&setup), Java::start(&setup));
 
     // when they want one lock without a pause
-    let crowd = |threads| Crowd::new("door", "counter", threads).at_most(5);
-    let ours = rust.thread("crowd").fenced().start_crowd(&crowd(8));
-    let theirs = java.thread("crowd").fenced().start_crowd(&crowd(2));
+    let contenders = |threads| Contenders::new("door", "counter", threads).at_most(5);
+    let ours = rust.thread("crowd").fenced().start_contenders(&contenders(8));
+    let theirs = java.thread("crowd").fenced().start_contenders(&contenders(2));
     let (ours, theirs) = (report(ours), report(theirs));
 
     // then most holds of ours never asked for a token, and all the same each has one of its own
@@ -107,12 +109,14 @@ fn mixed_clients_continue_when_one_of_each_language_dies() {
     let [java, mut doomed_java] = two(|| Java::start(&setup));
     let [rust, mut doomed_rust] = two(|| Rust::start(&setup));
     let monitor = redis.monitor();
-    let crowd = Crowd::new("door", "counter", 4).at_most(14).hold(MILLI).rest(MILLI * 40);
-    let (ours, theirs) =
-        (rust.thread("crowd").start_crowd(&crowd), java.thread("crowd").start_crowd(&crowd));
+    let contenders = Contenders::new("door", "counter", 4).at_most(14).hold(MILLI).rest(MILLI * 40);
+    let (ours, theirs) = (
+        rust.thread("crowd").start_contenders(&contenders),
+        java.thread("crowd").start_contenders(&contenders),
+    );
     let forgotten: [Pending; 2] = [
-        doomed_rust.thread("crowd").start_crowd(&crowd),
-        doomed_java.thread("crowd").start_crowd(&crowd),
+        doomed_rust.thread("crowd").start_contenders(&contenders),
+        doomed_java.thread("crowd").start_contenders(&contenders),
     ];
 
     // when one process of each language is killed, each in the middle of it
@@ -152,9 +156,9 @@ fn clients_with_spin_locks_lose_no_count() {
     let monitor = redis.monitor();
 
     // Who spins has no place in any queue: no share is asked for, and so no time is set.
-    let crowd = Crowd::new("door", "counter", 2).rounds(150).hold(MILLI);
-    let ours = rust.thread("crowd").spin().start_crowd(&crowd);
-    let theirs = java.thread("crowd").spin().start_crowd(&crowd);
+    let contenders = Contenders::new("door", "counter", 2).rounds(150).hold(MILLI);
+    let ours = rust.thread("crowd").spin().start_contenders(&contenders);
+    let theirs = java.thread("crowd").spin().start_contenders(&contenders);
     let (ours, theirs) = (report(ours), report(theirs));
 
     assert_eq!((ours.total, theirs.total), (300, 300));
@@ -175,17 +179,20 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     let monitor = redis.monitor();
 
     // when in each of them four read and two write, for some seconds
-    let crowd =
-        |threads| Crowd::new("door", "counter", threads).at_most(8).hold(MILLI).rest(MILLI * 40);
+    let contenders = |threads| {
+        Contenders::new("door", "counter", threads).at_most(8).hold(MILLI).rest(MILLI * 40)
+    };
     let both = |name: &str| {
         let (java, rust) = (javas.each_ref(), rusts.each_ref());
         [rust.map(|it| it.thread(name)), java.map(|it| it.thread(name))]
     };
     let [readers, writers] = [both("readers"), both("writers")];
-    let reading =
-        readers.each_ref().map(|of| of.each_ref().map(|it| it.reads().start_crowd(&crowd(4))));
-    let writing =
-        writers.each_ref().map(|of| of.each_ref().map(|it| it.writes().start_crowd(&crowd(2))));
+    let reading = readers
+        .each_ref()
+        .map(|of| of.each_ref().map(|it| it.reads().start_contenders(&contenders(4))));
+    let writing = writers
+        .each_ref()
+        .map(|of| of.each_ref().map(|it| it.writes().start_contenders(&contenders(2))));
     let (reading, writing) = (reading.map(|of| of.map(report)), writing.map(|of| of.map(report)));
 
     // then each writer was alone, which each of them and each reader has looked at
@@ -237,8 +244,8 @@ fn two<T>(start: impl Fn() -> T) -> [T; 2] {
 }
 
 #[track_caller]
-fn report(crowd: Pending) -> Report {
-    Report::read(&crowd.wait(Duration::from_secs(40)))
+fn report(contenders: Pending) -> Report {
+    Report::read(&contenders.wait(Duration::from_secs(40)))
 }
 
 fn tell(scenario: &str, by_rust: u64, by_java: u64) {

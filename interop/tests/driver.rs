@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use interop::{AT_ONCE, Crowd, Java, Protocol, Redisson, Report, Setup};
+use interop::{AT_ONCE, Contenders, Java, Protocol, Redisson, Report, Setup};
 use testkit::{Redis, eventually};
 
 #[test]
@@ -166,8 +166,8 @@ fn threads_under_one_lock_lose_no_count() {
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
 
-        let crowd = Crowd::new("door", "counter", 4).rounds(100);
-        let report = java.thread("T1").crowd(&crowd, SECOND * 30);
+        let contenders = Contenders::new("door", "counter", 4).rounds(100);
+        let report = java.thread("T1").contend(&contenders, SECOND * 30);
 
         assert_eq!(report.done, [100; 4]);
         assert_eq!(report.total, 400);
@@ -181,12 +181,14 @@ fn crowds_under_two_locks_lose_additions() {
     // given two crowds with one counter and a lock each
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
-    let crowd = |door| Crowd::new(door, "counter", 1).at_most(1).hold(Duration::from_millis(2));
+    let contenders =
+        |door| Contenders::new(door, "counter", 1).at_most(1).hold(Duration::from_millis(2));
 
     // when both are let loose
-    let one = java.thread("T1").start_crowd(&crowd("front door"));
-    let other = java.thread("T2").start_crowd(&crowd("back door"));
-    let [one, other] = [one, other].map(|crowd| Report::read(&crowd.wait(SECOND * 30)).total);
+    let one = java.thread("T1").start_contenders(&contenders("front door"));
+    let other = java.thread("T2").start_contenders(&contenders("back door"));
+    let [one, other] =
+        [one, other].map(|contenders| Report::read(&contenders.wait(SECOND * 30)).total);
 
     // then the counter tells that they overlapped
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();

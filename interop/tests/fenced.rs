@@ -225,8 +225,8 @@ fn invalid_or_full_counter_rejects_every_acquisition() {
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
         let refused = side.lock("door");
         let failure = refused.failure().expect("there is no token");
-        let told = ["not an integer", "no counter of fencing tokens"];
-        assert!(told.iter().any(|words| failure.message.contains(words)), "{failure:?}");
+        let reported = ["not an integer", "no counter of fencing tokens"];
+        assert!(reported.iter().any(|words| failure.message.contains(words)), "{failure:?}");
         assert!(!side.is_locked("door").is_true());
     }
     // From 2^53 on Lua does not count by ones: ours lets nobody in, and Java goes on.

@@ -169,9 +169,9 @@ fn rust_holder_notices_javas_force_within_a_renewal() {
     assert!(java.lock("door").acquired());
 
     // then the Rust holder is told, and its release harms nobody
-    let told = lost.wait(SECOND * 10);
-    assert_eq!(told.value(), "NotOwned");
-    let delay = since(forced.began_at(), told.at());
+    let reported = lost.wait(SECOND * 10);
+    assert_eq!(reported.value(), "NotOwned");
+    let delay = since(forced.began_at(), reported.at());
     assert!(delay < SECOND * 4, "told after {delay:?}");
     let refused = rust.unlock("door");
     let java_is = format!("`{}:{}`", both.java.id(), java.id());
@@ -194,9 +194,9 @@ fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
     let forced = java.force_unlock("door");
 
     assert!(waiting.wait(SECOND * 5).acquired());
-    let told = lost.wait(SECOND * 5);
-    assert_eq!(told.value(), "NotOwned");
-    let delay = since(forced.began_at(), told.at());
+    let reported = lost.wait(SECOND * 5);
+    assert_eq!(reported.value(), "NotOwned");
+    let delay = since(forced.began_at(), reported.at());
     assert!(delay < AT_ONCE, "told after {delay:?}");
     woken("lock: Java's force is told at once where others wait", Way::JavaToRust, delay);
 }

@@ -5,7 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use interop::{
-    AT_ONCE, Crowd, Java, Kind, Pair, Report, Rust, Setup, Together, Way, shown, wake_up, woken,
+    AT_ONCE, Contenders, Java, Kind, Pair, Report, Rust, Setup, Together, Way, shown, wake_up,
+    woken,
 };
 use testkit::{Monitor, Redis, eventually};
 
@@ -33,10 +34,10 @@ fn until_asleep(redis: &Redis, channel: &str) {
 }
 
 /// What was published on channels of Redisson's.
-fn said(monitor: Monitor) -> Vec<String> {
+fn output(monitor: Monitor) -> Vec<String> {
     let lines = monitor.stop();
-    let said = lines.iter().filter_map(|line| line.split_once(r#""PUBLISH" "redisson"#));
-    said.map(|(_, words)| format!("redisson{}", words.replace('"', ""))).collect()
+    let output = lines.iter().filter_map(|line| line.split_once(r#""PUBLISH" "redisson"#));
+    output.map(|(_, words)| format!("redisson{}", words.replace('"', ""))).collect()
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn both_count_the_same_permits() {
 #[test]
 fn same_calls_leave_and_return_the_same_number() {
     let both = Together::start();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for Pair { holder, .. } in semaphores(&both) {
         let monitor = both.redis.monitor();
         let number = || both.redis.command(&["GET", "pool"]).text().to_owned();
@@ -108,10 +109,10 @@ fn same_calls_leave_and_return_the_same_number() {
         numbers.push(number());
         assert_eq!(both.redis.command(&["PTTL", "pool"]).number(), -1);
         holder.delete("pool");
-        told.push((numbers, said(monitor)));
+        reported.push((numbers, output(monitor)));
     }
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0].1, [3, 3, 7].map(|free| format!("{SEMAPHORE} {free}")));
+    assert_eq!(reported[0], reported[1]);
+    assert_eq!(reported[0].1, [3, 3, 7].map(|free| format!("{SEMAPHORE} {free}")));
     shown("record: a semaphore is one number, said on one channel", Way::RustToJava);
     shown("record: a semaphore is one number, said on one channel", Way::JavaToRust);
 }
@@ -130,7 +131,7 @@ fn negative_permits_are_not_published_and_java_keeps_waiting() {
     assert!(rust.add_permits("pool", 2).is_true());
     assert!(rust.release("pool", 1).is_true());
     assert!(waiting.wait(SECOND * 10).acquired());
-    assert_eq!(said(monitor)[..2], [0, 1].map(|free| format!("{SEMAPHORE} {free}")));
+    assert_eq!(output(monitor)[..2], [0, 1].map(|free| format!("{SEMAPHORE} {free}")));
     shown("semaphore: no number below none is said", Way::RustToJava);
 }
 
@@ -140,9 +141,10 @@ fn mixed_clients_with_one_permit_lose_no_count() {
     let setup = Setup::new(redis.url());
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
     redis.command(&["SET", "pool", "1"]);
-    let crowd = Crowd::new("pool", "counter", 3).rounds(60).hold(Duration::from_millis(1));
-    let ours = rust.thread("crowd").semaphores().start_crowd(&crowd);
-    let theirs = java.thread("crowd").semaphores().start_crowd(&crowd);
+    let contenders =
+        Contenders::new("pool", "counter", 3).rounds(60).hold(Duration::from_millis(1));
+    let ours = rust.thread("crowd").semaphores().start_contenders(&contenders);
+    let theirs = java.thread("crowd").semaphores().start_contenders(&contenders);
     let [ours, theirs] = [ours, theirs].map(|it| Report::read(&it.wait(SECOND * 50)));
     assert_eq!((ours.total, theirs.total), (180, 180));
     assert_eq!(redis.command(&["GET", "counter"]).text(), "360");
@@ -203,7 +205,7 @@ fn waiter_passes_a_latch_counted_down_by_the_other() {
 #[test]
 fn same_latch_calls_leave_and_return_the_same() {
     let both = Together::start();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for Pair { holder, .. } in latches(&both) {
         let monitor = both.redis.monitor();
         holder.set_count("start", 2);
@@ -212,10 +214,10 @@ fn same_latch_calls_leave_and_return_the_same() {
         holder.count_down("start");
         holder.count_down("start");
         assert_eq!(both.redis.command(&["EXISTS", "start"]).number(), 0);
-        told.push((number, said(monitor)));
+        reported.push((number, output(monitor)));
     }
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0].1, [1, 0].map(|message| format!("{LATCH} {message}")));
+    assert_eq!(reported[0], reported[1]);
+    assert_eq!(reported[0].1, [1, 0].map(|message| format!("{LATCH} {message}")));
     shown("record: a latch is one number, said on one channel", Way::RustToJava);
     shown("record: a latch is one number, said on one channel", Way::JavaToRust);
 }

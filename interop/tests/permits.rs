@@ -72,7 +72,7 @@ fn ids(answer: &Answer) -> Vec<PermitId> {
     ids.map(|id| PermitId::new(id.as_str().expect("a text")).expect("an id")).collect()
 }
 
-fn give_back(guard: ExpirablePermits) {
+fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().unwrap(), Release::Released);
 }
 
@@ -88,7 +88,7 @@ fn permits_of_one_language_count_for_the_other() {
     }
     assert!(both.rust.try_acquire().unwrap().is_none());
     assert!(!both.ask("tryAcquire", json!({})).acquired());
-    give_back(guard);
+    release_guard(guard);
     assert!(both.ask("release", json!({ "permit": held[0].to_string() })).is_true());
     both.agree([3, 2, 5]);
     shown("permits: counted by both", Way::RustToJava);
@@ -134,7 +134,7 @@ fn permit_release_wakes_the_other_language() {
     both.until_asleep(1);
     assert!(!waiting.is_done());
     let begun = Instant::now();
-    give_back(guard);
+    release_guard(guard);
     let held = ids(&waiting.wait(SECOND * 10));
     assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     shown("permits: a waiter is woken by a release", Way::RustToJava);
@@ -144,7 +144,7 @@ fn permit_release_wakes_the_other_language() {
     assert!(!waiting.is_finished());
     let begun = Instant::now();
     assert!(both.ask("release", json!({ "permit": held[0].to_string() })).is_true());
-    give_back(waiting.join().unwrap());
+    release_guard(waiting.join().unwrap());
     assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     shown("permits: a waiter is woken by a release", Way::JavaToRust);
     both.agree([1, 0, 1]);
@@ -158,7 +158,7 @@ fn rust_release_wakes_one_java_waiter_per_permit() {
     let waiting = threads.map(|thread| thread.start_permits("acquire", NAME, json!({})));
     both.until_asleep(1);
     let begun = Instant::now();
-    give_back(guard);
+    release_guard(guard);
     for waiting in waiting {
         assert!(waiting.wait(SECOND * 10).acquired());
     }
@@ -179,7 +179,7 @@ fn other_language_acquires_when_a_lease_ends() {
     shown("permits: a lease ends", Way::RustToJava);
 
     let begun = Instant::now();
-    give_back(both.rust.acquire_within(SECOND * 20).unwrap());
+    release_guard(both.rust.acquire_within(SECOND * 20).unwrap());
     assert!((lease * 9 / 10..lease * 5).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     assert!(!both.ask("tryRelease", json!({ "permit": id.to_string() })).is_true());
     both.agree([1, 0, 1]);
@@ -220,7 +220,7 @@ fn java_and_rust_acquire_many_permits_at_once() {
     let guard = both.rust.acquire_many(4).unwrap();
     let waiting = both.thread().start_permits("acquire", NAME, json!({ "count": 4 }));
     both.until_asleep(1);
-    give_back(guard);
+    release_guard(guard);
     assert_eq!(ids(&waiting.wait(SECOND * 10)).len(), 4);
     shown("permits: many at once", Way::RustToJava);
     shown("permits: many at once", Way::JavaToRust);
@@ -259,14 +259,14 @@ fn permits_of_a_killed_java_process_expire() {
     let Both { mut java, rust, redis: _redis } = both;
     let begun = Instant::now();
     java.kill();
-    give_back(waiting.join().unwrap());
+    release_guard(waiting.join().unwrap());
     assert!(begun.elapsed() < SECOND * 10, "{:?}", begun.elapsed());
     assert_eq!(rust.available().unwrap(), 1);
     shown("permits: the holder is killed", Way::JavaToRust);
 }
 
 /// Many threads on both sides, and how many are inside at once, counted in Redis.
-fn crowd(version: Redisson, count: u32) {
+fn contenders(version: Redisson, count: u32) {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 60;
     let both = Both::with(version, count);
@@ -283,7 +283,7 @@ fn crowd(version: Redisson, count: u32) {
                     most = most.max(redis.command(&["INCR", "inside"]).number());
                     sleep(Duration::from_micros(500));
                     redis.command(&["DECR", "inside"]);
-                    give_back(guard);
+                    release_guard(guard);
                 }
                 most
             })
@@ -300,15 +300,15 @@ fn crowd(version: Redisson, count: u32) {
 
 #[test]
 fn mixed_clients_never_hold_more_permits_than_exist() {
-    crowd(Redisson::V4, 1);
-    crowd(Redisson::V4, 3);
+    contenders(Redisson::V4, 1);
+    contenders(Redisson::V4, 3);
     shown("permits: a mixed crowd, one and three at a time", Way::RustToJava);
     shown("permits: a mixed crowd, one and three at a time", Way::JavaToRust);
 }
 
 #[test]
 fn older_redisson_behaves_the_same() {
-    crowd(Redisson::V3, 2);
+    contenders(Redisson::V3, 2);
     shown("permits: a mixed crowd with 3.29", Way::JavaToRust);
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use interop::{AT_ONCE, Crowd, Java, Report, Rust, Setup, Way, measured, since, wake_up, woken};
+use interop::{
+    AT_ONCE, Contenders, Java, Report, Rust, Setup, Way, measured, since, wake_up, woken,
+};
 use leasehold::{Client, LockGuard, WaitStrategy};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::runtime::Runtime;
@@ -45,7 +47,7 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
     // it to
     let [first, second, third] = [0, 1, 2].map(|n| own_channel(&owners[n]));
     let (turns, mut looks): (Vec<_>, Vec<_>) =
-        told(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
+        published(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
     assert_eq!(turns, [&first, &second, &third, CHANNEL].map(|it| format!("{it} 0")));
 
     // and the one behind to look when the reservation ends, and the one behind that later
@@ -135,7 +137,7 @@ fn client_that_follows_the_protocol_page_gets_the_lock() {
     scene.release(holder);
 
     // then it is told, and the lock is reserved for it: one hold, with a lease
-    assert_eq!(newcomer.hears(), [own_channel(OWNER).as_str(), "0"]);
+    assert_eq!(newcomer.receives(), [own_channel(OWNER).as_str(), "0"]);
     let ttl = scene.prolong_reservation();
     assert!((1..=750).contains(&ttl), "{ttl}");
     assert_eq!(scene.hash(), [OWNER, "1"]);
@@ -203,7 +205,7 @@ fn polling_rust_waiter_has_no_queue_entry() {
     scene.release(holder);
     let guard = scene.runtime.block_on(polls).unwrap();
     let lines = monitor.stop();
-    assert_eq!(told(&lines), [format!("{CHANNEL} 0")]);
+    assert_eq!(published(&lines), [format!("{CHANNEL} 0")]);
     scene.release(guard);
     scene.nothing_stays();
 }
@@ -270,7 +272,7 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
     scene.release(scene.runtime.block_on(plain).unwrap());
     sleep(SECOND / 5);
     assert!(!braced[0].is_finished());
-    assert!(told(&monitor.stop()).iter().all(|it| !it.contains("::")));
+    assert!(published(&monitor.stop()).iter().all(|it| !it.contains("::")));
     assert!(java.thread("T1").unlock("{door}").is_true());
     let guard = scene.first_in(&mut braced);
     scene.release(guard);
@@ -300,10 +302,10 @@ fn waiting_java_client_gets_a_yield_window() {
 
     // and at least every second time the lock was left to it: it was told so, and the first of
     // ours to ask later. That one was passed over once, and no more
-    let told = told(&lines);
-    let gaps = told.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
+    let reported = published(&lines);
+    let gaps = reported.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
     let releases = lines.iter().filter(|it| it.contains(r#"lua] "HDEL" "door""#)).count();
-    assert!(gaps >= 1 && releases <= 2 * gaps + 1, "{gaps} of {releases}: {told:#?}");
+    assert!(gaps >= 1 && releases <= 2 * gaps + 1, "{gaps} of {releases}: {reported:#?}");
     let passed_over: Vec<_> = lines.iter().filter_map(|line| passed_over(line)).collect();
     let all = passed_over.iter().collect::<BTreeSet<_>>().len();
     assert_eq!((passed_over.len(), all), (gaps, gaps), "{passed_over:?}");
@@ -355,8 +357,9 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
     let setup = Setup::new(redis.url());
     let rusts: Vec<_> = (0..4).map(|_| Rust::start(&setup)).collect();
     let java = Java::start(&setup);
-    let crowd = Crowd::new("door", "counter", 1).at_most(10).hold(MILLI);
-    let ours: Vec<_> = rusts.iter().map(|rust| rust.thread("crowd").start_crowd(&crowd)).collect();
+    let contenders = Contenders::new("door", "counter", 1).at_most(10).hold(MILLI);
+    let ours: Vec<_> =
+        rusts.iter().map(|rust| rust.thread("crowd").start_contenders(&contenders)).collect();
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
@@ -431,9 +434,9 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
     // then the one in the queue is in at once, and the holder is told by its next renewal
     let delay = wake_up(&forced, &waiting.wait(SECOND * 5));
     assert!(delay < AT_ONCE, "woken after {delay:?}");
-    let told = lost.wait(SECOND * 10);
-    assert_eq!(told.value(), "NotOwned");
-    let known = since(forced.began_at(), told.at());
+    let reported = lost.wait(SECOND * 10);
+    assert_eq!(reported.value(), "NotOwned");
+    let known = since(forced.began_at(), reported.at());
     assert!(known < SECOND * 4, "told after {known:?}");
     assert!(holder.unlock("door").failed_with("NotHeld"));
     assert!(waiter.is_held("door").is_true());
@@ -469,9 +472,12 @@ fn java_sees_one_leased_hold_during_hand_offs() {
         assert_eq!(seen.list()[1].texts(), ["1"]);
         looks += 1;
     }
-    let told = told(&monitor.stop());
-    assert!(told.iter().all(|it| it.starts_with("leasehold_lock__waiter:{door}:")), "{told:#?}");
-    let passes = told.iter().filter(|it| it.ends_with(" 0")).count();
+    let reported = published(&monitor.stop());
+    assert!(
+        reported.iter().all(|it| it.starts_with("leasehold_lock__waiter:{door}:")),
+        "{reported:#?}"
+    );
+    let passes = reported.iter().filter(|it| it.ends_with(" 0")).count();
     passing.end(&scene);
     assert!(passes >= 250, "{passes}");
     assert!(looks >= 50, "{looks}");
@@ -492,8 +498,9 @@ fn java_spin_lock_acquires_during_hand_offs() {
     let setup = Setup::new(redis.url());
     let rusts: Vec<_> = (0..3).map(|_| Rust::start(&setup)).collect();
     let java = Java::start(&setup);
-    let crowd = Crowd::new("door", "counter", 1).at_most(200);
-    let ours: Vec<_> = rusts.iter().map(|rust| rust.thread("crowd").start_crowd(&crowd)).collect();
+    let contenders = Contenders::new("door", "counter", 1).at_most(200);
+    let ours: Vec<_> =
+        rusts.iter().map(|rust| rust.thread("crowd").start_contenders(&contenders)).collect();
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() > 0);
@@ -528,9 +535,9 @@ fn java_gets_its_share_against_eight_rust_tasks() {
     assert!(holder.unlock("window").is_true());
     assert!(waiting.wait(SECOND * 5).acquired());
     let monitor = redis.monitor();
-    let crowd = |threads| Crowd::new("door", "counter", threads).at_most(20);
-    let ours = rust.thread("crowd").start_crowd(&crowd(8));
-    let theirs = java.thread("crowd").start_crowd(&crowd(1));
+    let contenders = |threads| Contenders::new("door", "counter", threads).at_most(20);
+    let ours = rust.thread("crowd").start_contenders(&contenders(8));
+    let theirs = java.thread("crowd").start_contenders(&contenders(1));
     let (ours, theirs) =
         (Report::read(&ours.wait(SECOND * 50)), Report::read(&theirs.wait(SECOND * 50)));
 
@@ -707,7 +714,7 @@ impl Newcomer {
     }
 
     /// The next message: the channel and what was said there.
-    fn hears(&mut self) -> Vec<String> {
+    fn receives(&mut self) -> Vec<String> {
         owned(&self.ears.next_reply().unwrap()).split_off(1)
     }
 
@@ -800,14 +807,14 @@ impl Gap {
         let open = format!(r#"lua] "PUBLISH" "{CHANNEL}" "00""#);
         let gaps = lines.iter().enumerate().filter(|(_, line)| line.contains(&open));
         gaps.map(|(at, _)| {
-            let (_, said) = lines[at - 1].rsplit_once(' ').unwrap();
+            let (_, output) = lines[at - 1].rsplit_once(' ').unwrap();
             // As the script has noted it: MONITOR's time is later, and may be much later.
             let notes = |line: &&String| line.contains(&format!(r#"lua] "SET" "{YIELDED}""#));
             let noted = lines[..at].iter().rev().find(notes).unwrap();
             let (_, noted) = noted.split_once(r#"}" ""#).unwrap();
             let (noted, _) = noted.split_once('"').unwrap();
             let at = Duration::from_millis(noted.parse().unwrap());
-            Self { at, millis: said.trim_matches('"').parse().unwrap() }
+            Self { at, millis: output.trim_matches('"').parse().unwrap() }
         })
         .collect()
     }
@@ -824,9 +831,9 @@ fn passed_over(line: &str) -> Option<&str> {
 }
 
 /// What was published, in the order in which it was: the channel and the message.
-fn told(lines: &[String]) -> Vec<String> {
+fn published(lines: &[String]) -> Vec<String> {
     let messages = lines.iter().filter_map(|line| line.split_once(r#"lua] "PUBLISH" ""#));
-    messages.map(|(_, told)| told.trim_end_matches('"').replace(r#"" ""#, " ")).collect()
+    messages.map(|(_, reported)| reported.trim_end_matches('"').replace(r#"" ""#, " ")).collect()
 }
 
 /// What a line of MONITOR does to the lock or tells, and who asks for it.

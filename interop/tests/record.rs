@@ -520,8 +520,8 @@ fn release_makes_one_waiter_of_each_process_ask() {
         // then one of them has asked and has it, and the others wait for that one
         let lines = monitor.stop();
         let tells = |line: &&String| line.to_uppercase().contains(r#""PUBLISH""#);
-        let told = lines.iter().skip_while(|line| !tells(line));
-        let asked: Vec<_> = told.filter_map(|line| question(line)).collect();
+        let reported = lines.iter().skip_while(|line| !tells(line));
+        let asked: Vec<_> = reported.filter_map(|line| question(line)).collect();
         assert_eq!(waiting.iter().filter(|it| it.is_done()).count(), 1, "{side:?}");
         let expected = match side {
             Side::Java => "ask",
@@ -557,9 +557,9 @@ fn waiters_of_one_process_share_a_subscription() {
         both.until_asleep("door", 0);
 
         let lines = monitor.stop();
-        let told: Vec<_> = lines.iter().map(|line| words(line)).collect();
+        let reported: Vec<_> = lines.iter().map(|line| words(line)).collect();
         let all = |command: &str| -> Vec<String> {
-            let of = told.iter().filter(|words| words.first().is_some_and(|it| it == command));
+            let of = reported.iter().filter(|words| words.first().is_some_and(|it| it == command));
             of.map(|words| words[1..].join(" ")).collect()
         };
         let (begun, ended) = match way {

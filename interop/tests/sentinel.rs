@@ -137,7 +137,7 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
 
 /// Nobody may have the lock at two masters: each takes writes only while it has a replica, and
 /// both languages wait until that has what they were granted.
-fn crowd_through_failovers(kind: Kind) {
+fn contend_through_failovers(kind: Kind) {
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "10");
     let redis = Sentinels::options().replicas(1).server_options(demanding).start();
@@ -158,10 +158,10 @@ fn crowd_through_failovers(kind: Kind) {
 
 #[test]
 fn mixed_clients_lose_no_count_in_failovers() {
-    crowd_through_failovers(Kind::Lock);
+    contend_through_failovers(Kind::Lock);
 }
 
 #[test]
 fn tokens_of_mixed_clients_grow_through_failovers() {
-    crowd_through_failovers(Kind::Fenced);
+    contend_through_failovers(Kind::Fenced);
 }

@@ -69,7 +69,7 @@ impl Election {
         fn campaign_within(value: impl Into<String>, timeout: Duration) -> Leadership, leadership;
             "let leadership = election.campaign_within(\"me\", Duration::from_secs(5))?;"
 
-        fn try_campaign(value: impl Into<String>) -> Option<Leadership>, some_leadership;
+        fn try_campaign(value: impl Into<String>) -> Option<Leadership>, optional_leadership;
             "assert!(election.try_campaign(\"10.0.0.1:8080\")?.is_some());"
 
         fn leader() -> Option<Leader>; "assert!(election.leader()?.is_none());"
@@ -118,7 +118,7 @@ impl Election {
         Leadership { inner, core: Arc::clone(&self.core) }
     }
 
-    fn some_leadership(&self, inner: Option<primitives::Leadership>) -> Option<Leadership> {
+    fn optional_leadership(&self, inner: Option<primitives::Leadership>) -> Option<Leadership> {
         inner.map(|inner| self.leadership(inner))
     }
 }

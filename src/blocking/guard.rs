@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
     face::{returns, waits},
-    reentry::Entered,
+    reentry::ThreadHold,
     waiting::Core,
 };
 use crate::{
@@ -62,11 +62,11 @@ pub struct Guard<K, B = ()> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ThisThread {
-    _entered: Rc<Entered>,
+    _entered: Rc<ThreadHold>,
 }
 
 impl ThisThread {
-    pub(super) fn new(entered: Rc<Entered>) -> Self {
+    pub(super) fn new(entered: Rc<ThreadHold>) -> Self {
         Self { _entered: entered }
     }
 }

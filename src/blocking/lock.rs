@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Guard, ThisThread,
     face::{returns, waits},
-    reentry::{Entered, Key},
+    reentry::{Key, ThreadHold},
     waiting::Core,
 };
 use crate::{
     Fenced, Holder, LockContext, Name, Owner, Replicas, WaitStrategy,
-    engine::{acquire::Patience, grant::LocalHandoff},
+    engine::{acquire::ReentryTimeout, grant::LocalHandoff},
     error::{Error, Result},
     primitives::{
         self,
@@ -124,7 +124,7 @@ impl<K> Lock<K> {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn acquire(&self) -> Result<Guard<primitives::Lock<K>, ThisThread>> {
-        match self.enter_again(Patience::Endless)? {
+        match self.enter_again(ReentryTimeout::Endless)? {
             Some(guard) => Ok(guard),
             None => Ok(self.entered(self.core.wait(self.inner.acquire())??)),
         }
@@ -152,7 +152,7 @@ impl<K> Lock<K> {
         timeout: Duration,
     ) -> Result<Guard<primitives::Lock<K>, ThisThread>> {
         let timeout = checked_timeout(timeout)?;
-        match self.enter_again(Patience::Within(timeout))? {
+        match self.enter_again(ReentryTimeout::Within(timeout))? {
             Some(guard) => Ok(guard),
             None => Ok(self.entered(self.core.wait(self.inner.acquire_in_time(timeout))??)),
         }
@@ -175,7 +175,7 @@ impl<K> Lock<K> {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn try_acquire(&self) -> Result<Option<Guard<primitives::Lock<K>, ThisThread>>> {
-        match self.enter_again(Patience::Once)? {
+        match self.enter_again(ReentryTimeout::Once)? {
             Some(guard) => Ok(Some(guard)),
             None => {
                 let guard = self.core.wait(self.inner.try_acquire())??;
@@ -189,32 +189,35 @@ impl<K> Lock<K> {
     }
 
     /// Reenters the hold of this thread, if it has one.
-    fn enter_again(&self, patience: Patience) -> Result<Option<Bound<K>>> {
-        let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside(patience) };
-        match self.core.wait(self.inner.enter_again(&entered.holding, patience))? {
+    fn enter_again(&self, max_wait: ReentryTimeout) -> Result<Option<Bound<K>>> {
+        let Some(entered) = ThreadHold::find(&self.key()) else {
+            return self.enter_under_write(max_wait);
+        };
+        match self.core.wait(self.inner.enter_again(&entered.holding, max_wait))? {
             Ok(guard) => Ok(Some(Guard::new(guard, &self.core, ThisThread::new(entered)))),
             // The hold was just lost: acquire again, unless this thread holds the other side.
-            Err(Error::Lost { .. }) => self.enter_beside(patience),
+            Err(Error::Lost { .. }) => self.enter_under_write(max_wait),
             Err(error) => Err(error),
         }
     }
 
     /// Acquires one side while this thread holds the other one.
-    fn enter_beside(&self, patience: Patience) -> Result<Option<Bound<K>>> {
+    fn enter_under_write(&self, max_wait: ReentryTimeout) -> Result<Option<Bound<K>>> {
         let (client, object) = self.key();
-        let other = object.other_side().and_then(|side| Entered::find(&(client, side)));
+        let other = object.other_side().and_then(|side| ThreadHold::find(&(client, side)));
         match other {
             None => Ok(None),
             Some(writing) if object.traits().is_shared() => {
-                let beside = self.inner.beside(writing.holding.watch(), patience.until());
-                Ok(Some(self.entered(self.core.wait(beside)??)))
+                let read =
+                    self.inner.acquire_under_write(writing.holding.watch(), max_wait.until());
+                Ok(Some(self.entered(self.core.wait(read)??)))
             }
             Some(_) => Err(Error::UpgradeNotSupported { name: object.name }),
         }
     }
 
     fn entered(&self, guard: primitives::Guard<primitives::Lock<K>>) -> Bound<K> {
-        let entered = Entered::by(self.key(), guard.holding());
+        let entered = ThreadHold::by(self.key(), guard.holding());
         Guard::new(guard, &self.core, ThisThread::new(entered))
     }
 }

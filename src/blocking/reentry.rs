@@ -15,16 +15,16 @@ pub(super) type Key = (Arc<str>, Object);
 /// A hold of this thread. Only the guards of the thread keep this entry. The hold itself may
 /// continue without them, for other threads that read.
 #[derive(Debug)]
-pub(super) struct Entered {
+pub(super) struct ThreadHold {
     key: Key,
     pub(super) holding: LockContext,
 }
 
 thread_local! {
-    static ENTERED: RefCell<HashMap<Key, Weak<Entered>>> = RefCell::default();
+    static ENTERED: RefCell<HashMap<Key, Weak<ThreadHold>>> = RefCell::default();
 }
 
-impl Entered {
+impl ThreadHold {
     /// Notes that this thread holds `key`.
     pub(super) fn by(key: Key, holding: LockContext) -> Rc<Self> {
         let entered = Rc::new(Self { key: key.clone(), holding });
@@ -39,7 +39,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for ThreadHold {
     /// Removes the entry, unless the thread has acquired the lock again after a loss.
     fn drop(&mut self) {
         let forget = |held: &RefCell<HashMap<Key, Weak<Self>>>| {

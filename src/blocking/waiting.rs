@@ -43,7 +43,7 @@ impl Core {
         let handle = runtime.handle().clone();
         let (last, dropped) = oneshot::channel();
         let thread = thread::Builder::new().name("leasehold".into());
-        let run = move || runtime.block_on(until_settled(dropped));
+        let run = move || runtime.block_on(until_releases_completed(dropped));
         thread.spawn(run).map_err(|_| Error::NoRuntime)?;
         // If it fails, dropping `last` ends the thread.
         let client = wait(&handle, connect())??;
@@ -91,9 +91,9 @@ impl Drop for Core {
 }
 
 /// Keeps the runtime thread alive until the last releases are completed.
-async fn until_settled(dropped: oneshot::Receiver<Client>) {
+async fn until_releases_completed(dropped: oneshot::Receiver<Client>) {
     if let Ok(client) = dropped.await {
-        drop(timeout(LAST_RELEASES, client.settled()).await);
+        drop(timeout(LAST_RELEASES, client.releases_completed()).await);
     }
 }
 

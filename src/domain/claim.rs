@@ -185,14 +185,14 @@ impl From<Holder> for Taken {
 
 /// The result of a release.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum GivenBack {
+pub(crate) enum ReleaseReply {
     /// The hold has ended; the lock is free or reserved.
     Freed(RemoteWaiters),
     /// This owner did not hold it. `holder` did, if there is one.
     NotHeld { holder: Option<Holder> },
 }
 
-impl GivenBack {
+impl ReleaseReply {
     /// Returns the holder, if it is known.
     pub(crate) fn holder(self) -> Option<Holder> {
         match self {

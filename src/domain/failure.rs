@@ -103,7 +103,7 @@ impl Failure {
     }
 
     /// Returns whether a retry can help.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_temporary(&self) -> bool {
         match self {
             Self::Refused { code, .. } => PASSING.contains(&code.as_str()),
             Self::Unanswered(_) | Self::Unreachable(_) => true,
@@ -113,14 +113,14 @@ impl Failure {
     }
 
     /// Returns whether a retry can help a caller that does not wait for a connection.
-    pub(crate) fn may_pass_while_reachable(&self) -> bool {
-        self.may_pass() && !matches!(self, Self::Unreachable(_))
+    pub(crate) fn is_temporary_while_reachable(&self) -> bool {
+        self.is_temporary() && !matches!(self, Self::Unreachable(_))
     }
 
     /// Returns whether a later retry can help a release: a rejected login may be accepted by then.
-    pub(crate) fn may_pass_or_let_in(&self) -> bool {
+    pub(crate) fn is_temporary_for_release(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
-        self.may_pass() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
+        self.is_temporary() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
     }
 }
 
@@ -176,18 +176,18 @@ mod tests {
     #[test]
     fn retry_helps_after_a_restart_but_not_without_permission() {
         for passing in ["LOADING", "READONLY", "CLUSTERDOWN", "BUSY"] {
-            assert!(Failure::refused(passing, "").may_pass(), "{passing}");
+            assert!(Failure::refused(passing, "").is_temporary(), "{passing}");
         }
         for lasting in ["NOAUTH", "NOPERM", "OOM", "ERR", "WRONGPASS"] {
-            assert!(!Failure::refused(lasting, "").may_pass(), "{lasting}");
+            assert!(!Failure::refused(lasting, "").is_temporary(), "{lasting}");
         }
-        assert!(!Failure::WrongType { found: "string".into() }.may_pass());
+        assert!(!Failure::WrongType { found: "string".into() }.is_temporary());
     }
 
     #[test]
     fn request_is_retried_when_a_snapshot_fails() {
         let words = "Redis is configured to save RDB snapshots, but it's currently unable to";
-        assert!(Failure::refused("MISCONF", words).may_pass());
+        assert!(Failure::refused("MISCONF", words).is_temporary());
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Hazard {
 
 impl Hazard {
     /// Returns whether it may end without a changed setting.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_temporary(&self) -> bool {
         matches!(
             self,
             Self::NoReplica

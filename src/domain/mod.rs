@@ -28,8 +28,8 @@ pub(crate) use self::log_throttle::LOG_INTERVAL;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
-        Claim, GivenBack, MOST_TOKEN, Outcome, Place, ReleaseMode, RemoteWaiters, Renewal, Share,
-        Taken, Token, Verdict, in_millis,
+        Claim, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal,
+        Share, Taken, Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     guarded::{Edit, Work},
@@ -38,7 +38,7 @@ pub(crate) use self::{
     lease::{CENTURY, Lease, checked},
     log_throttle::LogThrottle,
     mutex::Mutex,
-    object::{Kind, Object, Waits},
+    object::{Kind, Object, WaiterRecord},
     owner::Identity,
     permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
 };

@@ -30,13 +30,13 @@ pub(crate) enum Kind {
 /// The properties of a kind that the engine uses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct KindTraits {
-    held_by: Who,
-    pub(crate) waits: Waits,
+    holders: Holders,
+    pub(crate) waiter_record: WaiterRecord,
 }
 
 /// The number of holds of an object at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Who {
+enum Holders {
     /// One hold, which excludes all others. It keeps the request slot of its process. It can be
     /// handed to the next local waiter. It is over when another holder is seen.
     One,
@@ -44,45 +44,45 @@ enum Who {
     Many,
     /// Many. Tasks of one process share one hold of the store, within the local budget, and while
     /// no local task waits for the other side.
-    Members,
+    Shared,
     /// None. A grant is only a reply, and counts for every local waiter that waited at its request.
-    Nobody,
+    None,
 }
 
 impl KindTraits {
     pub(crate) fn is_exclusive(self) -> bool {
-        self.held_by == Who::One
+        self.holders == Holders::One
     }
 
     /// Returns whether a task joins the hold that its process already has.
     pub(crate) fn is_shared(self) -> bool {
-        self.held_by == Who::Members
+        self.holders == Holders::Shared
     }
 
     /// Returns whether a grant becomes a hold, which must be released.
     pub(crate) fn is_held(self) -> bool {
-        self.held_by != Who::Nobody
+        self.holders != Holders::None
     }
 
     /// Returns whether a hold can be handed to another task of this process.
     pub(crate) fn is_passed_on(self) -> bool {
-        matches!(self.held_by, Who::One | Who::Many)
+        matches!(self.holders, Holders::One | Holders::Many)
     }
 }
 
 /// How the store knows that a client waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Waits {
+pub(crate) enum WaiterRecord {
     /// By a queue entry, which a release reads.
-    Queued,
+    QueueEntry,
     /// By a queue entry of each task, which the task refreshes by each request.
-    Seated,
+    EntryPerTask,
     /// By an entry that expires when they stop asking.
-    Known,
+    ExpiringEntry,
     /// By the time that they have waited, after the first second.
-    Aged,
+    WaitingTime,
     /// Not at all.
-    Unknown,
+    Nothing,
 }
 
 impl Kind {
@@ -99,16 +99,16 @@ impl Kind {
     ];
 
     pub(crate) const fn traits(self) -> KindTraits {
-        let (held_by, waits) = match self {
-            Self::Lock | Self::Election => (Who::One, Waits::Queued),
-            Self::Fair => (Who::One, Waits::Seated),
-            Self::Read => (Who::Members, Waits::Unknown),
-            Self::Write => (Who::One, Waits::Known),
-            Self::Semaphore => (Who::Many, Waits::Aged),
-            Self::Permits => (Who::Many, Waits::Unknown),
-            Self::Latch | Self::Barrier => (Who::Nobody, Waits::Unknown),
+        let (holders, waiter_record) = match self {
+            Self::Lock | Self::Election => (Holders::One, WaiterRecord::QueueEntry),
+            Self::Fair => (Holders::One, WaiterRecord::EntryPerTask),
+            Self::Read => (Holders::Shared, WaiterRecord::Nothing),
+            Self::Write => (Holders::One, WaiterRecord::ExpiringEntry),
+            Self::Semaphore => (Holders::Many, WaiterRecord::WaitingTime),
+            Self::Permits => (Holders::Many, WaiterRecord::Nothing),
+            Self::Latch | Self::Barrier => (Holders::None, WaiterRecord::Nothing),
         };
-        KindTraits { held_by, waits }
+        KindTraits { holders, waiter_record }
     }
 
     /// Returns the other side of the same lock, if it has two.
@@ -134,22 +134,22 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     /// The task that wants or has it, if each task has its own queue entry. The tasks of a process
     /// then share no request slot, no subscription and no grant.
-    pub(crate) seat: Option<Owner>,
+    pub(crate) task: Option<Owner>,
 }
 
 impl Object {
     pub(crate) fn new(kind: Kind, name: Name) -> Self {
-        Self { name, kind, seat: None }
+        Self { name, kind, task: None }
     }
 
     /// Returns the same object for the task that acquires it as `owner`.
-    pub(crate) fn seated(&self, owner: Owner) -> Self {
-        Self { seat: Some(owner), ..self.clone() }
+    pub(crate) fn for_task(&self, owner: Owner) -> Self {
+        Self { task: Some(owner), ..self.clone() }
     }
 
     /// Returns the owner that acquires it, if it has a seat.
-    pub(crate) fn seat_owner(&self) -> Option<Owner> {
-        self.seat.clone()
+    pub(crate) fn task_owner(&self) -> Option<Owner> {
+        self.task.clone()
     }
 
     pub(crate) fn traits(&self) -> KindTraits {
@@ -166,7 +166,7 @@ impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // One number, as `Map` requires. Few names have several kinds, but a name may have many
         // seats.
-        state.write_u64(self.name.hashed() ^ self.seat.as_ref().map_or(0, |seat| seat.bits().1));
+        state.write_u64(self.name.hashed() ^ self.task.as_ref().map_or(0, |task| task.bits().1));
     }
 }
 

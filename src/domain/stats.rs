@@ -108,8 +108,8 @@ impl Stats {
 
     /// Counts the holds that are over.
     pub(crate) fn ended(&self) -> u64 {
-        let given_back = self.released + self.releases_unanswered;
+        let released = self.released + self.releases_unanswered;
         let lost = self.lost_expired + self.lost_not_owned + self.lost_max_hold;
-        given_back + lost + self.lost_shut_down
+        released + lost + self.lost_shut_down
     }
 }

@@ -56,7 +56,7 @@ impl Core {
 
     /// Notes that the store has answered the release of `claim`. The last request was sent at
     /// `asked_at`, after this number of `moves`: that server may have been replaced since.
-    pub(super) fn has_given_back(
+    pub(super) fn has_released(
         &self,
         claim: &Claim,
         mode: ReleaseMode,

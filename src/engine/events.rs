@@ -43,7 +43,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn resting_waiter_asks_again_when_the_store_recovers() {
         let (_, engine) = client(&MemoryStore::new());
-        let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
+        let mut rests = Box::pin(engine.wait_for_store(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
         engine.receive(Event::SubscriptionsLost);
         assert!((&mut rests).now_or_never().is_none());
@@ -164,7 +164,7 @@ mod tests {
         let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
         let other = Claim::plain(gate, owner, LONG);
         let core = &engine.core;
-        core.has_given_back(&other, ReleaseMode::Broadcast, core.clock.now(), core.moves());
+        core.has_released(&other, ReleaseMode::Broadcast, core.clock.now(), core.moves());
         sleep(Duration::from_millis(1)).await;
         engine.receive(Event::Moved);
         memory.heal();

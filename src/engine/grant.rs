@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{clock::Stamp, timing::LONGEST_PATIENCE};
+use super::{clock::Stamp, timing::LONGEST_TIMEOUT};
 use crate::domain::{Claim, Token};
 
 /// The grant of the store, and when the reply came.
@@ -89,7 +89,7 @@ impl Default for LocalHandoff {
 impl LocalHandoff {
     /// Returns the local budget of a grant that is new at `now`.
     pub(crate) fn from(self, now: Instant) -> LocalBudget {
-        LocalBudget { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
+        LocalBudget { turns: self.most, until: (now + self.time.min(LONGEST_TIMEOUT)).into() }
     }
 }
 

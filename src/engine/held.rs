@@ -16,7 +16,7 @@ use super::{
     hold::Hold,
     limits::{nothing_came, within},
     pending::PendingRelease,
-    release::{Left, recount},
+    release::{ReleaseResult, recount},
     tasks::pause,
     timing::END_IS_NEAR,
 };
@@ -31,12 +31,12 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) watch: Watch,
-    given_back: bool,
+    released: bool,
 }
 
 impl Held {
     pub(crate) fn new(hold: Arc<Hold>, engine: &Arc<Engine>) -> Self {
-        Self { watch: Watch { hold, engine: Arc::clone(engine) }, given_back: false }
+        Self { watch: Watch { hold, engine: Arc::clone(engine) }, released: false }
     }
 
     /// Returns how long work waits for its release.
@@ -45,7 +45,7 @@ impl Held {
     }
 
     /// Gives the share back, now.
-    pub(crate) async fn release(mut self) -> Result<Left, Error> {
+    pub(crate) async fn release(mut self) -> Result<ReleaseResult, Error> {
         let Watch { hold, engine } = &self.watch;
         let look = || {
             let now = engine.core.clock.now();
@@ -60,25 +60,25 @@ impl Held {
             pause().await;
             (now, believed) = look();
         }
-        self.given_back = true;
+        self.released = true;
         let left = among_many.unwrap_or_else(|| hold.one_share_less());
         if left == 0 {
             if engine.pass_on(hold, now) {
-                return Ok(Left::Nothing);
+                return Ok(ReleaseResult::Released);
             }
             // Boxed: a caller that need not ask the store moves a sixth of the bytes.
             return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
-            return Ok(Left::Lost { reason, holder: None });
+            return Ok(ReleaseResult::Lost { reason, holder: None });
         }
         if shared {
-            return Ok(Left::Nothing);
+            return Ok(ReleaseResult::Released);
         }
         let sent = Box::pin(engine.send_count(hold)).await;
         Ok(match sent.map_err(|failure| engine.error(hold.name(), failure))? {
-            Outcome::Renewed => Left::Shares(left),
-            _ => Left::Lost { reason: LostReason::NotOwned, holder: None },
+            Outcome::Renewed => ReleaseResult::StillShared(left),
+            _ => ReleaseResult::Lost { reason: LostReason::NotOwned, holder: None },
         })
     }
 }
@@ -86,7 +86,7 @@ impl Held {
 impl Held {
     /// Leaves the hold to another task, which releases it.
     pub(crate) fn forget(mut self) {
-        self.given_back = true;
+        self.released = true;
         let Watch { hold, engine } = &self.watch;
         engine.forget(hold);
     }
@@ -95,7 +95,7 @@ impl Held {
 impl Held {
     /// Leaves the hold to its lease. If others share the hold, they keep it.
     pub(crate) fn abandon(mut self) {
-        self.given_back = true;
+        self.released = true;
         let Watch { hold, engine } = &self.watch;
         let shared = hold.object().traits().is_shared();
         if !shared || hold.one_share_less_of_many().is_none() {
@@ -106,7 +106,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.given_back {
+        if self.released {
             return;
         }
         let Watch { hold, engine } = &self.watch;
@@ -144,8 +144,8 @@ impl Watch {
     }
 
     /// Notes a read hold under this hold of a writer.
-    pub(crate) fn note_beside(&self) {
-        self.hold.note_beside();
+    pub(crate) fn note_read_under_write(&self) {
+        self.hold.note_read_under_write();
     }
 
     /// Whether it is a hold of `engine`.
@@ -176,8 +176,8 @@ impl Watch {
         let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
         let ttl = hold.profile().ttl;
-        let (helps, until) = (Failure::may_pass, hold.ends());
-        match recount(&engine.core, &engine.contention, hold, ttl, helps, until).await {
+        let (retry_if, until) = (Failure::is_temporary, hold.ends());
+        match recount(&engine.core, &engine.contention, hold, ttl, retry_if, until).await {
             Ok(Outcome::Renewed) => {
                 hold.renewed(asked_at, engine.core.clock.now());
                 self.remaining().map_err(ended)?;
@@ -192,7 +192,7 @@ impl Watch {
     pub(crate) async fn reenter_in_time(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
         engine.reachable(hold.name())?;
-        let limit = engine.limits.question;
+        let limit = engine.limits.request;
         tokio::select! {
             biased;
             share = self.reenter() => share,
@@ -218,7 +218,7 @@ impl Watch {
         engine.reachable(hold.name())?;
         hold.writes(engine.core.clock.now()).map_err(lost)?;
         let done = engine.core.store.guarded(&hold.grant.claim, work);
-        let done = within(engine.limits.question, done).await;
+        let done = within(engine.limits.request, done).await;
         // A write that may still run must not run under the next hold of this owner.
         if !done.as_ref().is_err_and(Failure::may_have_happened) {
             hold.write_answered();
@@ -359,8 +359,8 @@ mod tests {
             let guard = door.acquire().await.unwrap();
             let owner = guard.owner().clone();
             store.stall();
-            let patience = Duration::from_secs(if cancelled { 1 } else { 10 });
-            let written = timeout(patience, guard.write(write("when?"))).await;
+            let max_wait = Duration::from_secs(if cancelled { 1 } else { 10 });
+            let written = timeout(max_wait, guard.write(write("when?"))).await;
             match cancelled {
                 true => assert!(written.is_err()),
                 false => assert!(matches!(written, Ok(Err(Error::Unavailable { .. })))),

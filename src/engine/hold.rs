@@ -21,10 +21,15 @@ use super::{
     clock::Stamp,
     counters::Counters,
     grant::{Grant, LeaseProfile, LocalBudget, ReplicationStatus, Terms},
-    timing::{LONG_HOLD, LONGEST_REST, RESTS_ONE_IN, SHARING_PAST, SHARING_RESTS, SHORTEST_REST},
+    timing::{
+        HOLD_BACK_ONE_IN, LONG_HOLD, LONGEST_HOLD_BACK, SHARING_PAST, SHARING_RESTS,
+        SHORTEST_HOLD_BACK,
+    },
 };
 use crate::{
-    domain::{Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, Waits},
+    domain::{
+        Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, WaiterRecord,
+    },
     store::LATEST,
 };
 
@@ -40,7 +45,7 @@ pub(crate) struct Hold {
     state: Mutex<State>,
     /// Whether its owner also holds to read. That may keep it in the store when its own lease is
     /// over.
-    beside: AtomicBool,
+    read_under_write: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,
 }
@@ -89,7 +94,7 @@ impl Hold {
             entered_at: now.into(),
             must_end_at: terms.max_hold.map(|most| (now + most).into()),
             state: Mutex::new(state),
-            beside: AtomicBool::new(false),
+            read_under_write: AtomicBool::new(false),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
         }
@@ -162,17 +167,18 @@ impl Hold {
     /// Returns how long its client leaves the name alone after a release at `now`, if no other
     /// waiter is known. For short holds the number of the grant decides. A count would not do:
     /// names that are used in turns would each get the same one.
-    pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
-        if self.object().traits().waits != Waits::Queued || self.grant.contended {
+    pub(super) fn hold_back_time(&self, now: Instant) -> Option<Duration> {
+        if self.object().traits().waiter_record != WaiterRecord::QueueEntry || self.grant.contended
+        {
             return None;
         }
-        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..RESTS_ONE_IN) == 0;
+        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..HOLD_BACK_ONE_IN) == 0;
         let rest = match self.held_for(now) {
             held if held >= LONG_HOLD => held / 50,
-            held if in_its_turn() => held * RESTS_ONE_IN / 50,
+            held if in_its_turn() => held * HOLD_BACK_ONE_IN / 50,
             _ => return None,
         };
-        (rest >= SHORTEST_REST).then(|| rest.min(LONGEST_REST))
+        (rest >= SHORTEST_HOLD_BACK).then(|| rest.min(LONGEST_HOLD_BACK))
     }
 
     /// Returns the request that renews it.
@@ -327,32 +333,32 @@ impl Hold {
     }
 
     /// The same, and a read hold of its owner may keep it in the store when its own lease is over.
-    pub(super) fn note_beside(&self) {
-        self.beside.store(true, Ordering::Release);
+    pub(super) fn note_read_under_write(&self) {
+        self.read_under_write.store(true, Ordering::Release);
         self.note_more();
     }
 
     /// Whether it keeps its name until the store has answered its release. A read hold of a writer
     /// may be shared only after that reply: until then a guarded write may reach the store.
     pub(super) fn leaves_when_answered(&self) -> bool {
-        self.object().traits().is_shared() || self.is_read_beside()
+        self.object().traits().is_shared() || self.is_read_under_write()
     }
 
     /// Whether its own time is over although the store may keep it.
     pub(super) fn outlives_itself(&self) -> bool {
         let over = self.state.lock().over;
         let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));
-        self.is_read_beside() && by_time
+        self.is_read_under_write() && by_time
     }
 
-    fn is_read_beside(&self) -> bool {
-        self.beside.load(Ordering::Acquire)
+    fn is_read_under_write(&self) -> bool {
+        self.read_under_write.load(Ordering::Acquire)
     }
 
     /// Returns until when a release makes sense that is requested at `now`.
     pub(super) fn pending_until(&self, now: Instant) -> Instant {
-        let (beside, ends) = (self.is_read_beside(), self.store_ends());
-        if beside { ends.max(now + LATEST) } else { ends }
+        let (read_under_write, ends) = (self.is_read_under_write(), self.store_ends());
+        if read_under_write { ends.max(now + LATEST) } else { ends }
     }
 
     /// Whether waiters that come now may share it without a request.

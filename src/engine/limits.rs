@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 
 use tokio::time::sleep;
 
-use super::timing::LONGEST_PATIENCE;
+use super::timing::LONGEST_TIMEOUT;
 use crate::domain::Failure;
 
 /// How long one caller waits for one reply.
@@ -13,7 +13,7 @@ use crate::domain::Failure;
 pub(crate) struct Limits {
     /// The timeout of a request that does not wait for a holder, such as `try_acquire` and
     /// `holder`.
-    pub(crate) question: Duration,
+    pub(crate) request: Duration,
     /// The timeout of an awaited release. After it, a background task continues.
     pub(crate) release: Duration,
     /// The same for the release after work, whose result should not wait for it.
@@ -25,7 +25,7 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            question: Duration::from_secs(3),
+            request: Duration::from_secs(3),
             release: Duration::from_secs(5),
             release_after_run: Duration::from_millis(500),
             fail_fast: false,
@@ -36,7 +36,7 @@ impl Default for Limits {
 impl Limits {
     /// Returns a limit that a timer can keep.
     pub(crate) fn sound(limit: Duration) -> Duration {
-        limit.clamp(Duration::from_millis(1), LONGEST_PATIENCE)
+        limit.clamp(Duration::from_millis(1), LONGEST_TIMEOUT)
     }
 }
 
@@ -90,6 +90,6 @@ mod tests {
     #[test]
     fn any_limit_is_possible() {
         assert_eq!(Limits::sound(Duration::ZERO), Duration::from_millis(1));
-        assert_eq!(Limits::sound(Duration::MAX), LONGEST_PATIENCE);
+        assert_eq!(Limits::sound(Duration::MAX), LONGEST_TIMEOUT);
     }
 }

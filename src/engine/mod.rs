@@ -75,17 +75,17 @@ use self::{
     pending::PendingReleases,
     recent::RecentReleases,
     release::background::complete_all,
-    retry::{Helps, retry_while},
+    retry::{RetryIf, retry_while},
     tasks::{OnDrop, Spawner},
-    timing::{HEALTH_ANSWER, LONGEST_PATIENCE, RETURN_LOOKS},
+    timing::{HEALTH_ANSWER, LONGEST_TIMEOUT, RETURN_LOOKS},
     watchdog::Watchdog,
 };
 #[cfg(test)]
 use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Health, Holder, Identity, LogThrottle, Name, Object, Outcome,
-        Owner, ReleaseMode, Renewal, Stats, Waits,
+        Claim, Failure, Health, Holder, Identity, LogThrottle, Name, Object, Outcome, Owner,
+        ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
     },
     error::Error,
     store::{RECEIPT_RESTS, RedisStore, Subscriber},
@@ -200,7 +200,7 @@ impl Engine {
         let both = join(watchdog.run(), releases);
         let ends = OnDrop::new(move || {
             runs.store(false, Ordering::Release);
-            contention.rouse();
+            contention.wake_all_waiters();
         });
         (self.spawner)(Box::pin(async move {
             let _ends = ends;
@@ -218,7 +218,7 @@ impl Engine {
     where
         A: Future<Output = Result<T, Failure>>,
     {
-        self.ask_for(self.limits.question, name, ask).await
+        self.ask_for(self.limits.request, name, ask).await
     }
 
     /// The same for a change with an [idempotency key](Self::receipt). It stops when the store may
@@ -231,7 +231,7 @@ impl Engine {
     where
         A: Future<Output = Result<T, Failure>>,
     {
-        self.ask_for(self.limits.question.min(RECEIPT_RESTS / 2), name, ask).await
+        self.ask_for(self.limits.request.min(RECEIPT_RESTS / 2), name, ask).await
     }
 
     /// Returns a key by which the store recognizes a repeated change.
@@ -240,10 +240,13 @@ impl Engine {
     }
 
     /// `object` for one acquisition: with a seat of its own, if its kind has seats.
-    pub(crate) fn seated(&self, object: &Object) -> Object {
-        match object.traits().waits {
-            Waits::Seated => object.seated(self.identity.fresh_owner()),
-            Waits::Queued | Waits::Known | Waits::Aged | Waits::Unknown => object.clone(),
+    pub(crate) fn for_task(&self, object: &Object) -> Object {
+        match object.traits().waiter_record {
+            WaiterRecord::EntryPerTask => object.for_task(self.identity.fresh_owner()),
+            WaiterRecord::QueueEntry
+            | WaiterRecord::ExpiringEntry
+            | WaiterRecord::WaitingTime
+            | WaiterRecord::Nothing => object.clone(),
         }
     }
 
@@ -264,15 +267,15 @@ impl Engine {
                 Some(failure) => Err(failure),
             }
         };
-        let given = within(limit, retry_while(self.helps(), &self.core.clock, until, ask)).await;
+        let given = within(limit, retry_while(self.retry_if(), &self.core.clock, until, ask)).await;
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
     /// Returns the failures after which a caller retries.
-    fn helps(&self) -> Helps {
+    fn retry_if(&self) -> RetryIf {
         match self.limits.fail_fast {
-            false => Failure::may_pass,
-            true => Failure::may_pass_while_reachable,
+            false => Failure::is_temporary,
+            true => Failure::is_temporary_while_reachable,
         }
     }
 
@@ -308,7 +311,7 @@ impl Engine {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(&object.name)?;
         // A repeated request might release the lock of a later holder.
-        let freed = within(self.limits.question, self.core.store.force_release(object)).await;
+        let freed = within(self.limits.request, self.core.store.force_release(object)).await;
         freed.map_err(|failure| self.error(&object.name, failure))
     }
 
@@ -331,15 +334,15 @@ impl Engine {
         self.reachable(claim.name())?;
         // Asked again it would not find what the first request has released.
         let release = self.core.store.release(claim, ReleaseMode::HandOver);
-        let released = within(self.limits.question, release).await;
+        let released = within(self.limits.request, release).await;
         let released = released.map_err(|failure| self.error(claim.name(), failure))?;
-        Ok(matches!(released, GivenBack::Freed(_)))
+        Ok(matches!(released, ReleaseReply::Freed(_)))
     }
 
     /// Returns the error for a caller of `name`. If there was no reply, it has the reason.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
         let is_silence = matches!(failure, Failure::Unanswered(_));
-        let obstacle = is_silence.then(|| self.core.store.in_the_way(name)).flatten();
+        let obstacle = is_silence.then(|| self.core.store.unavailability(name)).flatten();
         let mut error = Error::about(name, failure);
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
             && !reason.contains(&obstacle.obstacle())
@@ -354,7 +357,7 @@ impl Engine {
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
-            Ok(_) => within(HEALTH_ANSWER, async { Ok(self.core.store.look().await) }).await,
+            Ok(_) => within(HEALTH_ANSWER, async { Ok(self.core.store.check().await) }).await,
             Err(_) => Err(Failure::NoRuntime),
         };
         let round_trip = match &looked {
@@ -386,7 +389,7 @@ impl Engine {
     }
 
     /// Leaves a store that is in trouble alone for `pause`, or until it is back.
-    async fn rest(&self, pause: Duration) {
+    async fn wait_for_store(&self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}
             () = self.core.store_recovered.notified() => {}
@@ -394,11 +397,11 @@ impl Engine {
     }
 
     /// Admits no new acquisitions, waits for holds and requests in flight, revokes the remaining
-    /// holds, and completes pending releases, all within `patience`. Returns the number of revoked
+    /// holds, and completes pending releases, all within `max_wait`. Returns the number of revoked
     /// holds, and the number of releases that are not completed.
-    pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
+    pub(crate) async fn shut_down(&self, max_wait: Duration) -> (usize, usize) {
         let start = Instant::now();
-        let patience = patience.min(LONGEST_PATIENCE);
+        let max_wait = max_wait.min(LONGEST_TIMEOUT);
         self.core.open.close();
         self.contention.close();
 
@@ -407,9 +410,9 @@ impl Engine {
             return (self.take_back_all(), self.incomplete());
         }
         self.revive();
-        let returned = timeout(patience / 2, self.all_returned()).await;
+        let returned = timeout(max_wait / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
-        let flushed = timeout_at(start + patience, self.all_completed()).await;
+        let flushed = timeout_at(start + max_wait, self.all_completed()).await;
         let left = if flushed.is_ok() { 0 } else { self.incomplete() };
         (taken, left)
     }
@@ -421,7 +424,7 @@ impl Engine {
 
     /// Waits until every background release is completed.
     #[cfg(feature = "blocking")]
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn releases_completed(&self) {
         self.core.pending.all_completed().await;
     }
 

@@ -72,11 +72,11 @@ impl PendingRelease {
     }
 
     /// The key for which at most one pending release exists.
-    fn only(&self) -> Option<Only> {
+    fn unique_key(&self) -> Option<UniqueKey> {
         match self {
-            Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),
+            Self::Recount { hold } => Some(UniqueKey::Recount(hold.grant.id)),
             Self::Repeat { claim, .. } => {
-                Some(Only::Repeat(claim.object.clone(), claim.owner.clone()))
+                Some(UniqueKey::Repeat(claim.object.clone(), claim.owner.clone()))
             }
             Self::Release(_) => None,
         }
@@ -90,7 +90,7 @@ impl PendingRelease {
 
 /// At most one pending release exists for each of these.
 #[derive(Debug, Eq, Hash, PartialEq)]
-enum Only {
+enum UniqueKey {
     Repeat(Object, Owner),
     Recount(u64),
 }
@@ -110,13 +110,13 @@ pub(crate) struct PendingReleases {
 struct List {
     queued: BTreeMap<u64, PendingRelease>,
     /// The keys that exist, and whether each was queued again meanwhile.
-    only: HashMap<Only, bool>,
+    unique_key: HashMap<UniqueKey, bool>,
     last: u64,
 }
 
 impl List {
     fn add(&mut self, pending: PendingRelease) {
-        match pending.only().map(|only| self.only.entry(only)) {
+        match pending.unique_key().map(|unique_key| self.unique_key.entry(unique_key)) {
             Some(Entry::Occupied(mut again)) => {
                 again.insert(true);
                 return;
@@ -132,7 +132,7 @@ impl List {
     /// the finished run may have come a moment too early, or may have reached a replaced server.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
-        let again = pending.only().and_then(|only| self.only.remove(&only));
+        let again = pending.unique_key().and_then(|unique_key| self.unique_key.remove(&unique_key));
         if again == Some(true) {
             self.add(pending);
         }

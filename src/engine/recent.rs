@@ -20,10 +20,10 @@ const MOST: usize = 4096;
 
 /// The recent releases of this client, the oldest first.
 #[derive(Default)]
-pub(crate) struct RecentReleases(Mutex<VecDeque<Given>>);
+pub(crate) struct RecentReleases(Mutex<VecDeque<RecentRelease>>);
 
 /// A released claim, and when the answered request was sent.
-struct Given {
+struct RecentRelease {
     claim: Claim,
     at: Instant,
 }
@@ -41,7 +41,7 @@ impl RecentReleases {
         if list.len() == MOST {
             list.pop_front();
         }
-        list.push_back(Given { claim: claim.clone(), at: asked_at });
+        list.push_back(RecentRelease { claim: claim.clone(), at: asked_at });
         true
     }
 
@@ -52,7 +52,7 @@ impl RecentReleases {
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
         // A read hold of its owner, or a new lease, may have kept it for longer than requested.
-        let until = |given: &Given| given.at + given.claim.ttl.max(RELEASES_KEPT);
+        let until = |given: &RecentRelease| given.at + given.claim.ttl.max(RELEASES_KEPT);
         let all = lately.map(|given| (given.claim.clone(), until(given)));
         all.filter(|(_, until)| *until > now).collect()
     }

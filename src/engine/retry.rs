@@ -6,7 +6,7 @@ use super::{clock::Clock, timing::BACKOFF};
 use crate::domain::{Backoff, Failure};
 
 /// Whether a later retry can help after such a failure.
-pub(crate) type Helps = fn(&Failure) -> bool;
+pub(crate) type RetryIf = fn(&Failure) -> bool;
 
 /// A reply, and whether it is in doubt.
 pub(crate) struct Answered<T> {
@@ -23,12 +23,12 @@ pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     until: Instant,
     ask: impl Fn() -> A,
 ) -> impl Future<Output = Result<Answered<T>, Failure>> {
-    retry_while(Failure::may_pass, clock, until, ask)
+    retry_while(Failure::is_temporary, clock, until, ask)
 }
 
-/// The same, but only for failures for which the retry `helps`.
+/// The same, but only for failures for which the retry `retry_if`.
 pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
-    helps: Helps,
+    retry_if: RetryIf,
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> A,
@@ -36,14 +36,14 @@ pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     match ask().await {
         Ok(answer) => Ok(Answered { answer, unsure: false, again_at: None }),
         // Boxed, so that a call without a failure is small.
-        Err(failure) => Box::pin(ask_again(helps, clock, until, ask, failure)).await,
+        Err(failure) => Box::pin(ask_again(retry_if, clock, until, ask, failure)).await,
     }
 }
 
 /// The same after a failed first request. Only a failure costs timers, because the store limits the
 /// first request.
 async fn ask_again<T, A: Future<Output = Result<T, Failure>>>(
-    helps: Helps,
+    retry_if: RetryIf,
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> A,
@@ -54,7 +54,7 @@ async fn ask_again<T, A: Future<Output = Result<T, Failure>>>(
     loop {
         let pause = backoff.next(BACKOFF);
         let again_at = clock.now() + pause;
-        if !helps(&failure) || again_at >= until {
+        if !retry_if(&failure) || again_at >= until {
             return Err(failure);
         }
         unsure |= failure.may_have_happened();

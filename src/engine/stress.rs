@@ -46,11 +46,11 @@ struct Worker {
 
 impl Worker {
     async fn enter(&mut self) -> Option<LockGuard> {
-        let patience = Duration::from_micros(self.chance.u64(..300));
+        let max_wait = Duration::from_micros(self.chance.u64(..300));
         let entered = match self.chance.u32(..4) {
             0 => self.lock.try_acquire().await.unwrap(),
-            1 => self.lock.acquire_within(patience).await.ok(),
-            2 => timeout(patience, self.lock.acquire()).await.ok().map(Result::unwrap),
+            1 => self.lock.acquire_within(max_wait).await.ok(),
+            2 => timeout(max_wait, self.lock.acquire()).await.ok().map(Result::unwrap),
             _ => Some(self.lock.acquire().await.unwrap()),
         };
         entered.filter(LockGuard::is_held)
@@ -123,8 +123,8 @@ fn shut_down_client_has_no_holds() {
             Err(error) => assert!(matches!(error, Error::ShutDown), "{error}"),
         }
         let lock = door(&other);
-        let given_back = runtime.block_on(lock.acquire_within(Duration::from_secs(5)));
-        assert!(given_back.is_ok(), "it is not given back");
+        let released = runtime.block_on(lock.acquire_within(Duration::from_secs(5)));
+        assert!(released.is_ok(), "it is not released");
     }
 }
 
@@ -150,8 +150,8 @@ fn shutdown_among_waiters_leaves_no_key() {
             };
             let tasks: Vec<_> = (0..4).map(|_| tokio::spawn(works(door(&client)))).collect();
             sleep(Duration::from_micros(u64::from(round % 10) * 50)).await;
-            let patience = Duration::from_millis(u64::from(round % 2) * 50);
-            client.shut_down(patience).await;
+            let max_wait = Duration::from_millis(u64::from(round % 2) * 50);
+            client.shut_down(max_wait).await;
             for task in tasks {
                 task.await.unwrap();
             }

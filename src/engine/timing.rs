@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::domain::CENTURY;
 use crate::store::{
-    HEALTH_CHECK, KNOWN_FOR, PATIENT_RESTS, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
+    HEALTH_CHECK, KNOWN_FOR, LONGEST_WAITER_RESTS, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
 };
 
 // Health.
@@ -32,7 +32,7 @@ pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
-pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_WAIT_UNNOTIFIED: Duration = Duration::from_millis(250);
 
 /// After a late reply, a waiter pauses for this multiple of its delay. Otherwise the waiters of
 /// very many names would delay the renewals of a client or of a server. All waiters together still
@@ -44,7 +44,7 @@ pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 
 /// After this wait, other clients leave free permits to a waiter without a queue entry, for a
 /// while.
-pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
 /// How often, and for how long at most, a multi-lock looks at the holder of a busy member while it
 /// keeps other members. If the holder stays, it releases them.
@@ -57,7 +57,7 @@ pub(crate) const VAIN_QUESTIONS: u32 = 16;
 pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
 
 /// How long a name stays known and subscribed after its last waiter.
-pub(crate) const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 
 /// How long a lock counts as contended after a release that found waiters.
 pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
@@ -69,9 +69,9 @@ pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
 /// Other clients cannot see a busy-polling client. So after a long hold without a known waiter, its
 /// client leaves the lock alone for a fiftieth of the hold. Shorter holds are added up: one of this
 /// number pauses for all of them. The shortest pause is the resolution of timers.
-pub(crate) const RESTS_ONE_IN: u32 = 16;
-pub(crate) const SHORTEST_REST: Duration = Duration::from_millis(1);
-pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
+pub(crate) const HOLD_BACK_ONE_IN: u32 = 16;
+pub(crate) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
+pub(crate) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
 
 /// A task asks for a hold of its own if it comes this soon after a shared hold was last open for
 /// sharing, and the hold lasts for this time. One by one the sharing tasks leave, and an excluded
@@ -142,7 +142,7 @@ pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
 /// The timeout that replaces one beyond the range of the clock.
-pub(crate) const LONGEST_PATIENCE: Duration = CENTURY;
+pub(crate) const LONGEST_TIMEOUT: Duration = CENTURY;
 
 /// The longest time that [`spread`](crate::domain::spread) makes of `time`.
 const fn most(time: Duration) -> u128 {
@@ -153,11 +153,11 @@ const fn most(time: Duration) -> u128 {
 // a name counts as contended.
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
-const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
+const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
 // A known waiter asks again before it is forgotten, and a seated one, however late replies are.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // The longest waiter asks before it is forgotten.
-const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
+const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
 // A waiter too young to be warned still sends its first request.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A hand-off grant waits only briefly.

@@ -16,7 +16,7 @@ use crate::{
         Engine,
         acquire::{following::Follower, pacing::Paced},
         grant::LocalHandoff,
-        timing::{LONGEST_PATIENCE, LONGEST_WAIT, NEXT_TICK},
+        timing::{LONGEST_TIMEOUT, LONGEST_WAIT, NEXT_TICK},
     },
     error::{Error, Result},
     store::{RedisStore, election},
@@ -449,7 +449,7 @@ impl Observer {
         let name = follower.object().name.clone();
         let last = seen.as_ref();
         let ask = |store| change(store, &name, last);
-        let leader = engine.follow_up(follower, LONGEST_PATIENCE, ask).await?;
+        let leader = engine.follow_up(follower, LONGEST_TIMEOUT, ask).await?;
         *seen = Some(leader.clone());
         Ok(leader)
     }

@@ -9,7 +9,7 @@ use crate::{
     domain::{Holder, LostReason, Name, Owner, Script, Value, Write},
     engine::{
         held::{Held, Watch},
-        release::Left,
+        release::ReleaseResult,
     },
     error::{Error, Result},
 };
@@ -87,9 +87,9 @@ impl<K> Guard<K> {
     pub async fn release(self) -> Result<Release> {
         let name = self.name().clone();
         Ok(match self.held.release().await? {
-            Left::Shares(count) => Release::StillHeld { count },
-            Left::Nothing => Release::Released,
-            Left::Lost { reason, holder } => Release::NotHeld { name, reason, holder },
+            ReleaseResult::StillShared(count) => Release::StillHeld { count },
+            ReleaseResult::Released => Release::Released,
+            ReleaseResult::Lost { reason, holder } => Release::NotHeld { name, reason, holder },
         })
     }
 

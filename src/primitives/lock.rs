@@ -9,14 +9,14 @@ use super::{
     settings::{Settings, checked_timeout, on_loss, settings},
 };
 #[cfg(feature = "blocking")]
-use crate::engine::acquire::Patience;
+use crate::engine::acquire::ReentryTimeout;
 use crate::{
     domain::{
         CENTURY, Claim, Holder, LostReason, Name, Object, Owner, Replicas, WaitStrategy, checked,
     },
     engine::{
         Engine,
-        acquire::{AcquireRequest, Within},
+        acquire::{AcquireRequest, Deadline},
         grant::LocalHandoff,
         held::{Held, Watch},
     },
@@ -129,7 +129,7 @@ impl<K> Lock<K> {
     }
 
     fn request(&self) -> Result<AcquireRequest> {
-        self.settings.request(&self.engine.seated(&self.object))
+        self.settings.request(&self.engine.for_task(&self.object))
     }
 
     fn guard(&self, held: Held) -> Guard<Self> {
@@ -144,10 +144,10 @@ impl<K> Lock<K> {
     pub(crate) async fn enter_again(
         &self,
         holding: &LockContext,
-        patience: Patience,
+        max_wait: ReentryTimeout,
     ) -> Result<Guard<Self>> {
         let request = self.request()?;
-        let held = self.engine.enter_again(&request, holding.watch(), patience).await?;
+        let held = self.engine.enter_again(&request, holding.watch(), max_wait).await?;
         // The first guard may be a guard of a plain lock of this name.
         match request.share.tokens() > 0 && held.watch.token().is_none() {
             true => Err(Error::NoToken { name: self.name().clone() }),
@@ -156,7 +156,7 @@ impl<K> Lock<K> {
     }
 
     /// Acquires the read side while `other` holds the write side. Waits until `until`.
-    pub(crate) async fn beside(
+    pub(crate) async fn acquire_under_write(
         &self,
         other: &Watch,
         until: Option<Instant>,
@@ -169,9 +169,9 @@ impl<K> Lock<K> {
         }
         other.remaining().map_err(lost)?;
         // The store now knows more than the grant, so the hold is not handed off.
-        other.note_beside();
+        other.note_read_under_write();
         let request =
-            AcquireRequest { beside: Some(other.claim().owner.clone()), ..self.request()? };
+            AcquireRequest { writer: Some(other.claim().owner.clone()), ..self.request()? };
         let held = self.engine.try_acquire(&request, until).await?;
         let held =
             held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOwned)))?;
@@ -227,7 +227,7 @@ impl<K> Lock<K> {
     }
 
     /// Acquires with a timeout that began before.
-    pub(crate) async fn acquire_in_time(&self, timeout: Within) -> Result<Guard<Self>> {
+    pub(crate) async fn acquire_in_time(&self, timeout: Deadline) -> Result<Guard<Self>> {
         let request = self.request()?;
         Ok(self.guard(self.engine.acquire_within(&request, timeout).await?))
     }

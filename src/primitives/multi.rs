@@ -27,7 +27,7 @@ use super::{
 use crate::{
     domain::{Holder, LostReason, Name, spread},
     engine::{
-        acquire::Within,
+        acquire::Deadline,
         timing::{HOLDER_LOOK_RESTS, HOLDER_LOOKS},
     },
     error::{Error, Result},
@@ -150,7 +150,7 @@ impl MultiLock {
     }
 
     /// Acquires with a timeout that began before.
-    pub(crate) async fn acquire_in_time(&self, timeout: Within) -> Result<MultiGuard> {
+    pub(crate) async fn acquire_in_time(&self, timeout: Deadline) -> Result<MultiGuard> {
         self.gather(Some(timeout)).await
     }
 
@@ -204,7 +204,7 @@ impl MultiLock {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    async fn gather(&self, within: Option<Within>) -> Result<MultiGuard> {
+    async fn gather(&self, within: Option<Deadline>) -> Result<MultiGuard> {
         let mut gathered = Gathered::none(&self.members);
         match gathered.gather(within).await {
             Ok(()) => Ok(self.guard(gathered)),
@@ -228,7 +228,7 @@ impl Lock {
     }
 
     /// Waits for this member, for no longer than the caller.
-    async fn wait(&self, within: Option<Within>) -> Result<LockGuard> {
+    async fn wait(&self, within: Option<Deadline>) -> Result<LockGuard> {
         match within {
             Some(within) => self.acquire_in_time(within).await,
             None => self.acquire().await,
@@ -236,7 +236,7 @@ impl Lock {
     }
 
     /// Waits until two looks find the same holder, or cannot look, but not for ever.
-    async fn until_its_holder_stays(&self) {
+    async fn until_holder_is_stable(&self) {
         let mut before = None;
         for _ in 0..HOLDER_LOOKS {
             let Ok(holder) = self.holder().await else { return };
@@ -274,7 +274,7 @@ impl<'a> Gathered<'a> {
     }
 
     /// Acquires all members, waiting for each busy one.
-    async fn gather(&mut self, within: Option<Within>) -> Result<()> {
+    async fn gather(&mut self, within: Option<Deadline>) -> Result<()> {
         while let Some(missing) = self.try_missing(within).await {
             match missing.error {
                 Some(error) if !error.is_transient() => return Err(error),
@@ -287,7 +287,7 @@ impl<'a> Gathered<'a> {
 
     /// Tries all members that are not held, at once. Returns the one to wait for, or whose error
     /// ends the acquisition.
-    async fn try_missing(&mut self, within: Option<Within>) -> Option<Missing> {
+    async fn try_missing(&mut self, within: Option<Deadline>) -> Option<Missing> {
         let until = within.map(|within| within.until);
         // A member may have been lost while another one was waited for.
         self.guards.iter_mut().for_each(|guard| drop(guard.take_if(|guard| !guard.is_held())));
@@ -310,7 +310,7 @@ impl<'a> Gathered<'a> {
 
     /// Waits for the member `at`. Keeps only the members before it, and these only while its queue
     /// moves.
-    async fn wait_for(&mut self, at: usize, within: Option<Within>) -> Result<()> {
+    async fn wait_for(&mut self, at: usize, within: Option<Deadline>) -> Result<()> {
         let member = &self.members[at];
         let mut wait = Box::pin(member.wait(within));
         self.guards[at..].fill_with(|| None);
@@ -321,7 +321,7 @@ impl<'a> Gathered<'a> {
                     self.guards[at] = Some(waited?);
                     return Ok(());
                 }
-                () = member.until_its_holder_stays() => self.guards.fill_with(|| None),
+                () = member.until_holder_is_stable() => self.guards.fill_with(|| None),
             }
         }
         self.guards[at] = Some(wait.await?);
@@ -329,12 +329,12 @@ impl<'a> Gathered<'a> {
     }
 
     /// Releases what is held, and waits for that no longer than the caller.
-    async fn release(self, within: Option<Within>) {
+    async fn release(self, within: Option<Deadline>) {
         // Each result is of no use, because no work was done. A release that fails goes on in the
         // background.
         let released = join_all(self.guards.into_iter().flatten().map(LockGuard::release));
         match within {
-            Some(Within { until, .. }) => drop(timeout_at(until, released).await),
+            Some(Deadline { until, .. }) => drop(timeout_at(until, released).await),
             None => drop(released.await),
         }
     }

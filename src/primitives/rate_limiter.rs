@@ -8,7 +8,7 @@ use crate::{
     engine::{
         Engine,
         acquire::{
-            Within,
+            Deadline,
             pacing::{Line, Paced},
         },
     },
@@ -140,7 +140,7 @@ impl RateLimiter {
         Ok(it)
     }
 
-    async fn pace(&self, permits: u32, within: Option<Within>) -> Result<RatePermits> {
+    async fn pace(&self, permits: u32, within: Option<Deadline>) -> Result<RatePermits> {
         let it = self.wanted(permits)?;
         self.engine.pace(&self.name, &self.line, within, |store| self.ask(store, &it)).await??;
         Ok(it)

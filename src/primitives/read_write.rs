@@ -122,7 +122,7 @@ impl ReadWriteLock {
         let watch = writing.watch();
         match watch.claim().object {
             Object { kind: Kind::Write, ref name, .. } if *name == self.name => {
-                self.read().beside(watch, None).await
+                self.read().acquire_under_write(watch, None).await
             }
             _ => Err(Error::NotWriting { name: self.name.clone() }),
         }

@@ -15,7 +15,7 @@ use crate::{
     domain::{Kind, LostReason, Name, Owner, Script, Value, Write},
     engine::{
         held::{Held, Watch},
-        release::Left,
+        release::ReleaseResult,
     },
     error::{Error, Result},
 };
@@ -318,8 +318,8 @@ pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     let released = at_most(limit, held.release()).await;
     let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
     match released.unwrap_or_else(silent) {
-        Ok(Left::Lost { reason, .. }) => Some((name, reason)),
-        Ok(Left::Nothing | Left::Shares(_)) => None,
+        Ok(ReleaseResult::Lost { reason, .. }) => Some((name, reason)),
+        Ok(ReleaseResult::Released | ReleaseResult::StillShared(_)) => None,
         // It was held when the work completed; a background task releases it.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error,

@@ -9,9 +9,9 @@ use crate::{
         checked,
     },
     engine::{
-        acquire::{AcquireRequest, Within},
+        acquire::{AcquireRequest, Deadline},
         grant::{LocalHandoff, Terms},
-        timing::LONGEST_PATIENCE,
+        timing::LONGEST_TIMEOUT,
     },
     error::{Error, Result},
 };
@@ -62,7 +62,7 @@ impl Settings {
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_handoff };
         let replicas = checked_replicas(object, self.replicas)?;
         let (object, wait_strategy) = (object.clone(), self.wait_strategy);
-        Ok(AcquireRequest { object, share, beside: None, ttl, terms, wait_strategy, replicas })
+        Ok(AcquireRequest { object, share, writer: None, ttl, terms, wait_strategy, replicas })
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn request_without_lease(
     let terms = Terms { renewed: false, max_hold: None, local: LocalHandoff::default() };
     let replicas = checked_replicas(object, replicas)?;
     let (object, ttl, wait_strategy) = (object.clone(), CENTURY, WaitStrategy::PubSub);
-    Ok(AcquireRequest { object, share, beside: None, ttl, terms, wait_strategy, replicas })
+    Ok(AcquireRequest { object, share, writer: None, ttl, terms, wait_strategy, replicas })
 }
 
 /// Checks a number of replicas.
@@ -97,12 +97,12 @@ pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
 }
 
 /// Checks a timeout, which begins now.
-pub(crate) fn checked_timeout(timeout: Duration) -> Result<Within, InvalidDuration> {
+pub(crate) fn checked_timeout(timeout: Duration) -> Result<Deadline, InvalidDuration> {
     if timeout.is_zero() {
         let rule = "more than zero; to try once without waiting, use try_acquire";
         return Err(InvalidDuration { setting: "timeout", given: timeout, rule });
     }
-    Ok(Within::from_now(timeout.min(LONGEST_PATIENCE)))
+    Ok(Deadline::from_now(timeout.min(LONGEST_TIMEOUT)))
 }
 
 /// The public settings of a type with a method `with`. `$client` is the type of the client and

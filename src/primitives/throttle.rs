@@ -8,7 +8,7 @@ use crate::{
     engine::{
         Engine,
         acquire::{
-            Within,
+            Deadline,
             pacing::{Line, Paced},
         },
     },
@@ -115,7 +115,7 @@ impl Throttle {
         self.engine.pace_once(&self.name, &self.line, |store| self.ask(store, &it)).await
     }
 
-    async fn pace(&self, permits: u32, within: Option<Within>) -> Result<Quota> {
+    async fn pace(&self, permits: u32, within: Option<Deadline>) -> Result<Quota> {
         let it = self.wanted(permits)?;
         self.engine.pace(&self.name, &self.line, within, |store| self.ask(store, &it)).await
     }

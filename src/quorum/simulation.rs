@@ -111,8 +111,8 @@ fn one_client_believes_at_a_time() {
     };
     let mut holds = 0;
     for seed in seeds {
-        let told = std::panic::catch_unwind(|| runtime().block_on(tell(seed)));
-        holds += told.unwrap_or_else(|_| panic!("a rule is broken at seed {seed}"));
+        let reported = std::panic::catch_unwind(|| runtime().block_on(tell(seed)));
+        holds += reported.unwrap_or_else(|_| panic!("a rule is broken at seed {seed}"));
     }
     assert!(holds > 0 || only.is_some());
     println!("{holds} holds, one at a time");

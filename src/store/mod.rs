@@ -34,8 +34,8 @@ pub(crate) const LATER: Duration = Duration::from_secs(1);
 /// How long an unused queue is kept, and the record of a yield window.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
-/// How long a waiter of [`Waits::Known`](crate::domain::Waits::Known) or
-/// [`Waits::Seated`](crate::domain::Waits::Seated) counts after its last request.
+/// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::Waits::Known) or
+/// [`WaiterRecord::EntryPerTask`](crate::domain::Waits::Seated) counts after its last request.
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 
 /// How long a request may still be executed after the client gave it up: it may be in the buffer of
@@ -43,7 +43,7 @@ pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
 /// How long permits are left to the longest waiter after its last request.
-pub(crate) const PATIENT_RESTS: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST_WAITER_RESTS: Duration = Duration::from_secs(5);
 
 /// How long readers yield to earlier writers. Then readers enter for as long, and so on. Otherwise
 /// a reader and a writer that wait for each other would wait for ever.
@@ -51,7 +51,7 @@ pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
 /// How long permits are left to the longest waiter. Then all clients may take them for as long, and
 /// so on. That waiter may wait for permits of dead holders, which never come back.
-pub(crate) const PATIENT_TURN: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST_WAITER_TURN: Duration = Duration::from_secs(30);
 
 /// How long the store recognizes a repeated change.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
@@ -87,8 +87,8 @@ pub(crate) enum Event {
     Back,
     /// Commands go to another server than before, which may not have the last writes.
     Moved,
-    /// This name was released. With `queue_told`, queued waiters need not ask.
-    Freed { object: Object, queue_told: bool },
+    /// This name was released. With `queue_notified`, queued waiters need not ask.
+    Freed { object: Object, queue_notified: bool },
     /// Clients that only observe this name have to ask.
     Changed { object: Object },
     /// This client has to ask for this name after this time.

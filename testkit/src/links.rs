@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::options::Ports;
-use crate::proxy::{Bar, Proxy};
+use crate::proxy::{Block, Proxy};
 
 /// Links between the nodes of a deployment and their clients, by the names of both
 /// ends.
@@ -65,7 +65,7 @@ impl Links {
     /// If no node or client has this name.
     #[track_caller]
     pub fn cut(&self, one: &str, other: &str) {
-        self.bar(one, other, Some(Bar::Refused));
+        self.block(one, other, Some(Block::Refused));
     }
 
     /// Blocks all bytes between these two until the link is [healed](Self::heal), as when packets
@@ -76,7 +76,7 @@ impl Links {
     /// If no node or client has this name.
     #[track_caller]
     pub fn black_hole(&self, one: &str, other: &str) {
-        self.bar(one, other, Some(Bar::Silent));
+        self.block(one, other, Some(Block::Silent));
     }
 
     /// Blocks all bytes between the members of the two sides.
@@ -99,7 +99,7 @@ impl Links {
     /// If no node or client has this name.
     #[track_caller]
     pub fn heal(&self, one: &str, other: &str) {
-        self.bar(one, other, None);
+        self.block(one, other, None);
     }
 
     /// Heals every link.
@@ -109,7 +109,7 @@ impl Links {
         let sources: Vec<_> = nodes().map(|node| node.source).chain([CLIENT]).collect();
         let doors = nodes().flat_map(|node| node.doors.values());
         for door in doors.chain(parties.own_doors.values().flatten()) {
-            sources.iter().for_each(|source| door.bar(*source, None));
+            sources.iter().for_each(|source| door.block(*source, None));
         }
     }
 
@@ -167,14 +167,14 @@ impl Links {
     }
 
     #[track_caller]
-    fn bar(&self, one: &str, other: &str, bar: Option<Bar>) {
+    fn block(&self, one: &str, other: &str, block: Option<Block>) {
         let parties = self.parties();
         for name in [one, other] {
             let known = name == Self::CLIENTS || parties.knows(name);
             assert!(known, "no `{name}` among {:?} and `{}`", parties.nodes.keys(), Self::CLIENTS);
         }
-        parties.bar(one, other, bar);
-        parties.bar(other, one, bar);
+        parties.block(one, other, block);
+        parties.block(other, one, block);
     }
 
     fn parties(&self) -> MutexGuard<'_, Parties> {
@@ -188,16 +188,16 @@ impl Parties {
     }
 
     /// Keeps what comes from the one from all doors of the other.
-    fn bar(&self, from: &str, to: &str, bar: Option<Bar>) {
+    fn block(&self, from: &str, to: &str, block: Option<Block>) {
         let own = self.own_doors.get(&(from.to_owned(), to.to_owned()));
-        own.into_iter().flatten().for_each(|door| door.bar(CLIENT, bar));
+        own.into_iter().flatten().for_each(|door| door.block(CLIENT, block));
         let source = match self.nodes.get(from) {
             Some(node) => node.source,
             None if from == Links::CLIENTS => CLIENT,
             None => return,
         };
         let doors = self.nodes.get(to).into_iter().flat_map(|node| node.doors.values());
-        doors.for_each(|door| door.bar(source, bar));
+        doors.for_each(|door| door.block(source, block));
     }
 }
 

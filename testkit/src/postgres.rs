@@ -68,8 +68,8 @@ impl Postgres {
         let output = self.psql().args(["-c", statements]).output().expect("psql runs");
         let refused = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{statements}: {refused}");
-        let said = String::from_utf8_lossy(&output.stdout);
-        said.trim_end().lines().last().unwrap_or_default().to_owned()
+        let text_out = String::from_utf8_lossy(&output.stdout);
+        text_out.trim_end().lines().last().unwrap_or_default().to_owned()
     }
 
     /// A connection that stays open, with its transaction.

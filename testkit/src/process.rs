@@ -144,7 +144,7 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
 
 fn path_of_example(name: &str) -> PathBuf {
     let test = env::current_exe().expect("a running program has a path");
-    let path = beside(&test).join("examples").join(name);
+    let path = parent_of(&test).join("examples").join(name);
     assert!(
         path.is_file(),
         "there is no example at {}: build it with `cargo build --examples`",
@@ -155,7 +155,7 @@ fn path_of_example(name: &str) -> PathBuf {
 
 /// The directory of the profile: tests run in its `deps`, examples in its
 /// `examples`.
-fn beside(test: &Path) -> &Path {
+fn parent_of(test: &Path) -> &Path {
     let dir = test.parent().expect("a program is in a directory");
     match dir.file_name().and_then(OsStr::to_str) {
         Some("deps" | "examples") => dir.parent().expect("a profile has a directory"),
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn examples_are_found_from_tests_and_examples() {
         for program in ["/t/debug/deps/test-123", "/t/debug/examples/holder", "/t/debug/tool"] {
-            assert_eq!(beside(Path::new(program)), Path::new("/t/debug"));
+            assert_eq!(parent_of(Path::new(program)), Path::new("/t/debug"));
         }
     }
 

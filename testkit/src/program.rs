@@ -63,17 +63,17 @@ pub(crate) fn redis_major() -> u32 {
 /// Returns the version text of [`redis_server`]: `Redis server v=7.0.15`.
 pub(crate) fn redis_version() -> &'static str {
     static SAID: LazyLock<String> = LazyLock::new(|| {
-        let said = Command::new(redis_server()).arg("--version").output();
-        let said = said.expect("redis-server --version should run").stdout;
-        let said = String::from_utf8_lossy(&said);
-        said.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+        let text_out = Command::new(redis_server()).arg("--version").output();
+        let text_out = text_out.expect("redis-server --version should run").stdout;
+        let text_out = String::from_utf8_lossy(&text_out);
+        text_out.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
     });
     &SAID
 }
 
 /// Reads `Redis server v=7.0.15`.
-fn major(said: &str) -> Option<u32> {
-    said.split_once("v=")?.1.split('.').next()?.parse().ok()
+fn major(text_out: &str) -> Option<u32> {
+    text_out.split_once("v=")?.1.split('.').next()?.parse().ok()
 }
 
 /// Finds a program as a shell would.

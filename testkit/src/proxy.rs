@@ -129,14 +129,14 @@ impl Proxy {
     }
 
     /// Sets how connections from one address are treated; nothing undoes it.
-    pub(crate) fn bar(&self, from: Ipv4Addr, bar: Option<Bar>) {
+    pub(crate) fn block(&self, from: Ipv4Addr, block: Option<Block>) {
         let from = IpAddr::from(from);
         let mut state = self.shared.state();
-        match bar {
-            Some(bar) => state.barred.insert(from, bar),
-            None => state.barred.remove(&from),
+        match block {
+            Some(block) => state.blocked.insert(from, block),
+            None => state.blocked.remove(&from),
         };
-        if bar == Some(Bar::Refused) {
+        if block == Some(Block::Refused) {
             state.links.retain(|link| link.upgrade().is_some_and(|link| link.close_if(from)));
         }
         drop(state);
@@ -173,7 +173,7 @@ impl Drop for Proxy {
 
 /// How a client is kept from a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Bar {
+pub(crate) enum Block {
     /// Connections are closed, new ones at once.
     Refused,
     /// All bytes are blocked, without an error.
@@ -190,7 +190,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     /// The blocked clients, by address.
-    barred: BTreeMap<IpAddr, Bar>,
+    blocked: BTreeMap<IpAddr, Block>,
     closed: bool,
     faults: Faults,
     links: Vec<Weak<Link>>,
@@ -238,7 +238,7 @@ impl Shared {
 impl State {
     /// Accepts a connection, unless it must be refused.
     fn admit(&mut self, client: TcpStream, from: IpAddr) -> Option<Arc<Link>> {
-        let refused = self.barred.get(&from) == Some(&Bar::Refused);
+        let refused = self.blocked.get(&from) == Some(&Block::Refused);
         if self.closed || self.faults.refuse || refused {
             return None;
         }
@@ -250,7 +250,7 @@ impl State {
 
     /// Whether bytes are blocked on `link`.
     fn holds(&self, link: &Link) -> bool {
-        self.faults.black_hole || self.barred.get(&link.from) == Some(&Bar::Silent)
+        self.faults.black_hole || self.blocked.get(&link.from) == Some(&Block::Silent)
     }
 
     /// Whether the reply to `request` must be lost.

@@ -27,16 +27,16 @@ impl Connection {
             .unwrap_or_else(|error| panic!("cannot connect to port {port}: {error}"))
     }
 
-    /// Connects to `port` of 127.0.0.1, with the timeout `patience` for this and for each reply.
+    /// Connects to `port` of 127.0.0.1, with the timeout `max_wait` for this and for each reply.
     ///
     /// # Errors
     ///
     /// If no server listens there, or none replies.
-    pub fn try_open(port: u16, patience: Duration) -> io::Result<Self> {
+    pub fn try_open(port: u16, max_wait: Duration) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let stream = TcpStream::connect_timeout(&address, patience)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        let stream = TcpStream::connect_timeout(&address, max_wait)?;
+        stream.set_read_timeout(Some(max_wait))?;
+        stream.set_write_timeout(Some(max_wait))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream: BufReader::new(stream) })
     }

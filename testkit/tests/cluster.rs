@@ -315,8 +315,8 @@ fn master_that_only_clients_reach_is_replaced() {
         !replica.command(&["SET", "key", "new"]).is_error()
     });
     eventually("the old master has noticed", LONG, || {
-        let said = Connection::open(cluster.announced_port(&old)).command(&["GET", "key"]);
-        said.is_error() && said.error().starts_with("CLUSTERDOWN")
+        let output = Connection::open(cluster.announced_port(&old)).command(&["GET", "key"]);
+        output.is_error() && output.error().starts_with("CLUSTERDOWN")
     });
 
     assert_eq!(cluster.owner_seen_by(&old, slot).unwrap().port(), old.port());
@@ -358,12 +358,12 @@ fn pair(options: testkit::Options) -> (Cluster, Arc<Redis>, Arc<Redis>) {
 fn count_once(ports: [u16; 2]) -> usize {
     for port in ports {
         let mut client = Connection::open(port);
-        let said = client.command(&["INCR", "key"]);
-        if !said.is_error() {
+        let output = client.command(&["INCR", "key"]);
+        if !output.is_error() {
             return 1;
         }
-        if said.error().starts_with("ASK") {
-            let to = said.error().rsplit(':').next().unwrap().parse().unwrap();
+        if output.error().starts_with("ASK") {
+            let to = output.error().rsplit(':').next().unwrap().parse().unwrap();
             let mut other = Connection::open(to);
             other.command(&["ASKING"]);
             return usize::from(!other.command(&["INCR", "key"]).is_error());

@@ -83,8 +83,8 @@ fn missing_server_says_how_to_install_it() {
 
     // then its tests fail, and say what to do
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text_out = String::from_utf8_lossy(&output.stdout);
     let advice = "PostgreSQL is missing: install it with \
         `sudo apt-get install -y --no-install-recommends postgresql`\n";
-    assert!(said.contains(advice), "{said}");
+    assert!(text_out.contains(advice), "{text_out}");
 }

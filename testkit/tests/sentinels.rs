@@ -13,8 +13,8 @@ fn sentinels_name_the_primary_and_know_each_other() {
     assert_eq!(master.port(), redis.servers()[0].port());
     for address in redis.addresses() {
         let url = format!("redis://{address}/");
-        let said = ask(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", redis.name()]);
-        assert_eq!(said, ["127.0.0.1", &master.port().to_string()]);
+        let output = ask(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", redis.name()]);
+        assert_eq!(output, ["127.0.0.1", &master.port().to_string()]);
     }
 }
 
@@ -34,8 +34,8 @@ fn failover_moves_the_primary_and_is_published() {
     assert_ne!(new.port(), old);
     assert_eq!(new.command(&["GET", "key"]).text(), "1");
     assert_eq!(new.command(&["SET", "key", "2"]).text(), "OK");
-    let heard = events.wait_for("+switch-master", LONG);
-    assert_eq!(heard.text, format!("mymaster 127.0.0.1 {old} 127.0.0.1 {}", new.port()));
+    let received = events.wait_for("+switch-master", LONG);
+    assert_eq!(received.text, format!("mymaster 127.0.0.1 {old} 127.0.0.1 {}", new.port()));
 
     // and in the end the old one follows it
     redis.wait_until_agreed();
@@ -115,8 +115,8 @@ fn sentinel_remembers_after_a_restart() {
     let new = redis.fail_over().port();
     let sentinel = &redis.sentinels()[0];
     sentinel.restart();
-    let said = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
-    assert_eq!(said.texts(), ["127.0.0.1", &new.to_string()]);
+    let output = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
+    assert_eq!(output.texts(), ["127.0.0.1", &new.to_string()]);
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn users_of_servers_and_of_sentinels_do_their_work() {
     assert_eq!(client.command(&["SET", "key", "1"]).text(), "OK");
     let mut asker = Connection::open(redis.sentinels()[0].port());
     assert_eq!(asker.command(&["AUTH", "asker", "secret"]).text(), "OK");
-    let said = asker.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
-    assert_eq!(said.list().len(), 2);
+    let output = asker.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
+    assert_eq!(output.list().len(), 2);
     redis.wait_until_agreed();
 }
 
@@ -167,11 +167,11 @@ fn tls_ports_are_announced_with_tls() {
         .sentinel_options(Redis::options().tls())
         .start();
     let new = redis.fail_over();
-    let said = ask(
+    let output = ask(
         &format!("redis://127.0.0.1:{}/", redis.sentinels()[0].port()),
         &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"],
     );
-    assert_eq!(said, ["127.0.0.1", &new.tls_port().to_string()]);
+    assert_eq!(output, ["127.0.0.1", &new.tls_port().to_string()]);
     let first = format!("rediss-sentinel://127.0.0.1:{},", redis.sentinels()[0].tls_port());
     assert!(redis.url().starts_with(&first) && redis.url().ends_with("/mymaster"));
     assert_eq!(redis.ca_pem(), redis.sentinels()[0].ca_pem());

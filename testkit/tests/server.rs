@@ -183,8 +183,8 @@ fn missing_server_says_how_to_install_it() {
 
         // then its tests fail, and say what to do
         assert!(!output.status.success());
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains(advice), "{said}");
+        let text_out = String::from_utf8_lossy(&output.stdout);
+        assert!(text_out.contains(advice), "{text_out}");
     }
 }
 
@@ -206,8 +206,8 @@ fn tls_is_verified_by_the_authority() {
     let ca = redis.ca_path();
     let ca = ca.to_str().unwrap();
     for host in ["localhost", "127.0.0.1"] {
-        let said = redis_cli(&["--tls", "--cacert", ca, "-h", host, "-p", &port, "PING"]);
-        assert_eq!(said, "PONG", "{host}");
+        let text_out = redis_cli(&["--tls", "--cacert", ca, "-h", host, "-p", &port, "PING"]);
+        assert_eq!(text_out, "PONG", "{host}");
     }
     assert_eq!(redis.tls_url(), format!("rediss://localhost:{port}/"));
     assert_eq!(redis.command(&["PING"]).text(), "PONG");
@@ -216,8 +216,9 @@ fn tls_is_verified_by_the_authority() {
     let stranger = Redis::options().tls().start();
     let other_ca = stranger.ca_path();
     let other_ca = other_ca.to_str().unwrap();
-    let said = redis_cli(&["--tls", "--cacert", other_ca, "-h", "localhost", "-p", &port, "PING"]);
-    assert!(said.contains("certificate verify failed"), "{said}");
+    let text_out =
+        redis_cli(&["--tls", "--cacert", other_ca, "-h", "localhost", "-p", &port, "PING"]);
+    assert!(text_out.contains("certificate verify failed"), "{text_out}");
 }
 
 #[test]
@@ -236,8 +237,8 @@ fn client_certificate_is_required_if_set() {
     let without = [&anonymous[..], &["PING"]].concat();
 
     assert_eq!(redis_cli(&with_certificate), "PONG");
-    let said = redis_cli(&without);
-    assert!(!said.contains("PONG") && !said.is_empty(), "{said}");
+    let text_out = redis_cli(&without);
+    assert!(!text_out.contains("PONG") && !text_out.is_empty(), "{text_out}");
 }
 
 #[test]
@@ -274,8 +275,8 @@ fn loading_server_is_waited_for() {
 
 fn redis_cli(args: &[&str]) -> String {
     let Output { stdout, stderr, .. } = Command::new("redis-cli").args(args).output().unwrap();
-    let said = [stdout, stderr].concat();
-    String::from_utf8_lossy(&said).trim().to_owned()
+    let text_out = [stdout, stderr].concat();
+    String::from_utf8_lossy(&text_out).trim().to_owned()
 }
 
 const LONG: Duration = Duration::from_secs(20);

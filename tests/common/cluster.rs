@@ -21,28 +21,28 @@ pub(crate) struct Ways {
     node: u16,
     before: Proxy,
     after: Proxy,
-    told: Arc<AtomicU16>,
+    reported: Arc<AtomicU16>,
 }
 
 impl Ways {
     pub(crate) fn to(node: &Redis) -> Self {
         let (before, after) = (Proxy::before(node.port()), Proxy::before(node.port()));
-        let told = Arc::new(AtomicU16::new(before.port()));
-        Self { node: node.port(), before, after, told }
+        let reported = Arc::new(AtomicU16::new(before.port()));
+        Self { node: node.port(), before, after, reported }
     }
 
     /// The address translation to the other address of the node.
     pub(crate) fn translation(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
-        let (node, told) = (self.node.to_string(), Arc::clone(&self.told));
+        let (node, reported) = (self.node.to_string(), Arc::clone(&self.reported));
         move |it| {
             let (host, port) = it.rsplit_once(':')?;
-            (port == node).then(|| format!("{host}:{}", told.load(Ordering::SeqCst)))
+            (port == node).then(|| format!("{host}:{}", reported.load(Ordering::SeqCst)))
         }
     }
 
     /// From now on there is the other one alone, which is returned.
     pub(crate) fn lead_elsewhere(self) -> Proxy {
-        self.told.store(self.after.port(), Ordering::SeqCst);
+        self.reported.store(self.after.port(), Ordering::SeqCst);
         drop(self.before);
         self.after
     }

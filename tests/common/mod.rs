@@ -11,7 +11,7 @@ use std::{
 };
 
 use leasehold::{Client, Error, Health, Lock, LockGuard, Release, Result, WaitStrategy};
-use testkit::{Calls, Connection, Redis, eventually, rights_in};
+use testkit::{Calls, Connection, Redis, acl_rules_in, eventually};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -45,7 +45,7 @@ pub(crate) async fn client(redis: &Redis) -> Client {
 }
 
 /// A client of a user of this name, with these rights and no others.
-pub(crate) async fn with_rights(redis: &Redis, user: &str, rights: &[&str]) -> Client {
+pub(crate) async fn with_acl(redis: &Redis, user: &str, rights: &[&str]) -> Client {
     let url = redis.user(user, rights);
     Client::connect(&url).await.expect("the server is up")
 }
@@ -97,12 +97,12 @@ pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard 
 }
 
 /// Releases `guard`, the last of its hold, which must have been held until now.
-pub(crate) async fn give_back(guard: LockGuard) {
+pub(crate) async fn release_guard(guard: LockGuard) {
     assert_eq!(guard.release().await.expect("the server answers"), Release::Released);
 }
 
 /// Gives `guard` back, one of two of its hold.
-pub(crate) async fn give_back_one_of_two(guard: LockGuard) {
+pub(crate) async fn release_one_of_two(guard: LockGuard) {
     let left = guard.release().await.expect("the server answers");
     assert_eq!(left, Release::StillHeld { count: 1 });
 }
@@ -202,7 +202,7 @@ impl<'a> Listener<'a> {
     }
 
     /// All messages since the last call.
-    pub(crate) fn heard(&mut self) -> Vec<String> {
+    pub(crate) fn received(&mut self) -> Vec<String> {
         const END: &str = "no more for now";
         // Messages that were published before this come before it.
         self.redis.command(&["PUBLISH", &self.channel, END]);
@@ -316,7 +316,7 @@ pub(crate) const GUIDE: &str = include_str!("../../docs/guide/acl.md");
 /// The commands of the guide that give `user` its rights, word by word.
 pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
     let begin = ["ACL", "SETUSER", user];
-    rights_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
+    acl_rules_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
 }
 
 /// Does what the guide says about a user. Where servers are told of the library, or refuse to be
@@ -357,7 +357,7 @@ impl Chain {
                 loop {
                     let guard = lock.acquire().await.expect("the server is up");
                     sleep(hold).await;
-                    give_back(guard).await;
+                    release_guard(guard).await;
                 }
             })
         });
@@ -394,6 +394,6 @@ pub(crate) async fn entry(lock: Lock, bound: Duration) -> Duration {
     let begun = tokio::time::Instant::now();
     let guard = within(bound, "it enters", lock.acquire()).await;
     let took = begun.elapsed();
-    give_back(guard.expect("the server is up")).await;
+    release_guard(guard.expect("the server is up")).await;
     took
 }

@@ -158,8 +158,10 @@ async fn release_of_a_lost_lock_names_the_new_holder() {
 
         // then the release tells both
         let release = guard.release().await.unwrap();
-        let Release::NotHeld { reason: told, holder, .. } = release else { panic!("{release:?}") };
-        assert_eq!(told, reason);
+        let Release::NotHeld { reason: reported, holder, .. } = release else {
+            panic!("{release:?}")
+        };
+        assert_eq!(reported, reason);
         assert_eq!(holder.unwrap().owner(), next.owner());
 
         // and leaves the other one alone

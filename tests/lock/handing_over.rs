@@ -273,9 +273,9 @@ async fn handed_over_hold_can_be_lost() {
         // then it is told at the renewal, or at the end of what was granted, which
         // was renewed when somebody began to wait
         assert_eq!(guard.lost().await, reason);
-        let told = if reason == LostReason::NotOwned { secs(1) } else { millis(2_968) };
-        assert!(granted.elapsed() >= told, "{reason}: {:?}", granted.elapsed());
-        assert!(granted.elapsed() < told + millis(50), "{reason}: {:?}", granted.elapsed());
+        let reported = if reason == LostReason::NotOwned { secs(1) } else { millis(2_968) };
+        assert!(granted.elapsed() >= reported, "{reason}: {:?}", granted.elapsed());
+        assert!(granted.elapsed() < reported + millis(50), "{reason}: {:?}", granted.elapsed());
         assert!(!guard.is_held());
         world.store.resume();
         let released = guard.release().await.unwrap();

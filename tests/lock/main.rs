@@ -8,11 +8,11 @@ mod handing_over;
 mod keeping;
 mod looking;
 mod losing;
-mod patience;
 mod runtimes;
 mod settings;
 mod shutdown;
 mod stats;
+mod timeout;
 mod trying;
 mod world;
 

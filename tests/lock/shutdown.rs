@@ -32,9 +32,9 @@ async fn shutdown_without_holds_returns_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_accepts_any_timeout() {
-    for patience in [Duration::ZERO, secs(1), Duration::MAX] {
-        let shutdown = World::new().one.shutdown(patience).await;
-        assert_eq!((shutdown.revoked, shutdown.pending), (0, 0), "{patience:?}");
+    for max_wait in [Duration::ZERO, secs(1), Duration::MAX] {
+        let shutdown = World::new().one.shutdown(max_wait).await;
+        assert_eq!((shutdown.revoked, shutdown.pending), (0, 0), "{max_wait:?}");
     }
 }
 
@@ -66,12 +66,12 @@ async fn shutdown_ends_unanswered_requests_at_once() {
     world.store.stall();
     let waiter = waiting(world.door()).await;
     let start = Instant::now();
-    let (_, told) = tokio::join!(world.one.shutdown(secs(60)), async {
-        let told = waiter.await.unwrap();
-        (told, start.elapsed())
+    let (_, reported) = tokio::join!(world.one.shutdown(secs(60)), async {
+        let reported = waiter.await.unwrap();
+        (reported, start.elapsed())
     });
-    assert!(matches!(told.0, Err(Error::ShutDown)), "{:?}", told.0);
-    assert!(told.1 < AT_ONCE, "{:?}", told.1);
+    assert!(matches!(reported.0, Err(Error::ShutDown)), "{:?}", reported.0);
+    assert!(reported.1 < AT_ONCE, "{:?}", reported.1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use super::{
     Twin,
     core::{
         clients::Scope,
-        cluster::{Map, Member, Notice, Standing},
+        cluster::{Map, Member, NodeState, Notice},
         replica,
     },
     delay::Delay,
@@ -77,7 +77,7 @@ impl Cluster {
         let lag = self.truth().lag;
         for (at, node) in self.0.nodes.iter().enumerate() {
             let (bus, notices) = unbounded_channel();
-            node.core().cluster = Some(Standing::new(at, Arc::clone(map), bus));
+            node.core().cluster = Some(NodeState::new(at, Arc::clone(map), bus));
             tokio::spawn(carry(self.clone(), notices));
             if let Some(master) = map.nodes.get(at).and_then(|it| it.master) {
                 node.follow(&self.0.nodes[master], lag);
@@ -178,7 +178,7 @@ impl Cluster {
         self.spread(node);
     }
 
-    fn at<T>(&self, node: usize, change: impl FnOnce(&mut Standing) -> T) -> Option<T> {
+    fn at<T>(&self, node: usize, change: impl FnOnce(&mut NodeState) -> T) -> Option<T> {
         self.0.nodes[node].core().cluster.as_mut().map(change)
     }
 

@@ -90,8 +90,8 @@ impl Connection {
         let waits = core.faults.stopped && !self.arrived.is_empty();
         // A client that disconnects while it waits for replicas is forgotten, as in Redis.
         let idle = self.underway.is_empty() && !waits;
-        let said = self.closing && self.leaving.is_empty();
-        if (self.stream.is_none() && idle) || said {
+        let output = self.closing && self.leaving.is_empty();
+        if (self.stream.is_none() && idle) || output {
             return Step::Over;
         }
         self.wait(cx, core)

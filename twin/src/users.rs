@@ -23,11 +23,11 @@ pub(super) struct User {
 #[derive(Clone, Debug)]
 struct Rule {
     allowed: bool,
-    which: Which,
+    subject: RuleSubject,
 }
 
 #[derive(Clone, Debug)]
-enum Which {
+enum RuleSubject {
     All,
     /// All with one of these traits.
     Category(Traits),
@@ -47,7 +47,7 @@ impl User {
             passwords: BTreeSet::new(),
             keys: vec![b"*".to_vec()],
             channels: vec![b"*".to_vec()],
-            commands: vec![Rule { allowed: true, which: Which::All }],
+            commands: vec![Rule { allowed: true, subject: RuleSubject::All }],
         }
     }
 
@@ -103,16 +103,16 @@ impl User {
         exists: Exists<'_>,
     ) -> Result<(), &'static str> {
         let what = what.to_lowercase();
-        let which = match what.strip_prefix('@') {
+        let subject = match what.strip_prefix('@') {
             Some("all") => {
                 self.commands.clear();
-                Which::All
+                RuleSubject::All
             }
-            Some(category) => Which::Category(traits::category(category).ok_or(UNKNOWN)?),
-            None if exists(&what) => Which::Command(what),
+            Some(category) => RuleSubject::Category(traits::category(category).ok_or(UNKNOWN)?),
+            None if exists(&what) => RuleSubject::Command(what),
             None => return Err(UNKNOWN),
         };
-        self.commands.push(Rule { allowed, which });
+        self.commands.push(Rule { allowed, subject });
         Ok(())
     }
 
@@ -132,10 +132,10 @@ impl User {
     /// Returns whether it may run the command called `name`, which may be `container|command`.
     pub(super) fn may_run(&self, name: &str, traits: Traits) -> bool {
         let container = name.split('|').next().unwrap_or(name);
-        let fits = |rule: &&Rule| match &rule.which {
-            Which::All => true,
-            Which::Category(category) => traits & category != 0,
-            Which::Command(command) => command == name || command == container,
+        let fits = |rule: &&Rule| match &rule.subject {
+            RuleSubject::All => true,
+            RuleSubject::Category(category) => traits & category != 0,
+            RuleSubject::Command(command) => command == name || command == container,
         };
         self.commands.iter().rev().find(fits).is_some_and(|rule| rule.allowed)
     }
@@ -144,7 +144,7 @@ impl User {
         self.keys.iter().any(|pattern| is_like(pattern, key))
     }
 
-    pub(super) fn may_hear(&self, channel: &[u8]) -> bool {
+    pub(super) fn may_receive(&self, channel: &[u8]) -> bool {
         self.channels.iter().any(|pattern| is_like(pattern, channel))
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         let user = user("on >secret ~a:* &b:*");
         assert!(user.admits("secret") && !user.admits("other") && !user.is_open());
         assert!(user.may_touch(b"a:1") && !user.may_touch(b"b:1"));
-        assert!(user.may_hear(b"b:1") && !user.may_hear(b"a:1"));
+        assert!(user.may_receive(b"b:1") && !user.may_receive(b"a:1"));
         assert_eq!(User::default().apply("+nope", &|_| false), Err(UNKNOWN));
         assert_eq!(User::default().apply("foo", &|_| true), Err("Syntax error"));
     }

@@ -55,7 +55,7 @@ async fn subscriber_is_dismissed_when_its_slot_leaves() {
     assert_eq!(client.ask("SSUBSCRIBE k").await, ">3 $10 ssubscribe $1 k :1 ");
     cluster.begin_move(slot, to);
     cluster.finish_move(slot);
-    assert_eq!(client.heard().await, ">3 $12 sunsubscribe $1 k :0 ");
+    assert_eq!(client.received().await, ">3 $12 sunsubscribe $1 k :0 ");
     assert!(client.ask("SSUBSCRIBE k").await.starts_with("-MOVED"));
 }
 
@@ -96,8 +96,8 @@ impl Both {
         self.real.write_all(&packed(words)).unwrap();
         let mut bytes = vec![0; 4096];
         let length = self.real.read(&mut bytes).unwrap();
-        let said = shown(&bytes[..length]);
-        self.names.iter().fold(said, |said, (real, twin)| said.replace(real, twin))
+        let output = shown(&bytes[..length]);
+        self.names.iter().fold(output, |output, (real, twin)| output.replace(real, twin))
     }
 
     /// No command may come between this and the next one.
@@ -211,9 +211,9 @@ async fn clusters_describe_themselves_as_in_redis() {
     let mut speaker = speaker(&twin, twin.owner(0)).await;
     let real_slots = real.command(&["CLUSTER", "SLOTS"]);
     assert_eq!(real_slots.list().len(), 3);
-    let said = speaker.ask("CLUSTER SLOTS").await;
-    assert!(said.starts_with("*3 *4 :0 :5461 *4 $8 10.0.1.1 :6379 $40 "), "{said}");
-    assert_eq!(said.matches("%0").count(), 6, "{said}");
+    let output = speaker.ask("CLUSTER SLOTS").await;
+    assert!(output.starts_with("*3 *4 :0 :5461 *4 $8 10.0.1.1 :6379 $40 "), "{output}");
+    assert_eq!(output.matches("%0").count(), 6, "{output}");
     let info = real.command(&["CLUSTER", "INFO"]).text().to_owned();
     let twin_info = speaker.ask("CLUSTER INFO").await;
     for fact in ["state", "slots_assigned", "slots_ok", "slots_fail", "known_nodes", "size"] {

@@ -107,7 +107,7 @@ impl Both {
 
     async fn listen(&mut self, client: usize) {
         let (real, twin) = &mut self.clients[client];
-        let (real, twin) = (real.ask(&[]), twin.heard().await);
+        let (real, twin) = (real.ask(&[]), twin.received().await);
         let ended = real.ends_with(ENDED);
         self.compare(client, &real, &twin);
         if ended {

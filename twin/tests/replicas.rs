@@ -136,12 +136,12 @@ fn without_numbers(info: &str) -> Vec<String> {
         "master_failover_state:",
         "master_host:",
     ];
-    let told = lines.filter(|line| known.iter().any(|it| line.starts_with(it)));
+    let reported = lines.filter(|line| known.iter().any(|it| line.starts_with(it)));
     let digits = |line: &str| match line.starts_with("slave0:") {
         true => line.split(',').filter(|it| it.starts_with("state=")).collect(),
         false => line.to_owned(),
     };
-    told.map(digits).collect()
+    reported.map(digits).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,9 +154,9 @@ async fn replication_is_reported_as_in_redis() {
     });
     for (real, twin) in [(&master, &twin), (&slave, &replica)] {
         let mut speaker = Speaker::to(twin).await;
-        let said = real.command(&["INFO", "replication"]).text().replace("\r\n", " ");
+        let output = real.command(&["INFO", "replication"]).text().replace("\r\n", " ");
         let twin_said = speaker.ask("INFO replication").await;
-        assert_eq!(without_numbers(&twin_said), without_numbers(&said));
+        assert_eq!(without_numbers(&twin_said), without_numbers(&output));
         let role = real.command(&["ROLE"]);
         let twin_role = speaker.ask("ROLE").await;
         let first = role.list()[0].text();

@@ -25,14 +25,14 @@ async fn failover_reaches_each_sentinel_and_the_old_primary() {
     let watched = Sentinels::start(&Net::new(7), 3, 1, Delay::Fixed(ms(20)));
     sleep(ms(100)).await;
     let [one, silent, _] = watched.sentinels() else { panic!() };
-    let (mut hears, mut lags) = (speaker(one).await, speaker(silent).await);
-    hears.ask("SUBSCRIBE +switch-master").await;
+    let (mut receives, mut lags) = (speaker(one).await, speaker(silent).await);
+    receives.ask("SUBSCRIBE +switch-master").await;
     silent.isolate();
     let old = watched.primary();
     let mut client = speaker(&old).await;
     client.ask("SET k v").await;
     watched.fail_over().unwrap();
-    let news = hears.within(ms(1)).await;
+    let news = receives.within(ms(1)).await;
     assert!(news.ends_with(" mymaster 10.0.2.1 6379 10.0.2.2 6379 "), "{news}");
     assert_eq!(lags.ask(WHERE).await, "*2 $8 10.0.2.1 $4 6379 ");
     silent.rejoin();
@@ -47,8 +47,8 @@ async fn failover_reaches_each_sentinel_and_the_old_primary() {
 // Comparison with a real one.
 
 /// Returns the bytes after a field.
-fn fact<'a>(said: &'a str, name: &str) -> Option<&'a str> {
-    let (_, after) = said.split_once(&format!(" {name} $"))?;
+fn fact<'a>(output: &'a str, name: &str) -> Option<&'a str> {
+    let (_, after) = output.split_once(&format!(" {name} $"))?;
     after.split(' ').nth(1)
 }
 
@@ -62,16 +62,16 @@ async fn sentinels_reply_as_those_of_redis() {
     let name = real.name();
     let master = sentinel.command(&["SENTINEL", "MASTER", name]);
     let master: Vec<_> = master.list().iter().map(|it| it.text().to_owned()).collect();
-    let said = speaker.ask("SENTINEL MASTER mymaster").await;
+    let output = speaker.ask("SENTINEL MASTER mymaster").await;
     for known in ["num-slaves", "num-other-sentinels", "quorum", "flags", "config-epoch"] {
         let at = master.iter().position(|it| it == known).unwrap();
-        assert_eq!(fact(&said, known), Some(master[at + 1].as_str()), "{known}");
+        assert_eq!(fact(&output, known), Some(master[at + 1].as_str()), "{known}");
     }
     let others = sentinel.command(&["SENTINEL", "SENTINELS", name]);
     assert_eq!(others.list().len(), 2);
-    let said = speaker.ask("SENTINEL SENTINELS mymaster").await;
-    assert!(said.starts_with("*2 %"), "{said}");
-    assert_eq!(fact(&said, "flags"), Some("sentinel"));
+    let output = speaker.ask("SENTINEL SENTINELS mymaster").await;
+    assert!(output.starts_with("*2 %"), "{output}");
+    assert_eq!(fact(&output, "flags"), Some("sentinel"));
     let odd = sentinel.command(&["SENTINEL", "MASTER", "nobody"]);
     assert_eq!(speaker.ask("SENTINEL MASTER nobody").await, format!("-{} ", odd.error()));
     assert_eq!(speaker.ask("SENTINEL GET-MASTER-ADDR-BY-NAME nobody").await, "_ ");

@@ -53,7 +53,7 @@ async fn subscription_is_confirmed_for_each_channel_and_counted() {
     assert_eq!(both, ">3 $9 subscribe $1 a :1 >3 $9 subscribe $1 b :2 ");
     let mut other = self::client(&twin).await;
     assert_eq!(other.ask("PUBLISH a hello").await, ":1 ");
-    assert_eq!(client.heard().await, ">3 $7 message $1 a $5 hello ");
+    assert_eq!(client.received().await, ">3 $7 message $1 a $5 hello ");
     assert_eq!(other.ask("PUBSUB NUMSUB a b c").await, "*6 $1 a :1 $1 b :1 $1 c :0 ");
     assert_eq!(twin.subscribers("a"), 1);
     client.ask("UNSUBSCRIBE a").await;
@@ -161,9 +161,9 @@ async fn subscriber_without_permission_is_disconnected() {
     client.ask("AUTH limited secret").await;
     client.ask("SUBSCRIBE c1").await;
     twin.user("limited", "resetchannels &c1");
-    assert_eq!(client.heard().await, "");
+    assert_eq!(client.received().await, "");
     twin.user("limited", "resetchannels &d");
-    assert_eq!(client.heard().await, ENDED);
+    assert_eq!(client.received().await, ENDED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,9 +210,9 @@ async fn delayed_requests_and_replies_keep_their_order() {
         client.send(&["INCR n"]).await;
         sleep(ms(3)).await;
     }
-    let told = client.heard().await;
+    let reported = client.received().await;
     let expected: String = (2..22).map(|n| format!(":{n} ")).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,8 +270,11 @@ async fn server_faults_affect_their_commands() {
 
     twin.refuse(Refusal::Loading, 1_000);
     client.send(&["HGET h f", "SUBSCRIBE c"]).await;
-    let told = client.within(ms(1)).await;
-    assert_eq!(told, "-LOADING Redis is loading the dataset in memory >3 $9 subscribe $1 c :1 ");
+    let reported = client.within(ms(1)).await;
+    assert_eq!(
+        reported,
+        "-LOADING Redis is loading the dataset in memory >3 $9 subscribe $1 c :1 "
+    );
     twin.refuse(Refusal::Loading, 0);
 
     twin.refuse(Refusal::Busy, 500);
@@ -340,8 +343,8 @@ async fn messages_get_lost_and_are_counted_all_the_same() {
     for _ in 0..100 {
         assert_eq!(client.ask("PUBLISH c m").await, ":1 ");
     }
-    let heard = listener.heard().await.matches("message").count();
-    assert!((30..70).contains(&heard), "{heard}");
+    let received = listener.received().await.matches("message").count();
+    assert!((30..70).contains(&received), "{received}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,11 +371,11 @@ async fn replica_receives_writes_later() {
         redis.call('PEXPIRE', 'h', 1000) return redis.call('PUBLISH', 'c', 'm')";
     assert_eq!(client.ask_words(&["EVAL", script, "0"]).await, ":0 ", "it is not counted here");
     sleep(ms(19)).await;
-    assert_eq!((replica.keys(), there.heard().await), (vec!["before".into()], String::new()));
+    assert_eq!((replica.keys(), there.received().await), (vec!["before".into()], String::new()));
     sleep(ms(2)).await;
     assert_eq!(replica.keys(), ["h"]);
     assert_eq!(replica.pttl("h"), 979);
-    assert_eq!(there.heard().await, ">3 $7 message $1 c $1 m ");
+    assert_eq!(there.received().await, ">3 $7 message $1 c $1 m ");
     assert!(there.ask("DEL h").await.starts_with("-READONLY "));
 }
 
@@ -435,7 +438,7 @@ async fn promotion_loses_writes_in_flight() {
     assert_eq!(there.ask("PUBLISH c m").await, ":0 ");
     sleep(ms(25)).await;
     assert_eq!(old.keys(), ["early", "new"]);
-    assert_eq!(listener.heard().await, ">3 $7 message $1 c $3 own >3 $7 message $1 c $1 m ");
+    assert_eq!(listener.received().await, ">3 $7 message $1 c $3 own >3 $7 message $1 c $1 m ");
 }
 
 #[tokio::test(start_paused = true)]
@@ -457,8 +460,8 @@ async fn isolated_primary_continues() {
 #[tokio::test(start_paused = true)]
 async fn test_can_inspect_data_and_commands() {
     let (twin, mut client) = server().await;
-    let told = Arc::new(Mutex::new(vec![]));
-    let log = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(vec![]));
+    let log = Arc::clone(&reported);
     twin.watch(move |executed| log.lock().unwrap().push(format!("{executed:?}")));
     client.send(&["HSET h f 1", "ZADD z 2 b 1 a"]).await;
     client.send_words(&["EVAL", "return redis.call('DEL', 'none')", "0"]).await;
@@ -467,7 +470,7 @@ async fn test_can_inspect_data_and_commands() {
     assert_eq!(twin.zset("z").unwrap(), [("a".to_owned(), 1.0), ("b".to_owned(), 2.0)]);
     assert_eq!((twin.hash("z"), twin.kind("z")), (None, Some("zset")));
     assert_eq!(
-        *told.lock().unwrap(),
+        *reported.lock().unwrap(),
         [
             "1: HSET h f 1 -> :1",
             "1: ZADD z 2 b 1 a -> :2",
@@ -480,8 +483,8 @@ async fn test_can_inspect_data_and_commands() {
 /// A story of two clients on a slow, unkind server with a replica.
 async fn story(seed: u64) -> Vec<String> {
     let twin = Twin::new(seed);
-    let told = Arc::new(Mutex::new(vec![]));
-    let log = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(vec![]));
+    let log = Arc::clone(&reported);
     let begun = Instant::now();
     twin.watch(move |executed| {
         log.lock().unwrap().push(format!("{:?} {executed:?}", begun.elapsed()));
@@ -502,19 +505,19 @@ async fn story(seed: u64) -> Vec<String> {
         }
     }
     sleep(ms(1_000)).await;
-    let mut told = told.lock().unwrap().clone();
-    told.push(other.within(ms(1)).await);
-    told.push(format!("{:?}", replica.keys()));
-    told
+    let mut reported = reported.lock().unwrap().clone();
+    reported.push(other.within(ms(1)).await);
+    reported.push(format!("{:?}", replica.keys()));
+    reported
 }
 
 #[test]
 fn same_seed_repeats_the_same_run() {
-    let told = |seed| {
+    let reported = |seed| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(story(seed))
     };
-    assert_eq!(told(1), told(1));
-    assert_ne!(told(1), told(2));
+    assert_eq!(reported(1), reported(1));
+    assert_ne!(reported(1), reported(2));
 }

@@ -14,12 +14,12 @@ pub(super) struct Visit {
 
 /// All visits, in the order of their entries.
 #[derive(Debug)]
-pub(super) struct Story {
+pub(super) struct VisitLog {
     visits: Vec<Visit>,
     processes: usize,
 }
 
-impl Story {
+impl VisitLog {
     /// Merges the logs: one per process, each entry task, entered, left.
     pub(super) fn of(logs: &[Vec<(u64, u64, u64)>]) -> Self {
         let mut visits: Vec<_> = logs
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn hand_over_lasts_from_release_to_the_next_acquisition() {
         // given two processes: the first enters twice, then the second
-        let story = Story::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
+        let story = VisitLog::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
 
         assert_eq!(story.between_processes(), [30]);
         assert_eq!(story.overlaps(), 0);
@@ -118,26 +118,26 @@ mod tests {
 
     #[test]
     fn hand_over_is_counted_within_a_process_only() {
-        let story = Story::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
+        let story = VisitLog::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
         assert_eq!(story.hand_overs(), 1);
         assert_eq!(story.between_processes(), [0; 0]);
     }
 
     #[test]
     fn acquisition_before_a_release_is_an_overlap() {
-        let story = Story::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
+        let story = VisitLog::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
         assert_eq!(story.overlaps(), 1);
     }
 
     #[test]
     fn long_hold_overlaps_with_all_others() {
-        let story = Story::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
+        let story = VisitLog::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
         assert_eq!(story.overlaps(), 2);
     }
 
     #[test]
     fn process_without_holds_has_the_smallest_share() {
-        let story = Story::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
+        let story = VisitLog::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
         assert_eq!(story.luckiest_and_unluckiest(), (100.0, 0.0));
         assert_eq!(story.jain(), 0.5);
     }

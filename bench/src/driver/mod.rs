@@ -2,8 +2,8 @@
 
 mod cases;
 mod contender;
-mod crew;
 mod fleet;
+mod group;
 mod log;
 mod server;
 mod settings;
@@ -18,8 +18,8 @@ use std::{
 use testkit::Redis;
 
 use crate::report::{self, COMMITTED, Machine, Results, board::Board};
-use crew::Crews;
 use fleet::Fleet;
+use group::WorkerGroups;
 use server::Servers;
 use settings::Settings;
 use worker::Launch;
@@ -30,7 +30,7 @@ struct Bench {
     redis: Servers,
     launch: Launch,
     fleet: Fleet,
-    crews: Crews,
+    groups: WorkerGroups,
     board: Board,
 }
 
@@ -40,8 +40,8 @@ pub fn main() -> ExitCode {
     let redis = Redis::start();
     let launch = Launch::new(&redis.url(), &settings);
     let redis = Servers::one(redis);
-    let (fleet, crews, board) = (Fleet::default(), Crews::default(), Board::default());
-    let mut bench = Bench { settings, redis, launch, fleet, crews, board };
+    let (fleet, groups, board) = (Fleet::default(), WorkerGroups::default(), Board::default());
+    let mut bench = Bench { settings, redis, launch, fleet, groups, board };
     for (name, run) in cases::ALL {
         if bench.settings.is_wanted(name) {
             let started = Instant::now();
@@ -60,9 +60,9 @@ impl Bench {
         let launch = Launch { url: url.to_owned(), ..self.launch.clone() };
         let redis = replace(&mut self.redis, redis);
         let launch = replace(&mut self.launch, launch);
-        let (fleet, crews) = (take(&mut self.fleet), take(&mut self.crews));
+        let (fleet, groups) = (take(&mut self.fleet), take(&mut self.groups));
         run(self);
-        (self.redis, self.launch, self.fleet, self.crews) = (redis, launch, fleet, crews);
+        (self.redis, self.launch, self.fleet, self.groups) = (redis, launch, fleet, groups);
     }
 
     fn write(&self) -> Results {

@@ -25,7 +25,7 @@ pub(super) struct Settings {
     /// How long a JVM runs before it is measured.
     warm_up: Duration,
     /// The same for eight JVMs that warm up side by side.
-    warm_up_of_crew: Duration,
+    warm_up_of_group: Duration,
     /// Through how many names a pair goes at most.
     pub(super) most_names: usize,
     /// How many holds are watched.
@@ -67,7 +67,7 @@ impl Settings {
             rounds_of_processes: 3,
             round_of_processes: Duration::from_secs(2),
             warm_up: Duration::from_secs(8),
-            warm_up_of_crew: Duration::from_secs(40),
+            warm_up_of_group: Duration::from_secs(40),
             most_names: 100_000,
             holds: &[1_000, 10_000, 100_000],
             watched_ttl: Duration::from_secs(30),
@@ -86,7 +86,7 @@ impl Settings {
             rounds_of_processes: 1,
             round_of_processes: Duration::from_millis(700),
             warm_up: Duration::from_secs(3),
-            warm_up_of_crew: Duration::from_secs(8),
+            warm_up_of_group: Duration::from_secs(8),
             most_names: 10_000,
             holds: &[1_000, 10_000],
             watched_ttl: Duration::from_secs(3),
@@ -103,8 +103,8 @@ impl Settings {
     }
 
     /// The same where several of them do so side by side.
-    pub(super) fn warm_up_of_crew(&self, language: Language) -> Duration {
-        if language == Language::Java { self.warm_up_of_crew } else { Duration::from_millis(100) }
+    pub(super) fn warm_up_of_group(&self, language: Language) -> Duration {
+        if language == Language::Java { self.warm_up_of_group } else { Duration::from_millis(100) }
     }
 
     pub(super) fn is_wanted(&self, case: &str) -> bool {

@@ -36,8 +36,8 @@ fn fell(before: &Entry, now: &Entry) -> Option<String> {
     let (is, was) = (figure(is), figure(was));
     let by = figure((worse - 1.0) * 100.0);
     // Where nothing was, nothing can be a tenth of it.
-    let told = worse > WORSE && worse.is_finite();
-    told.then(|| format!("{}: {is} {of}, was {was}: {by} % worse", now.case))
+    let reported = worse > WORSE && worse.is_finite();
+    reported.then(|| format!("{}: {is} {of}, was {was}: {by} % worse", now.case))
 }
 
 #[cfg(test)]
@@ -54,8 +54,8 @@ mod tests {
     fn change_is_reported_above_a_tenth() {
         let rate = |ours| one(Case::more("g", "rate", "per s"), &[(OURS, ours)]);
         assert_eq!(fallen(&rate(100.0), &rate(91.0)), [""; 0]);
-        let told = fallen(&rate(100.0), &rate(80.0));
-        assert_eq!(told, ["g: rate: 80.0 per s, was 100: 25.0 % worse"]);
+        let reported = fallen(&rate(100.0), &rate(80.0));
+        assert_eq!(reported, ["g: rate: 80.0 per s, was 100: 25.0 % worse"]);
         assert_eq!(fallen(&rate(80.0), &rate(100.0)), [""; 0]);
 
         let time = |ours| one(Case::less("g", "time", "µs"), &[(OURS, ours)]);
@@ -67,8 +67,8 @@ mod tests {
     fn slower_machine_is_no_fall() {
         let time = |ours, limit| one(Case::less("g", "t", "µs"), &[(OURS, ours), (LIMIT, limit)]);
         assert_eq!(fallen(&time(10.0, 10.0), &time(30.0, 30.0)), [""; 0]);
-        let told = fallen(&time(10.0, 10.0), &time(30.0, 20.0));
-        assert_eq!(told, ["g: t: 1.50 × the limit, was 1.00: 50.0 % worse"]);
+        let reported = fallen(&time(10.0, 10.0), &time(30.0, 20.0));
+        assert_eq!(reported, ["g: t: 1.50 × the limit, was 1.00: 50.0 % worse"]);
     }
 
     #[test]

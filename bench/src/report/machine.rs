@@ -18,10 +18,10 @@ impl Machine {
             ("processor", processor()),
             ("cores", cores),
             ("kernel", read("/proc/sys/kernel/osrelease")),
-            ("redis", said("redis-server", &["--version"])),
-            ("rust", said("rustc", &["--version"])),
-            ("go", said("go", &["version"])),
-            ("java", said("java", &["-version"])),
+            ("redis", text_out("redis-server", &["--version"])),
+            ("rust", text_out("rustc", &["--version"])),
+            ("go", text_out("go", &["version"])),
+            ("java", text_out("java", &["-version"])),
         ];
         Self { facts: facts.map(|(what, value)| (what.to_owned(), value)).into() }
     }
@@ -39,7 +39,7 @@ fn read(path: &str) -> String {
 }
 
 /// The first line that a program says, wherever it says it.
-fn said(program: &str, args: &[&str]) -> String {
+fn text_out(program: &str, args: &[&str]) -> String {
     let Ok(output) = Command::new(program).args(args).output() else { return "none".to_owned() };
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&text).lines().next().unwrap_or("none").to_owned()

@@ -15,7 +15,7 @@ use super::{Outcome, libraries::Library};
 use crate::{clock, job::Contended};
 
 /// What is asked: see [`Job::Contend`](crate::job::Job::Contend).
-pub(super) struct Crowd {
+pub(super) struct ContendingTasks {
     pub(super) tasks: usize,
     pub(super) name: String,
     pub(super) start_ns: u64,
@@ -59,14 +59,14 @@ struct Visits {
     longest_wait_ns: u64,
 }
 
-pub(super) async fn run<L: Library>(library: L, crowd: Crowd) -> Outcome<Contended> {
-    tokio::time::sleep(clock::until(crowd.start_ns)).await;
+pub(super) async fn run<L: Library>(library: L, contending: ContendingTasks) -> Outcome<Contended> {
+    tokio::time::sleep(clock::until(contending.start_ns)).await;
     let cpu = clock::cpu_ns();
-    let end = Instant::now() + Duration::from_millis(crowd.millis);
-    let (inside, crowd) = (Arc::new(Inside::default()), Arc::new(crowd));
+    let end = Instant::now() + Duration::from_millis(contending.millis);
+    let (inside, contending) = (Arc::new(Inside::default()), Arc::new(contending));
     let mut set = JoinSet::new();
-    for task in 1..=crowd.tasks as u64 {
-        set.spawn(visit(library.clone(), Arc::clone(&crowd), Arc::clone(&inside), task, end));
+    for task in 1..=contending.tasks as u64 {
+        set.spawn(visit(library.clone(), Arc::clone(&contending), Arc::clone(&inside), task, end));
     }
     let visits: Outcome<Vec<_>> = set.join_all().await.into_iter().collect();
     Ok(summary(&inside, visits?, clock::cpu_ns() - cpu))
@@ -75,7 +75,7 @@ pub(super) async fn run<L: Library>(library: L, crowd: Crowd) -> Outcome<Contend
 /// Enters again and again. What is granted after the end is given back uncounted.
 async fn visit<L: Library>(
     library: L,
-    crowd: Arc<Crowd>,
+    contending: Arc<ContendingTasks>,
     inside: Arc<Inside>,
     task: u64,
     end: Instant,
@@ -83,7 +83,7 @@ async fn visit<L: Library>(
     let mut visits = Visits::default();
     loop {
         let asked = Instant::now();
-        let held = library.acquire(&crowd.name).await?;
+        let held = library.acquire(&contending.name).await?;
         let entered = Instant::now();
         if entered >= end {
             library.release(held).await?;
@@ -91,17 +91,17 @@ async fn visit<L: Library>(
         }
         let waited = (entered - asked).as_nanos() as u64;
         visits.longest_wait_ns = visits.longest_wait_ns.max(waited);
-        stay(&crowd, &inside, task, &mut visits);
+        stay(&contending, &inside, task, &mut visits);
         library.release(held).await?;
     }
 }
 
-fn stay(crowd: &Crowd, inside: &Inside, task: u64, visits: &mut Visits) {
-    let entered = if crowd.log { clock::monotonic_ns() } else { 0 };
+fn stay(contending: &ContendingTasks, inside: &Inside, task: u64, visits: &mut Visits) {
+    let entered = if contending.log { clock::monotonic_ns() } else { 0 };
     inside.enter(task);
-    spin(Duration::from_micros(crowd.hold_us));
+    spin(Duration::from_micros(contending.hold_us));
     inside.leave();
-    if crowd.log {
+    if contending.log {
         visits.log.push((task, entered, clock::monotonic_ns()));
     }
 }

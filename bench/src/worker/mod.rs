@@ -94,8 +94,9 @@ impl<L: Library> Bench<L> {
         let library = self.library.clone();
         match job {
             Job::Contend { tasks, name, start_ns, millis, hold_us, log } => {
-                let crowd = contend::Crowd { tasks, name, start_ns, millis, hold_us, log };
-                answer(contend::run(library, crowd).await?)
+                let contending =
+                    contend::ContendingTasks { tasks, name, start_ns, millis, hold_us, log };
+                answer(contend::run(library, contending).await?)
             }
             Job::Enter { name } => answer(holding::enter(&library, &name).await?),
             Job::Hold { count, prefix, ttl_ms } => {

@@ -15,8 +15,8 @@ fn main() -> ExitCode {
     println!("History: {}", outcome.history.display());
     let judged = judge::ask(&outcome.history);
     match &judged {
-        Ok(said) => println!("The judge: {said}"),
-        Err(said) => println!("The judge finds fault: {said}"),
+        Ok(event) => println!("The judge: {event}"),
+        Err(event) => println!("The judge finds fault: {event}"),
     }
     for what in outcome.violations.iter().take(SHOWN) {
         println!("VIOLATED: {what}");

@@ -27,7 +27,7 @@ pub(super) fn look(
             if !object.replicated && within(windows, new.from, until) {
                 verdict.excused.push(new.from);
             } else {
-                let what = told(object, other, &new, until);
+                let what = describe(object, other, &new, until);
                 verdict.violations.push(Violation { at: new.from, what });
             }
         }
@@ -68,7 +68,7 @@ fn in_the_way<'a, 'r>(
     }
 }
 
-fn told(object: &Object, one: &Belief<'_>, other: &Belief<'_>, until: Nanos) -> String {
+fn describe(object: &Object, one: &Belief<'_>, other: &Belief<'_>, until: Nanos) -> String {
     let for_long = since(other.from, until);
     format!(
         "`{object}` was held by {} ({}) and {} ({}) for {for_long:?}",

@@ -28,11 +28,11 @@ fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     let mut drawn: Vec<_> = holds.filter_map(|it| Some((it.entered?, it.token?))).collect();
     drawn.sort_unstable();
     let pairs = drawn.windows(2).filter(|pair| pair[1].1 <= pair[0].1);
-    let told = pairs.map(|pair| {
+    let reports = pairs.map(|pair| {
         let what = format!("a holder of `{object}` had token {} after {}", pair[1].1, pair[0].1);
         Violation { at: pair[1].0, what }
     });
-    told.collect()
+    reports.collect()
 }
 
 /// Writes that passed though one who came later had written.

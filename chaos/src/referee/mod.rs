@@ -10,7 +10,7 @@ mod sleep;
 use std::time::Duration;
 
 use crate::clock::{Nanos, nanos};
-use crate::fault::Struck;
+use crate::fault::HealedFault;
 use crate::orders::{Kind, Object};
 use crate::record::Record;
 
@@ -62,7 +62,7 @@ pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
 
 /// The same of this object: of a cluster a failover forgets nothing but what lies on that node.
 fn windows_of(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
-    let is_there = |it: &&Struck| {
+    let is_there = |it: &&HealedFault| {
         // Those have other names after each fault, of which nobody notes where they lie.
         let renamed = matches!(object.kind, Kind::Latch | Kind::Semaphore);
         renamed || it.names.as_ref().is_none_or(|names| names.contains(&object.name))
@@ -70,11 +70,11 @@ fn windows_of(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Na
     failovers(record).filter(is_there).map(|it| window(it, ttl)).collect()
 }
 
-fn failovers(record: &Record) -> impl Iterator<Item = &Struck> {
+fn failovers(record: &Record) -> impl Iterator<Item = &HealedFault> {
     record.faults.iter().filter(|it| it.failover)
 }
 
-fn window(failover: &Struck, ttl: Duration) -> (Nanos, Nanos) {
+fn window(failover: &HealedFault, ttl: Duration) -> (Nanos, Nanos) {
     (failover.from, failover.healed + nanos(ttl))
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::fault::Fault;
     use crate::orders::Mode;
-    use crate::said::Said;
+    use crate::worker_event::WorkerEvent;
 
     const SECOND: Nanos = 1_000_000_000;
     const TTL: Duration = Duration::from_secs(3);
@@ -99,18 +99,19 @@ mod tests {
         for (hold, (mode, enter, leave)) in (1..).zip(holds) {
             let (name, process) = (name.to_owned(), format!("rust-{hold}"));
             let call = enter * SECOND - 1;
-            record.note(&process, Said::Ask { hold, name, mode: *mode, call });
-            record.note(&process, Said::Enter { hold, at: enter * SECOND, token: Some(hold) });
-            record.note(&process, Said::Leaving { hold, at: leave * SECOND });
-            record.note(&process, Said::Left { hold, at: leave * SECOND + 1 });
+            record.note(&process, WorkerEvent::Ask { hold, name, mode: *mode, call });
+            record
+                .note(&process, WorkerEvent::Enter { hold, at: enter * SECOND, token: Some(hold) });
+            record.note(&process, WorkerEvent::Leaving { hold, at: leave * SECOND });
+            record.note(&process, WorkerEvent::Left { hold, at: leave * SECOND + 1 });
         }
         record
     }
 
-    fn failover(from: Nanos, healed: Nanos) -> Struck {
+    fn failover(from: Nanos, healed: Nanos) -> HealedFault {
         let [from, healed] = [from * SECOND, healed * SECOND];
         let (fault, failover, names) = (Fault::MasterKilled, true, None);
-        Struck { fault, from, served: healed, healed, failover, names }
+        HealedFault { fault, from, served: healed, healed, failover, names }
     }
 
     fn found(record: &Record, object: Object) -> Vec<String> {
@@ -161,9 +162,9 @@ mod tests {
     fn overlap_is_found_on_a_node_that_was_not_replaced() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         let names = |name: &str| Some([name.to_owned()].into());
-        record.faults.push(Struck { names: names("b"), ..failover(5, 9) });
+        record.faults.push(HealedFault { names: names("b"), ..failover(5, 9) });
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
-        record.faults.push(Struck { names: names("a"), ..failover(5, 9) });
+        record.faults.push(HealedFault { names: names("a"), ..failover(5, 9) });
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
@@ -210,8 +211,8 @@ mod tests {
         let holds = [(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)];
         let mut record = record("a", &holds);
         let write = |record: &mut Record, hold, token, second| {
-            let said = Said::Write { name: "a".into(), hold, token, at: second * SECOND };
-            record.note("rust", said);
+            let event = WorkerEvent::Write { name: "a".into(), hold, token, at: second * SECOND };
+            record.note("rust", event);
         };
         write(&mut record, 2, 2, 3);
         write(&mut record, 1, 1, 4);
@@ -229,11 +230,11 @@ mod tests {
         assert_eq!(found(&record, latch()), [""; 0]);
         record.opened.insert("a".into(), 4 * SECOND);
         assert!(found(&record, latch())[0].contains("was closed"));
-        let waits = Said::Ask { hold: 9, name: "a".into(), mode: Mode::Pass, call: SECOND };
+        let waits = WorkerEvent::Ask { hold: 9, name: "a".into(), mode: Mode::Pass, call: SECOND };
         record.opened.insert("a".into(), SECOND);
         record.note("rust-9", waits);
         assert_eq!(found(&record, latch()), [""; 0], "it may be the end of the run");
-        record.note("rust-9", Said::Enter { hold: 9, at: 20 * SECOND, token: None });
+        record.note("rust-9", WorkerEvent::Enter { hold: 9, at: 20 * SECOND, token: None });
         assert!(found(&record, latch())[0].contains("was open"));
     }
 

@@ -11,7 +11,7 @@ use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
 
 use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
 use crate::clock::now;
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Place};
 
 /// A cluster.
@@ -92,7 +92,7 @@ impl OnCluster {
     }
 
     /// What makes a replica take the place of its master; it ends some time after that.
-    fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> Struck {
+    fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
         eventually("the replica is the master, and serves", FAILOVER, || serves(&on.replica));
@@ -100,24 +100,28 @@ impl OnCluster {
         sleep(Duration::from_millis(rng.u64(0..2_000)));
         self.end(fault, on);
         self.cluster.wait_until_ok();
-        Struck { fault, from, served, healed: now(), failover: true, names: None }
+        HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
     /// What is over before a replica takes the place of its master. It may do so all the same.
-    fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> Struck {
+    fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
         last(fault, 500, rng);
         self.end(fault, on);
-        let struck = healed(fault, from);
+        let healed_fault = healed(fault, from);
         sleep(LATE);
         self.cluster.wait_until_ok();
         let failover = !serves(&on.master);
-        if failover { Struck { failover, healed: now(), ..struck } } else { struck }
+        if failover {
+            HealedFault { failover, healed: now(), ..healed_fault }
+        } else {
+            healed_fault
+        }
     }
 
     /// Moves the slot of one of the names to another master.
-    fn move_slot(&self, rng: &mut Rng) -> Struck {
+    fn move_slot(&self, rng: &mut Rng) -> HealedFault {
         let name = &rng.choice(&self.objects).expect("there are objects").name;
         let from = now();
         let slot = Cluster::slot_of(name);
@@ -126,11 +130,11 @@ impl OnCluster {
         others.retain(|it| it.port() != owner.port());
         self.cluster.move_slot(slot, rng.choice(&others).expect("there are three masters"));
         self.cluster.wait_until_ok();
-        Struck { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
+        HealedFault { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
     }
 
     /// The master agrees to a failover: nothing is lost by that.
-    fn hand_over(&self, on: &Victims) -> Struck {
+    fn hand_over(&self, on: &Victims) -> HealedFault {
         let from = now();
         self.cluster.fail_over(&on.replica, Failover::Agreed);
         self.cluster.wait_until_ok();
@@ -175,7 +179,7 @@ impl Site for OnCluster {
         ]
     }
 
-    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> HealedFault {
         if fault == Fault::SlotMoved {
             return self.move_slot(rng);
         }
@@ -183,12 +187,12 @@ impl Site for OnCluster {
         let replica = self.cluster.replicas_of(&master).pop().expect("each master has one");
         let names = Some(self.names_on(&master)).filter(|names| !names.is_empty());
         let on = Victims { master, replica };
-        let struck = match fault {
+        let healed_fault = match fault {
             Fault::FailoverAsked => self.hand_over(&on),
             fault if fault.replaces_a_master() => self.replace(fault, rng, &on),
             fault => self.disturb(fault, rng, &on),
         };
-        Struck { names, ..struck }
+        HealedFault { names, ..healed_fault }
     }
 
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use testkit::{Links, Redis, Reply};
 
 use crate::clock::{Nanos, now};
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::orders::{Object, Place};
 
 pub use cluster::OnCluster;
@@ -33,7 +33,7 @@ pub trait Site {
     fn faults(&self) -> &'static [Fault];
 
     /// Does it, and heals it.
-    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck;
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> HealedFault;
 
     /// Asks all that are masters now.
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply>;
@@ -55,10 +55,10 @@ pub fn start(on: &str) -> Box<dyn Site> {
 }
 
 /// What has begun at `from`, is healed now, and made no server take the place of another.
-fn healed(fault: Fault, from: Nanos) -> Struck {
+fn healed(fault: Fault, from: Nanos) -> HealedFault {
     let healed = now();
     let served = if fault.keeps_clients_away() { healed } else { from };
-    Struck { fault, from, served, healed, failover: false, names: None }
+    HealedFault { fault, from, served, healed, failover: false, names: None }
 }
 
 /// Waits as long as this fault lasts, in which a server is stopped for so many milliseconds at

@@ -11,7 +11,7 @@ use testkit::{Links, Redis, Reply, Sentinels};
 
 use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
 use crate::clock::{nanos, now};
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Place};
 
 /// A master that sentinels watch.
@@ -67,7 +67,7 @@ impl OnSentinel {
     }
 
     /// What makes the sentinels replace the master; it ends some time after that.
-    fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> Struck {
+    fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let events = self.redis.listen();
         let from = now();
         self.begin(fault, on);
@@ -76,20 +76,24 @@ impl OnSentinel {
         sleep(Duration::from_millis(rng.u64(0..2_000)));
         self.end(fault, on);
         self.redis.wait_until_agreed();
-        Struck { fault, from, served, healed: now(), failover: true, names: None }
+        HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
     /// What is over before the sentinels replace the master. They may do so all the same.
-    fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> Struck {
+    fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
         last(fault, 300, rng);
         self.end(fault, on);
-        let struck = healed(fault, from);
+        let healed_fault = healed(fault, from);
         sleep(LATE);
         self.redis.wait_until_agreed();
         let failover = self.redis.master_number() != on.master;
-        if failover { Struck { failover, healed: now(), ..struck } } else { struck }
+        if failover {
+            HealedFault { failover, healed: now(), ..healed_fault }
+        } else {
+            healed_fault
+        }
     }
 }
 
@@ -140,7 +144,7 @@ impl Site for OnSentinel {
         ]
     }
 
-    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> HealedFault {
         let master = self.redis.master_number();
         let sentinel = rng.usize(0..self.redis.sentinels().len());
         let on = Victims { master, replica: 1 - master, sentinel };

@@ -5,7 +5,7 @@ use testkit::{Proxy, Redis, Reply};
 
 use super::{Site, healed, kill_connections, last};
 use crate::clock::now;
-use crate::fault::{Fault, Struck};
+use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Place};
 
 /// One server.
@@ -79,7 +79,7 @@ impl Site for OnSingle {
         ]
     }
 
-    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> HealedFault {
         let from = now();
         self.begin(fault);
         last(fault, 5_000, rng);

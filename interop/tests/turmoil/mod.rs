@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use interop::{Crowd, Kind, Report, Servers, Setup, Together, Way, measured, woken};
+use interop::{Contenders, Kind, Report, Servers, Setup, Together, Way, measured, woken};
 use testkit::{Monitor, Redis, eventually};
 
 /// Lets four threads of each language add under one lock of this kind while `turmoil` goes on,
@@ -22,10 +22,13 @@ pub(crate) fn counts_right<S: Servers>(
     let setup = |setup: Setup| setup.watchdog(TTL).counts_on(counter.url());
     let both = Together::on_differing(redis, setup, |it| rust(setup(it)));
     let monitor = counter.monitor();
-    let crowd =
-        Crowd::new("door", "counter", 4).until_told().stubborn().hold(MILLI).rest(MILLI * 150);
+    let contenders = Contenders::new("door", "counter", 4)
+        .until_stopped()
+        .stubborn()
+        .hold(MILLI)
+        .rest(MILLI * 150);
     let [ours, theirs] = [both.rust.thread("crowd"), both.java.thread("crowd")]
-        .map(|thread| thread.of(kind).start_crowd(&crowd));
+        .map(|thread| thread.of(kind).start_contenders(&contenders));
     let goes_on = || go_on(&counter);
     goes_on();
 

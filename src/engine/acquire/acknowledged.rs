@@ -42,7 +42,7 @@ impl Engine {
         let (name, wanted) = (hold.name().clone(), replicas.least);
         let error = match counted {
             Err(error) => error,
-            Ok(Err(failure)) => unasked(self.error(&name, failure)),
+            Ok(Err(failure)) => not_requested(self.error(&name, failure)),
             Ok(Ok(got)) if got < wanted => Error::NotReplicated { name, wanted, got },
             Ok(Ok(got)) => {
                 hold.is_replicated(got, moves);
@@ -52,12 +52,12 @@ impl Engine {
                 }
             }
         };
-        self.tell_of(hold, &error);
+        self.log_failure(hold, &error);
         take_back(held, until).await;
         Err(error)
     }
 
-    fn tell_of(&self, hold: &Hold, error: &Error) {
+    fn log_failure(&self, hold: &Hold, error: &Error) {
         let (lock, owner) = (hold.name(), &hold.grant.claim.owner);
         let due = match error {
             // Its end is logged already.
@@ -95,7 +95,7 @@ impl Engine {
 }
 
 /// Returns the error for an unreachable store.
-fn unasked(mut error: Error) -> Error {
+fn not_requested(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
         *reason =
             format!("the grant was released, because its replicas could not be counted: {reason}");

@@ -24,7 +24,7 @@ use super::{AcquireRequest, LastReply, waiting::Waiting};
 use crate::{
     domain::{
         Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy,
-        Waits,
+        WaiterRecord,
     },
     engine::{
         Engine,
@@ -32,7 +32,7 @@ use crate::{
         grant::{Grant, LocalBudget, ReplicationStatus},
         held::Held,
         pending::{PendingRelease, Withdrawal},
-        timing::{BACKOFF, LONGEST_WAIT_UNHEARD, NEXT_TICK},
+        timing::{BACKOFF, LONGEST_WAIT_UNNOTIFIED, NEXT_TICK},
     },
     error::Error,
     store::{LATEST, SubscriptionLevel},
@@ -73,7 +73,7 @@ pub(super) enum Asked {
 }
 
 /// The result of an attempt.
-enum Got {
+enum AttemptResult {
     Granted(Granted),
     /// It has a hand-off grant, as a hold.
     TakenOver(Held),
@@ -82,8 +82,8 @@ enum Got {
 }
 
 /// The end of an attempt that does not fail.
-pub(super) enum End<T> {
-    In(T),
+pub(super) enum AttemptEnd<T> {
+    Acquired(T),
     /// It was not polled, and the next task has the request slot: it must join the line again.
     PassedBy(LinePosition),
 }
@@ -111,7 +111,7 @@ impl<'a> Attempt<'a> {
             request,
             claim: Claim {
                 object: request.object.clone(),
-                owner: request.object.seat_owner().unwrap_or_else(|| engine.identity.fresh_owner()),
+                owner: request.object.task_owner().unwrap_or_else(|| engine.identity.fresh_owner()),
                 ttl: request.ttl,
                 share: request.share,
             },
@@ -132,14 +132,14 @@ impl<'a> Attempt<'a> {
     /// Sends requests until one is granted, or the store rejects one for good. Without a request
     /// slot it does not wait. This is no `async fn`, which would store the attempt twice and miss
     /// malloc's fast path.
-    pub(super) fn run(mut self) -> impl Future<Output = Result<End<Held>, Error>> {
+    pub(super) fn run(mut self) -> impl Future<Output = Result<AttemptEnd<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
         let held = async move {
             match self.until_granted().await? {
-                Got::Granted(granted) => self.enter(granted).map(End::In),
-                Got::TakenOver(held) => Ok(End::In(held)),
-                Got::PassedBy(position) => Ok(End::PassedBy(position)),
+                AttemptResult::Granted(granted) => self.enter(granted).map(AttemptEnd::Acquired),
+                AttemptResult::TakenOver(held) => Ok(AttemptEnd::Acquired(held)),
+                AttemptResult::PassedBy(position) => Ok(AttemptEnd::PassedBy(position)),
             }
         };
         held.instrument(span)
@@ -147,19 +147,19 @@ impl<'a> Attempt<'a> {
 
     /// Sends requests until the latch is open. A reply serves all tasks that were in line before
     /// its request.
-    pub(super) async fn until_open(mut self) -> Result<End<()>, Error> {
-        if let Got::PassedBy(position) = self.until_granted().await? {
-            return Ok(End::PassedBy(position));
+    pub(super) async fn until_open(mut self) -> Result<AttemptEnd<()>, Error> {
+        if let AttemptResult::PassedBy(position) = self.until_granted().await? {
+            return Ok(AttemptEnd::PassedBy(position));
         }
         self.slot.iter().for_each(RequestSlot::answer_those_before);
-        Ok(End::In(()))
+        Ok(AttemptEnd::Acquired(()))
     }
 
-    async fn until_granted(&mut self) -> Result<Got, Error> {
+    async fn until_granted(&mut self) -> Result<AttemptResult, Error> {
         let (engine, mut backoff) = (self.engine, Backoff::default());
         loop {
             match self.ask().await? {
-                Asked::Granted(granted) => return Ok(Got::Granted(granted)),
+                Asked::Granted(granted) => return Ok(AttemptResult::Granted(granted)),
                 Asked::Busy(taken) if self.slot.is_none() => {
                     return Err(engine.busy(&self.claim.object, Duration::ZERO, taken));
                 }
@@ -169,14 +169,14 @@ impl<'a> Attempt<'a> {
                     Box::pin(engine.unless_closed(self.wait())).await?;
                 }
                 Asked::Failed(failure) => {
-                    Box::pin(self.rest_after(failure, &mut backoff)).await?;
+                    Box::pin(self.pause_after(failure, &mut backoff)).await?;
                 }
             }
             if let Some(held) = self.take_over() {
-                return held.map(Got::TakenOver);
+                return held.map(AttemptResult::TakenOver);
             }
             if let Some(position) = self.is_passed_by() {
-                return Ok(Got::PassedBy(position));
+                return Ok(AttemptResult::PassedBy(position));
             }
         }
     }
@@ -188,9 +188,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Leaves a store in trouble alone for a while, if that can help.
-    async fn rest_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
+    async fn pause_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
-        if !engine.helps()(&failure) {
+        if !engine.retry_if()(&failure) {
             return Err(Error::about(&self.request.object.name, failure));
         }
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
@@ -199,8 +199,8 @@ impl<'a> Attempt<'a> {
         }
         self.is_to_ask_again();
         let pause = self.waiting.unhurried(backoff.next(BACKOFF));
-        match self.rests(pause) {
-            true => engine.unless_closed(engine.rest(pause)).await,
+        match self.note_sleep(pause) {
+            true => engine.unless_closed(engine.wait_for_store(pause)).await,
             false => Ok(()),
         }
     }
@@ -229,9 +229,9 @@ impl<'a> Attempt<'a> {
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let store = &engine.core.store;
         let asked = async {
-            match &self.request.beside {
+            match &self.request.writer {
                 None => store.acquire(&self.claim, place).await,
-                Some(writer) => store.acquire_beside(&self.claim, writer).await,
+                Some(writer) => store.acquire_read_under_write(&self.claim, writer).await,
             }
         };
         let verdict = engine.unless_closed(asked).await?;
@@ -252,11 +252,13 @@ impl<'a> Attempt<'a> {
     /// Returns the queue entry to ask for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
         let slot = self.slot.as_ref()?;
-        match self.claim.object.traits().waits {
-            Waits::Queued => {}
-            Waits::Known | Waits::Seated => return Some(self.waiting.is_known(now)),
-            Waits::Aged => return self.waiting.waited(now),
-            Waits::Unknown => return None,
+        match self.claim.object.traits().waiter_record {
+            WaiterRecord::QueueEntry => {}
+            WaiterRecord::ExpiringEntry | WaiterRecord::EntryPerTask => {
+                return Some(self.waiting.is_known(now));
+            }
+            WaiterRecord::WaitingTime => return self.waiting.waited(now),
+            WaiterRecord::Nothing => return None,
         }
         if self.request.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
             self.inbox = slot.inbox.clone();
@@ -285,7 +287,7 @@ impl<'a> Attempt<'a> {
             }
             Ok(Verdict::Busy(taken)) => {
                 let holder = taken.holder.as_ref();
-                engine.contention.saw(&self.claim.object, holder, lease.asked_at);
+                engine.contention.note_holder(&self.claim.object, holder, lease.asked_at);
                 *self.last_reply.lock() = Some(Ok(Ok((taken.clone(), lease.asked_at))));
                 self.waiting.in_vain(lease.asked_at, self.notified);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);
@@ -357,14 +359,17 @@ impl<'a> Attempt<'a> {
         // still comes too early sends one more request.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
-        let alive = match self.claim.object.traits().waits {
-            Waits::Seated => self.waiting.to_stay_alive(),
-            Waits::Queued | Waits::Known | Waits::Aged | Waits::Unknown => Duration::MAX,
+        let alive = match self.claim.object.traits().waiter_record {
+            WaiterRecord::EntryPerTask => self.waiting.to_stay_alive(),
+            WaiterRecord::QueueEntry
+            | WaiterRecord::ExpiringEntry
+            | WaiterRecord::WaitingTime
+            | WaiterRecord::Nothing => Duration::MAX,
         };
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit)).min(alive);
         if let WaitStrategy::Polling { initial: first, max: longest } = self.request.wait_strategy {
             let pause = at_most(self.waiting.for_poll(first, longest));
-            if self.rests(pause) {
+            if self.note_sleep(pause) {
                 sleep(pause).await;
             }
             return;
@@ -373,9 +378,9 @@ impl<'a> Attempt<'a> {
             self.inbox.take().or_else(|| Some(self.slot.as_ref()?.listen(self.request.profile())));
         self.is_to_ask_again();
         let Some(inbox) = &self.inbox else {
-            return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
+            return sleep(at_most(LONGEST_WAIT_UNNOTIFIED)).await;
         };
-        if let Some(rest) = self.waiting.rest() {
+        if let Some(rest) = self.waiting.pause_despite_notification() {
             sleep(rest).await;
         }
         if inbox.level() == SubscriptionLevel::Nothing {
@@ -383,7 +388,7 @@ impl<'a> Attempt<'a> {
             self.engine.core.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));
-        if self.rests(limit) {
+        if self.note_sleep(limit) {
             self.notified = inbox.until_notified(Instant::now() + limit).await;
         }
     }
@@ -396,9 +401,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Notes that it sleeps for `pause`. Returns `false` if it lost the request slot.
-    fn rests(&self, pause: Duration) -> bool {
+    fn note_sleep(&self, pause: Duration) -> bool {
         let until = self.engine.core.clock.now() + pause;
-        self.slot.as_ref().is_none_or(|slot| slot.rests(until))
+        self.slot.as_ref().is_none_or(|slot| slot.note_sleep(until))
     }
 }
 

@@ -2,10 +2,10 @@
 
 mod acknowledged;
 mod attempt;
+mod deadline;
 pub(crate) mod following;
 pub(crate) mod member;
 pub(crate) mod pacing;
-mod patience;
 mod waiting;
 
 use std::{
@@ -19,10 +19,10 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use self::attempt::{Attempt, End};
+use self::attempt::{Attempt, AttemptEnd};
+pub(crate) use self::deadline::Deadline;
 #[cfg(feature = "blocking")]
-pub(crate) use self::patience::Patience;
-pub(crate) use self::patience::Within;
+pub(crate) use self::deadline::ReentryTimeout;
 #[cfg(feature = "blocking")]
 use super::held::Watch;
 use super::{
@@ -49,7 +49,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) object: Object,
     pub(crate) share: Share,
     /// The writer that must hold for this read, if there is one.
-    pub(crate) beside: Option<Owner>,
+    pub(crate) writer: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_strategy: WaitStrategy,
@@ -68,16 +68,16 @@ impl AcquireRequest {
     fn may_share(&self) -> bool {
         let Terms { renewed, max_hold, local } = self.terms;
         let as_usual = renewed && max_hold.is_none() && local.most > 0;
-        as_usual && self.beside.is_none() && self.object.traits().is_shared()
+        as_usual && self.writer.is_none() && self.object.traits().is_shared()
     }
 }
 
 /// The last reply of the store: why it did not grant, and when the request was sent.
-type Said = Result<(Taken, Instant), Failure>;
+type NotGranted = Result<(Taken, Instant), Failure>;
 
 /// The last reply, or the time of the first request without one. It outlives the attempt, because
 /// the timeout error names it.
-type LastReply = Mutex<Option<Result<Said, Instant>>>;
+type LastReply = Mutex<Option<Result<NotGranted, Instant>>>;
 
 /// A request without a reply for this long counts as unanswered at the timeout.
 const SILENCE: Duration = Duration::from_millis(100);
@@ -109,18 +109,18 @@ impl Engine {
         self: &Arc<Self>,
         request: &AcquireRequest,
         watch: &Watch,
-        patience: Patience,
+        max_wait: ReentryTimeout,
     ) -> Result<Held, Error> {
         self.reachable(&request.object.name)?;
         let unanswered = |limit| Err(self.unanswered(&request.object.name, limit, None));
-        let again = match patience.for_an_answer(self.limits.question) {
+        let again = match max_wait.for_reply(self.limits.request) {
             None => watch.reenter().await,
             Some(limit) => {
                 timeout(limit, watch.reenter()).await.unwrap_or_else(|_| unanswered(limit))
             }
         }?;
         match request.replicas {
-            Some(replicas) => self.acknowledged(replicas, again, patience.until()).await,
+            Some(replicas) => self.acknowledged(replicas, again, max_wait.until()).await,
             None => Ok(again),
         }
     }
@@ -129,11 +129,11 @@ impl Engine {
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
-        patience: Within,
+        deadline: Deadline,
     ) -> Result<Held, Error> {
         // Before the timer, which needs a runtime.
         self.ready()?;
-        let (Within { since, until }, last_reply) = (patience, LastReply::default());
+        let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
         let acquired =
             timeout_at(until, self.acquire_noting(request, &last_reply, Some(until))).await;
         let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply));
@@ -153,10 +153,10 @@ impl Engine {
     pub(crate) async fn pass_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
-        patience: Within,
+        deadline: Deadline,
     ) -> Result<(), Error> {
         self.ready()?;
-        let (Within { since, until }, last_reply) = (patience, LastReply::default());
+        let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
         let passed = timeout_at(until, self.pass_noting(request, &last_reply)).await;
         passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply)))
     }
@@ -185,12 +185,12 @@ impl Engine {
         if let Some(hold) = self.shared_by_now(request).await? {
             return Ok(Some(self.share(hold)));
         }
-        let (last_reply, question) = (LastReply::default(), self.limits.question);
+        let (last_reply, question) = (LastReply::default(), self.limits.request);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let limit = left.map_or(question, |left| left.min(question));
         match timeout(limit, Attempt::new(self, request, &last_reply, None).run()).await {
-            Ok(Ok(End::In(held))) => Ok(Some(held)),
-            Ok(Ok(End::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),
+            Ok(Ok(AttemptEnd::Acquired(held))) => Ok(Some(held)),
+            Ok(Ok(AttemptEnd::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(self.unanswered(
                 &request.object.name,
@@ -238,8 +238,8 @@ impl Engine {
             // Boxed, as are the futures within. So a future that waits for a request slot is small,
             // and so is one that need not wait for the store.
             match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).run()).await? {
-                End::In(held) => return Ok(held),
-                End::PassedBy(before) => position = Some(before),
+                AttemptEnd::Acquired(held) => return Ok(held),
+                AttemptEnd::PassedBy(before) => position = Some(before),
             }
         }
     }
@@ -276,9 +276,9 @@ impl Engine {
         let others_first = slot.head_start.unwrap_or_default();
         let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
         // A caller with a short timeout must still have time to ask.
-        let patience = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
-        let longest = (others_first + window).min(patience.unwrap_or(Duration::MAX));
-        slot.rests(self.core.clock.now() + longest);
+        let max_wait = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
+        let longest = (others_first + window).min(max_wait.unwrap_or(Duration::MAX));
+        slot.note_sleep(self.core.clock.now() + longest);
         let rest = async {
             sleep(others_first).await;
             if let Some(past) = past {
@@ -312,8 +312,8 @@ impl Engine {
             let Entrance::Slot(slot) = self.slot(request, position).await? else { return Ok(()) };
             match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).until_open()).await?
             {
-                End::In(()) => return Ok(()),
-                End::PassedBy(before) => position = Some(before),
+                AttemptEnd::Acquired(()) => return Ok(()),
+                AttemptEnd::PassedBy(before) => position = Some(before),
             }
         }
     }
@@ -368,23 +368,23 @@ impl Engine {
         let last_reply = last_reply.lock().take();
         let silent = |asked_at: &Instant| now.saturating_duration_since(*asked_at) >= SILENCE;
         let asked = matches!(&last_reply, Some(Err(asked_at)) if silent(asked_at));
-        let said = last_reply.and_then(Result::ok);
+        let output = last_reply.and_then(Result::ok);
         // A waiter that has not asked knows the answer to the waiter before it, unless something
         // has changed since. A hold of this client is known without the store.
         let here = || self.contention.grant(object).is_some();
-        let knows = || here() || !asked && self.core.store.in_the_way(&object.name).is_none();
+        let knows = || here() || !asked && self.core.store.unavailability(&object.name).is_none();
         let seen = || {
             let holder = self.contention.seen(object, now).filter(|_| knows())?;
             Some(Ok((Taken { holder, ..Taken::UNKNOWN }, now)))
         };
-        match said.or_else(seen) {
+        match output.or_else(seen) {
             Some(Ok((taken, asked_at))) => {
                 self.core.counters.timed_out.add(1);
                 let after = |it: Holder| it.after(now.saturating_duration_since(asked_at));
                 let holder = taken.holder.map(after);
                 self.busy(object, waited, Taken { holder, ..taken })
             }
-            said => self.unanswered(&object.name, waited, said),
+            output => self.unanswered(&object.name, waited, output),
         }
     }
 
@@ -392,7 +392,7 @@ impl Engine {
     /// names a hold of this client.
     fn busy(&self, object: &Object, waited: Duration, taken: Taken) -> Error {
         let Taken { holder, unset, .. } = taken;
-        let own = self.contention.in_own_way(object, self.core.clock.now());
+        let own = self.contention.own_blocking_hold(object, self.core.clock.now());
         let ours = |holder: &Holder| self.identity.is_of(holder.owner());
         let held_here = |holder: &Holder| ours(holder) && self.may_be_held_here(object, holder);
         let by_this_client = own.is_some() || holder.as_ref().is_some_and(held_here);
@@ -403,15 +403,15 @@ impl Engine {
     /// Whether a guard of this client may have `object` as `holder`: a server that has not received
     /// a release may still name its owner.
     fn may_be_held_here(&self, object: &Object, holder: &Holder) -> bool {
-        let seated = object.seat.as_ref().map(|_| object.seated(holder.owner().clone()));
-        let object = seated.as_ref().unwrap_or(object);
+        let for_holder = object.task.as_ref().map(|_| object.for_task(holder.owner().clone()));
+        let object = for_holder.as_ref().unwrap_or(object);
         !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 
     /// The error for a store that did not reply for `waited`. `last_reply` has its previous reply.
-    fn unanswered(&self, name: &Name, waited: Duration, last_reply: Option<Said>) -> Error {
+    fn unanswered(&self, name: &Name, waited: Duration, last_reply: Option<NotGranted>) -> Error {
         // The current failure is newer than the previous reply.
-        match (self.core.store.in_the_way(name), last_reply) {
+        match (self.core.store.unavailability(name), last_reply) {
             (Some(refused @ Failure::Refused { .. }), _) => Error::about(name, refused),
             (None, Some(Err(failure))) => Error::about(name, failure),
             _ => self.error(name, nothing_came(in_millis(waited))),

@@ -19,10 +19,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{SILENCE, Within};
+use super::{Deadline, SILENCE};
 use crate::{
     domain::{Failure, Mutex, Name},
-    engine::{Engine, tasks::OnDrop, timing::LONGEST_PATIENCE},
+    engine::{Engine, tasks::OnDrop, timing::LONGEST_TIMEOUT},
     error::Error,
     store::RedisStore,
 };
@@ -139,7 +139,7 @@ impl Engine {
         &'a self,
         name: &Name,
         line: &Line,
-        within: Option<Within>,
+        within: Option<Deadline>,
         ask: impl Fn(&'a RedisStore) -> A,
     ) -> Result<T, Error>
     where
@@ -150,7 +150,7 @@ impl Engine {
         let rest = |at: Instant| at.saturating_duration_since(Instant::now());
         let ask = || {
             // Boxed, because it is called twice and the future of a waiter must be small.
-            let asked = Box::pin(self.ask_for(until.map_or(LONGEST_PATIENCE, rest), name, &ask));
+            let asked = Box::pin(self.ask_for(until.map_or(LONGEST_TIMEOUT, rest), name, &ask));
             async { self.unless_closed(asked).await? }
         };
         let in_time = |free_at| match until {

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::{
     domain::{Backoff, Place, spread},
     engine::timing::{
-        FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONGEST_LATE_WAIT, LONGEST_SEATED_WAIT, LONGEST_WAIT,
-        LONGEST_WAIT_UNHEARD, PATIENT_AFTER, VAIN_QUESTIONS, VAIN_REST,
+        FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONG_WAIT_AFTER, LONGEST_LATE_WAIT,
+        LONGEST_SEATED_WAIT, LONGEST_WAIT, LONGEST_WAIT_UNNOTIFIED, VAIN_QUESTIONS, VAIN_REST,
     },
     store::SubscriptionLevel,
 };
@@ -21,9 +21,9 @@ pub(super) struct Waiting {
     /// Whether the store has rejected it.
     refused: bool,
     /// When it asks first after it was to get a queue entry.
-    first_look: Option<Instant>,
+    first_request: Option<Instant>,
     /// Whether it has reported a long wait to the store.
-    patient: bool,
+    is_long: bool,
     /// How many notifications in a row led to a request without a grant.
     vain: u32,
     /// How long the last reply took.
@@ -81,7 +81,7 @@ impl Waiting {
     /// Returns the queue entry to ask for at `now`.
     pub(super) fn place(&mut self, level: SubscriptionLevel, now: Instant) -> Option<Place> {
         if level == SubscriptionLevel::Turns {
-            self.first_look
+            self.first_request
                 .get_or_insert_with(|| now + FIRST_LOOK.mul_f64(1.0 + fastrand::f64() / 4.0));
             return Some(Place::Listening);
         }
@@ -90,26 +90,26 @@ impl Waiting {
 
     /// Returns a request for an entry that reports this waiter to the store.
     pub(super) fn is_known(&mut self, now: Instant) -> Place {
-        self.first_look.get_or_insert(now);
+        self.first_request.get_or_insert(now);
         Place::Kept
     }
 
     /// Returns the waiting time to send at `now` for an object without a queue, if it is long.
     pub(super) fn waited(&mut self, now: Instant) -> Option<Place> {
         let waited = now.saturating_duration_since(self.since?);
-        self.patient |= waited >= PATIENT_AFTER;
-        self.patient.then_some(Place::Waited(waited))
+        self.is_long |= waited >= LONG_WAIT_AFTER;
+        self.is_long.then_some(Place::Waited(waited))
     }
 
     /// Whether it may have a queue entry, or other clients yield to it.
     pub(super) fn may_have_place(&self) -> bool {
-        self.first_look.is_some() || self.patient
+        self.first_request.is_some() || self.is_long
     }
 
     /// Returns how long to wait for a message at `now`.
     pub(super) fn for_messages(&self, level: SubscriptionLevel, now: Instant) -> Duration {
-        match (level, self.first_look) {
-            (SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),
+        match (level, self.first_request) {
+            (SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNNOTIFIED)),
             (SubscriptionLevel::Turns, Some(look)) if now < look => look - now,
             (SubscriptionLevel::Turns | SubscriptionLevel::Releases, _) => {
                 spread(self.unhurried(LONGEST_WAIT))
@@ -128,7 +128,7 @@ impl Waiting {
     }
 
     /// Returns how long to pause despite a notification, after many requests without a grant.
-    pub(super) fn rest(&self) -> Option<Duration> {
+    pub(super) fn pause_despite_notification(&self) -> Option<Duration> {
         (self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)
     }
 }
@@ -167,7 +167,7 @@ mod tests {
         }
         assert!(
             waiting.for_messages(SubscriptionLevel::Nothing, now)
-                <= LONGEST_WAIT_UNHEARD.mul_f64(1.25)
+                <= LONGEST_WAIT_UNNOTIFIED.mul_f64(1.25)
         );
     }
 
@@ -182,10 +182,10 @@ mod tests {
             waiting.for_messages(level, now)
         };
         let cases = [
-            (1, 3 * late, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
-            (600, 3 * late, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
+            (1, 3 * late, LONGEST_WAIT_UNNOTIFIED, LONGEST_WAIT),
+            (600, 3 * late, LONGEST_WAIT_UNNOTIFIED, LONGEST_WAIT),
             (5_000, 3 * late, Duration::from_secs(2), LONGEST_WAIT),
-            (100_000, Duration::ZERO, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
+            (100_000, Duration::ZERO, LONGEST_WAIT_UNNOTIFIED, LONGEST_WAIT),
             (100_000, late / 2, longest / 2, longest / 2),
             (u32::MAX, 3 * late, longest, longest),
         ];
@@ -205,10 +205,10 @@ mod tests {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         assert_eq!(waiting.waited(now), None);
         waiting.in_vain(now, false);
-        assert_eq!(waiting.waited(now + PATIENT_AFTER - Duration::from_millis(1)), None);
+        assert_eq!(waiting.waited(now + LONG_WAIT_AFTER - Duration::from_millis(1)), None);
         assert!(!waiting.may_have_place());
-        let long = Some(Place::Waited(PATIENT_AFTER));
-        assert_eq!(waiting.waited(now + PATIENT_AFTER), long);
+        let long = Some(Place::Waited(LONG_WAIT_AFTER));
+        assert_eq!(waiting.waited(now + LONG_WAIT_AFTER), long);
         assert!(waiting.may_have_place());
     }
 
@@ -216,9 +216,9 @@ mod tests {
     fn time_in_line_counts_without_a_rejection() {
         let now = Instant::now();
         let mut waiting = Waiting::since_when(Some(now));
-        let later = now + PATIENT_AFTER;
-        assert_eq!(waiting.for_so_long(later), PATIENT_AFTER);
-        assert_eq!(waiting.waited(later), Some(Place::Waited(PATIENT_AFTER)));
+        let later = now + LONG_WAIT_AFTER;
+        assert_eq!(waiting.for_so_long(later), LONG_WAIT_AFTER);
+        assert_eq!(waiting.waited(later), Some(Place::Waited(LONG_WAIT_AFTER)));
         assert!(!waiting.was_refused());
         waiting.in_vain(later, false);
         assert_eq!((waiting.since(), waiting.was_refused()), (Some(now), true));
@@ -228,11 +228,11 @@ mod tests {
     fn waiter_rests_after_many_notifications_in_vain() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         for _ in 0..VAIN_QUESTIONS {
-            assert_eq!(waiting.rest(), None);
+            assert_eq!(waiting.pause_despite_notification(), None);
             waiting.in_vain(now, true);
         }
-        assert_eq!(waiting.rest(), Some(VAIN_REST));
+        assert_eq!(waiting.pause_despite_notification(), Some(VAIN_REST));
         waiting.in_vain(now, false);
-        assert_eq!(waiting.rest(), None);
+        assert_eq!(waiting.pause_despite_notification(), None);
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct PendingWakeup {
 }
 
 /// A grant for the owner of the request slot, which may be asleep.
-pub(super) struct Offered {
+pub(super) struct OfferedGrant {
     handoff: HandoffGrant,
     at: Instant,
 }
@@ -72,9 +72,9 @@ pub(super) struct WaitState {
     /// The lease profile that the owner of the slot needs, if it reads the inbox.
     pub(super) asker: Option<LeaseProfile>,
     /// The hand-off grant for the owner of the slot.
-    pub(super) offered: Option<Offered>,
+    pub(super) offered: Option<OfferedGrant>,
     /// Until when it sleeps without a notification. Without such a time, it waits for a reply.
-    pub(super) rests_until: Option<Instant>,
+    pub(super) sleeps_until: Option<Instant>,
     /// When another task first noticed that the owner of the slot did nothing although it was due.
     pub(super) idle_since: Option<Instant>,
     /// The holder at the last request, if it has a name.
@@ -196,7 +196,7 @@ impl Entry {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff = Some(handoff);
         } else if let Some(wait_state) = &mut self.wait_state {
-            wait_state.offered = Some(Offered { handoff, at });
+            wait_state.offered = Some(OfferedGrant { handoff, at });
             wait_state.inbox.ask_at(Instant::now());
         }
     }
@@ -254,7 +254,7 @@ impl Entry {
 
     /// Takes the request slot from a woken task that does not run, if another task or the lock
     /// waits, and from a task that no longer asks. Returns when to check again.
-    pub(super) fn look(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn check(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
         }
@@ -290,9 +290,9 @@ impl Entry {
     }
 
     /// Whether no task has wanted it for so long.
-    pub(super) fn is_past(&self, now: Instant, linger: Duration) -> bool {
+    pub(super) fn is_past(&self, now: Instant, idle_lifetime: Duration) -> bool {
         let since = self.wait_state.as_ref().and_then(|wait_state| wait_state.quiet_since);
-        self.is_quiet() && since.is_some_and(|since| now >= since + linger)
+        self.is_quiet() && since.is_some_and(|since| now >= since + idle_lifetime)
     }
 
     /// Notes the waiters that a release found. Clients without a queue entry ask first for a
@@ -327,14 +327,14 @@ impl Entry {
 
 impl WaitState {
     /// Notes that the owner of the slot sleeps until then, or asks the store.
-    pub(super) fn asker_rests(&mut self, until: Option<Instant>) {
-        (self.rests_until, self.idle_since) = (until, None);
+    pub(super) fn asker_sleeps(&mut self, until: Option<Instant>) {
+        (self.sleeps_until, self.idle_since) = (until, None);
     }
 
     /// Returns when to check the owner of the slot again, if it may still be active.
     fn is_to_wait_for_asker(&mut self, now: Instant) -> Option<Instant> {
-        let rests = match self.rests_until {
-            Some(until) if now < until && !self.inbox.is_told() => {
+        let rests = match self.sleeps_until {
+            Some(until) if now < until && !self.inbox.is_notified() => {
                 self.idle_since = None;
                 return Some(until.min(now + ASKER_RESTS));
             }

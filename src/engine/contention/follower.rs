@@ -50,14 +50,14 @@ pub(crate) struct Follower {
 impl NameRegistry {
     /// Subscribes to `object` as long as the result lives, and for a while after that.
     pub(crate) fn follow(self: &Arc<Self>, object: &Object) -> Follower {
-        let (messages, anew) = {
+        let (messages, is_first) = {
             let mut entries = self.entries.lock();
             let wait_state = entries.of.entry(object.clone()).or_default().wait_state();
             wait_state.quiet_since = None;
-            let anew = !std::mem::replace(&mut wait_state.listens, true);
-            (Arc::clone(wait_state.messages.get_or_insert_default()), anew)
+            let is_first = !std::mem::replace(&mut wait_state.listens, true);
+            (Arc::clone(wait_state.messages.get_or_insert_default()), is_first)
         };
-        self.settle_listening(object, anew);
+        self.update_subscription(object, is_first);
         let (contention, object) = (Arc::clone(self), object.clone());
         Follower { contention, object, messages: Some(messages), asked_at: 0 }
     }
@@ -90,6 +90,6 @@ impl Drop for Follower {
         let mut entries = self.contention.entries.lock();
         // First, so that the name counts as quiet.
         self.messages = None;
-        entries.rest(&self.object, &self.contention.core);
+        entries.remove_if_idle(&self.object, &self.contention.core);
     }
 }

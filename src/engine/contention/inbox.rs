@@ -44,7 +44,7 @@ impl Inbox {
     }
 
     /// Whether a notification says that it is time to ask.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_notified(&self) -> bool {
         self.notices.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
 
@@ -62,8 +62,8 @@ impl Inbox {
 
     /// Notes a release. A queued waiter need not ask if the queue was notified as well. Returns
     /// whether it has to ask.
-    pub(super) fn freed(&self, queue_told: bool) -> bool {
-        let asks = !(queue_told && self.notices.lock().queued);
+    pub(super) fn freed(&self, queue_notified: bool) -> bool {
+        let asks = !(queue_notified && self.notices.lock().queued);
         if asks {
             self.ask_at(Instant::now());
         }

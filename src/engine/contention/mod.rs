@@ -56,7 +56,7 @@ use super::{
     core::Core,
     grant::LeaseProfile,
     hold::Hold,
-    timing::{HANDOFF_RESTS, LINGER},
+    timing::{HANDOFF_RESTS, IDLE_LIFETIME},
 };
 use crate::{
     domain::{Holder, LostReason, Map, Mutex, Object, RemoteWaiters},
@@ -71,8 +71,8 @@ const MOST_LINGERING: usize = 1_024;
 const MOST_EARLY: usize = 32;
 
 /// How long `object` stays known after its last waiter. No other task comes to the seat of a task.
-fn linger(object: &Object) -> Duration {
-    if object.seat.is_some() { Duration::ZERO } else { LINGER }
+fn idle_lifetime(object: &Object) -> Duration {
+    if object.task.is_some() { Duration::ZERO } else { IDLE_LIFETIME }
 }
 
 /// The contention of one client.
@@ -117,7 +117,7 @@ impl NameRegistry {
     }
 
     /// Wakes all waiters so that one of them restarts the background task, which has ended.
-    pub(crate) fn rouse(&self) {
+    pub(crate) fn wake_all_waiters(&self) {
         let mut entries = self.entries.lock();
         let all_waits = entries.of.values_mut().filter_map(|entry| entry.wait_state.as_mut());
         all_waits.for_each(|wait_state| wait_state.waiting.clear());
@@ -131,7 +131,7 @@ impl NameRegistry {
     pub(crate) fn entered(&self, hold: &Arc<Hold>, slot: Option<RequestSlot>) {
         let traits = hold.object().traits();
         if traits.is_shared() {
-            self.invite(hold);
+            self.share_with_waiters(hold);
         }
         if !traits.is_exclusive() {
             return drop(slot);
@@ -147,7 +147,7 @@ impl NameRegistry {
         }
         if let Some(wait_state) = &mut entry.wait_state {
             wait_state.seen = None;
-            entries.rest(hold.object(), &self.core);
+            entries.remove_if_idle(hold.object(), &self.core);
         }
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(hold.grant.leased_at)) {
@@ -156,7 +156,7 @@ impl NameRegistry {
     }
 
     /// Lets the waiters of this client share `hold`, and those that come soon.
-    fn invite(&self, hold: &Arc<Hold>) {
+    fn share_with_waiters(&self, hold: &Arc<Hold>) {
         if !hold.may_be_shared(self.core.clock.now()) {
             return;
         }
@@ -183,7 +183,7 @@ impl NameRegistry {
 
     /// Notes the holder of `object` at the request that was sent at `asked_at`. If this client
     /// believed in a hold of it before that request, the hold is over.
-    pub(crate) fn saw(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
+    pub(crate) fn note_holder(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(object) else { return };
@@ -244,7 +244,7 @@ impl NameRegistry {
         if entry.is_of_no_use() {
             entries.of.remove(hold.object());
         } else {
-            entries.look_after(hold.object(), &self.core);
+            entries.plan_check(hold.object(), &self.core);
         }
     }
 
@@ -263,7 +263,7 @@ impl NameRegistry {
         entry.held = Weak::new();
         entry.call_next(Some(HandoffGrant::new(hold, &self.core)), || now);
         if entry.is_called_unseen() {
-            entries.look_after(hold.object(), &self.core);
+            entries.plan_check(hold.object(), &self.core);
         }
         true
     }
@@ -315,7 +315,7 @@ impl NameRegistry {
 
     /// Returns the hold of this client on the other side of `object`, which blocks the client
     /// itself.
-    pub(crate) fn in_own_way(&self, object: &Object, now: Instant) -> Option<Holder> {
+    pub(crate) fn own_blocking_hold(&self, object: &Object, now: Instant) -> Option<Holder> {
         let other_side = object.other_side()?;
         let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
         held?.as_holder(now)
@@ -332,12 +332,12 @@ impl NameRegistry {
         let mut entries = self.entries.lock();
         if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(object) {
             entries.of.entry(object.clone()).or_default().note(others, now);
-            entries.rest(object, &self.core);
+            entries.remove_if_idle(object, &self.core);
         }
     }
 
     /// Has this client leave `object` alone until `until`, if it comes back to it at once.
-    pub(crate) fn leave_alone(&self, object: &Object, until: Instant) {
+    pub(crate) fn hold_back(&self, object: &Object, until: Instant) {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
@@ -373,10 +373,10 @@ impl NameRegistry {
                     inbox.receive(level);
                 }
             }
-            Event::Freed { object, queue_told } => {
+            Event::Freed { object, queue_notified } => {
                 entries.notify_followers(&object);
                 let inbox = entries.inbox_of_asker(&object);
-                let asks = inbox.is_some_and(|inbox| inbox.freed(queue_told));
+                let asks = inbox.is_some_and(|inbox| inbox.freed(queue_notified));
                 self.core.counters.wake_ups.add(usize::from(asks));
             }
             Event::Ask { object, after } => {
@@ -388,15 +388,15 @@ impl NameRegistry {
         }
     }
 
-    /// Subscribes to `object` for a task that begins to wait (`anew`), or unsubscribes if no task
+    /// Subscribes to `object` for the first task that waits (`is_first`), or unsubscribes if no task
     /// wants it now. One call runs at a time, so that the last caller decides.
-    fn settle_listening(&self, object: &Object, anew: bool) {
+    fn update_subscription(&self, object: &Object, is_first: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =
             |entry: &Entry| entry.wait_state.as_ref().is_some_and(|wait_state| wait_state.listens);
         if !self.entries.lock().of.get(object).is_some_and(listens) {
             self.core.store.unlisten(object);
-        } else if anew {
+        } else if is_first {
             self.core.store.listen(object);
         }
     }
@@ -405,13 +405,13 @@ impl NameRegistry {
 
     /// Takes request slots from tasks that are not polled, and removes names that no task has
     /// wanted for a while. Returns when to check again.
-    pub(crate) fn look(&self) -> Option<Instant> {
+    pub(crate) fn check_due_names(&self) -> Option<Instant> {
         let mut entries = self.entries.lock();
         entries.agenda.first()?;
-        let ended = entries.attend(self.core.clock.now(), &self.core);
+        let ended = entries.check_due(self.core.clock.now(), &self.core);
         let again = entries.agenda.first().map(|(due, _)| *due);
         drop(entries);
-        ended.iter().for_each(|object| self.settle_listening(object, false));
+        ended.iter().for_each(|object| self.update_subscription(object, false));
         again
     }
 
@@ -473,17 +473,17 @@ impl Entries {
     }
 
     /// Plans the next check of `object` after its request slot has changed hands.
-    fn look_after(&mut self, object: &Object, core: &Core) {
+    fn plan_check(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get(object) else { return };
         match &entry.slot {
             SlotOwner::Woken(called) => self.plan(object, called.at + HANDOFF_RESTS, core),
-            _ => self.rest(object, core),
+            _ => self.remove_if_idle(object, core),
         }
     }
 
     /// Removes the entry of `object` if it has no state, now or after it has been unused for a
     /// while.
-    fn rest(&mut self, object: &Object, core: &Core) {
+    fn remove_if_idle(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         if entry.is_of_no_use() {
             self.of.remove(object);
@@ -492,7 +492,7 @@ impl Entries {
         {
             let since = *wait_state.quiet_since.get_or_insert_with(|| core.clock.now());
             if wait_state.due.is_none() {
-                self.plan(object, since + linger(object), core);
+                self.plan(object, since + idle_lifetime(object), core);
             }
         }
     }
@@ -516,7 +516,7 @@ impl Entries {
     }
 
     /// Checks names that are due, or too many. Returns the names that no task has wanted for long.
-    fn attend(&mut self, now: Instant, core: &Core) -> Vec<Object> {
+    fn check_due(&mut self, now: Instant, core: &Core) -> Vec<Object> {
         let lingers =
             |(_, object): &&(Instant, Object)| self.of.get(object).is_some_and(Entry::is_quiet);
         let is_due = |(due, _): &&(Instant, Object)| *due <= now;
@@ -533,13 +533,13 @@ impl Entries {
         self.agenda.remove(&(due, object.clone()));
         let Some(entry) = self.of.get_mut(object) else { return false };
         entry.wait_state().due = None;
-        let again = entry.look(now);
-        let ended = entry.is_past(now, linger(object)) || due > now && entry.is_quiet();
+        let again = entry.check(now);
+        let ended = entry.is_past(now, idle_lifetime(object)) || due > now && entry.is_quiet();
         if ended {
             entry.wait_state = None;
         }
         again.into_iter().for_each(|again| self.plan(object, again, core));
-        self.rest(object, core);
+        self.remove_if_idle(object, core);
         ended
     }
 }

@@ -11,7 +11,7 @@ use super::{
     inbox::Inbox,
 };
 use crate::{
-    domain::{Object, Waits},
+    domain::{Object, WaiterRecord},
     engine::{
         clock::Stamp, core::Core, grant::LeaseProfile, hold::Hold, tasks::OnDrop,
         timing::ASKER_RESTS,
@@ -48,28 +48,28 @@ impl NameRegistry {
         spec: &WaiterSpec,
         revive: impl Fn() -> bool,
     ) -> Option<Entrance> {
-        let mut seat = match self.take_or_wait(object, spec, spec.again)? {
+        let mut line_entry = match self.take_or_wait(object, spec, spec.again)? {
             Ok(entrance) => return Some(entrance),
-            Err(seat) => seat,
+            Err(line_entry) => line_entry,
         };
-        let ticket = seat.ticket;
+        let ticket = line_entry.ticket;
         let since = spec.again.and_then(|position| position.since);
         // A queued waiter has the time of its arrival in the store.
-        let counts = object.traits().waits != Waits::Queued;
+        let counts = object.traits().waiter_record != WaiterRecord::QueueEntry;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
-            if seat.listens_first {
+            if line_entry.listens_first {
                 // A holder in this process learns of a forced release at once.
-                self.settle_listening(object, true);
+                self.update_subscription(object, true);
             }
             // The background may have ended before this task joined the line. If it ends later,
             // this task is woken without the request slot, and checks again.
             if !revive() {
                 return None;
             }
-            if seat.called.await == Ok(Wakeup::Answered) {
+            if line_entry.called.await == Ok(Wakeup::Answered) {
                 leaves.cancel();
                 return Some(Entrance::Answered);
             }
@@ -78,7 +78,7 @@ impl NameRegistry {
                     leaves.cancel();
                     return Some(entrance);
                 }
-                Err(again) => seat = again,
+                Err(again) => line_entry = again,
             }
         }
     }
@@ -90,7 +90,7 @@ impl NameRegistry {
         object: &Object,
         &WaiterSpec { profile, listens, may_share, .. }: &WaiterSpec,
         position: Option<LinePosition>,
-    ) -> Option<Result<Entrance, Seat>> {
+    ) -> Option<Result<Entrance, LineEntry>> {
         let mut entries = self.entries.lock();
         if self.core.open.is_closed() {
             return None;
@@ -126,12 +126,12 @@ impl NameRegistry {
         wait_state.waiting.insert(ticket, Waiter { calls, profile });
         if entry.is_called_unseen() {
             // The woken waiter may never run, and another task waits behind it now.
-            entries.look_after(object, &self.core);
+            entries.plan_check(object, &self.core);
         } else if matches!(entry.slot, SlotOwner::Asker(_)) {
             // The asking task may never be polled again.
             entries.plan(object, self.core.clock.now() + ASKER_RESTS, &self.core);
         }
-        Some(Err(Seat { ticket, called, listens_first }))
+        Some(Err(LineEntry { ticket, called, listens_first }))
     }
 
     /// Gives the request slot to the task that asks now.
@@ -152,7 +152,7 @@ impl NameRegistry {
             wait_state.quiet_since = None;
             wait_state.inbox.clear();
             wait_state.asker = profile;
-            wait_state.asker_rests(None);
+            wait_state.asker_sleeps(None);
             inbox = wait_state.listens.then(|| Arc::clone(&wait_state.inbox));
         }
         RequestSlot {
@@ -187,7 +187,7 @@ impl Entries {
         {
             entry.call_next(called.handoff, || core.clock.now());
         }
-        self.look_after(object, core);
+        self.plan_check(object, core);
     }
 }
 
@@ -195,7 +195,7 @@ impl RequestSlot {
     /// Returns the inbox that wakes this task, and subscribes to the name. This task can use a
     /// grant of this `profile`.
     pub(crate) fn listen(&self, profile: LeaseProfile) -> Arc<Inbox> {
-        let (inbox, anew) = {
+        let (inbox, is_first) = {
             let mut entries = self.contention.entries.lock();
             let entry = entries.of.entry(self.object.clone()).or_default();
             let is_ours = entry.is_asked_by(self.ticket());
@@ -203,10 +203,10 @@ impl RequestSlot {
             if is_ours {
                 wait_state.asker = Some(profile);
             }
-            let anew = !std::mem::replace(&mut wait_state.listens, true);
-            (Arc::clone(&wait_state.inbox), anew)
+            let is_first = !std::mem::replace(&mut wait_state.listens, true);
+            (Arc::clone(&wait_state.inbox), is_first)
         };
-        self.contention.settle_listening(&self.object, anew);
+        self.contention.update_subscription(&self.object, is_first);
         inbox
     }
 
@@ -236,11 +236,11 @@ impl RequestSlot {
 
     /// Notes that this task sleeps until then, or until a notification. Returns whether it has
     /// the request slot.
-    pub(crate) fn rests(&self, until: Instant) -> bool {
+    pub(crate) fn note_sleep(&self, until: Instant) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
         let ours = entry.filter(|entry| entry.is_asked_by(self.ticket()));
-        ours.map(|entry| entry.wait_state().asker_rests(Some(until))).is_some()
+        ours.map(|entry| entry.wait_state().asker_sleeps(Some(until))).is_some()
     }
 
     /// Notes that this task asks again. Returns whether it has the request slot: a task that is not
@@ -251,7 +251,7 @@ impl RequestSlot {
         let Some(entry) = entry.filter(|entry| entry.is_asked_by(self.ticket())) else {
             return false;
         };
-        entry.wait_state.iter_mut().for_each(|wait_state| wait_state.asker_rests(None));
+        entry.wait_state.iter_mut().for_each(|wait_state| wait_state.asker_sleeps(None));
         true
     }
 
@@ -274,7 +274,7 @@ impl Drop for RequestSlot {
             let offered = entry.take_offered();
             entry.call_next(self.handoff.take().or(offered), now);
         }
-        entries.look_after(&self.object, &self.contention.core);
+        entries.plan_check(&self.object, &self.contention.core);
     }
 }
 
@@ -315,7 +315,7 @@ pub(crate) enum Entrance {
 }
 
 /// A position in the line, where the task can be woken.
-struct Seat {
+struct LineEntry {
     ticket: u64,
     called: oneshot::Receiver<Wakeup>,
     /// Whether the name was not subscribed before.

@@ -19,7 +19,7 @@ use crate::{
     engine::{
         Engine,
         grant::{Grant, LeaseProfile, LocalHandoff, ReplicationStatus, Terms},
-        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
+        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, IDLE_LIFETIME, LONG_HOLD},
     },
 };
 
@@ -115,7 +115,7 @@ async fn waiter_in_line_starts_the_background_task() {
     assert_eq!(revived.get(), 1);
 
     // and when it ends while the task is in line
-    contention.rouse();
+    contention.wake_all_waiters();
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
@@ -232,20 +232,20 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     let (mut sleeps, mut takes) = (in_line(&contention, &name), in_line(&contention, &name));
     assert!(contention.pass_on(&first, Instant::now()));
 
-    assert!(contention.look().is_some(), "it is to be looked after");
+    assert!(contention.check_due_names().is_some(), "it is to be looked after");
     assert!((&mut takes).now_or_never().is_none());
     advance(HANDOFF_RESTS).await;
-    contention.look();
+    contention.check_due_names();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
     // the task that slept is the next when it runs, and if no task runs the store is
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&second, Instant::now()));
-    contention.look();
+    contention.check_due_names();
     advance(HANDOFF_RESTS).await;
-    contention.look();
+    contention.check_due_names();
     assert_eq!(engine.core.pending.queued(), 1);
-    let again = contention.look();
+    let again = contention.check_due_names();
     assert!(
         again.is_none_or(|at| at > Instant::now() + HANDOFF_RESTS),
         "nobody is called any more"
@@ -261,14 +261,14 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let _sleeps = in_line(&contention, &name);
     drop(slot);
-    while contention.look().is_some() {
+    while contention.check_due_names().is_some() {
         advance(HANDOFF_RESTS).await;
     }
 
     let mut comes = in_line(&contention, &name);
-    assert!(contention.look().is_some(), "somebody waits now");
+    assert!(contention.check_due_names().is_some(), "somebody waits now");
     advance(HANDOFF_RESTS).await;
-    contention.look();
+    contention.check_due_names();
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
@@ -279,11 +279,11 @@ async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     let first = hold(&engine, &name).await;
     let mut sleeps = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
-    while contention.look().is_some() {
+    while contention.check_due_names().is_some() {
         advance(HANDOFF_RESTS).await;
     }
-    advance(2 * LINGER).await;
-    contention.look();
+    advance(2 * IDLE_LIFETIME).await;
+    contention.check_due_names();
     assert!(contention.is_idle());
 
     let slot = contention.line(&name, PLAIN, true, || true).await;
@@ -361,10 +361,10 @@ async fn hold_is_lost_when_another_owner_is_seen() {
     let hold = hold(&engine, &name).await;
     let holder = |owner: &Owner| Holder { owner: owner.clone(), count: 1, remaining: None };
     let (now, ours) = (Instant::now(), hold.grant.claim.owner.clone());
-    contention.saw(&name, Some(&holder(&ours)), now + TTL);
-    contention.saw(&name, Some(&holder(&Owner::new("java:1").unwrap())), now - TTL);
+    contention.note_holder(&name, Some(&holder(&ours)), now + TTL);
+    contention.note_holder(&name, Some(&holder(&Owner::new("java:1").unwrap())), now - TTL);
     assert!(hold.remaining(now).is_ok(), "an answer from before it says nothing");
-    contention.saw(&name, Some(&holder(&Owner::new("java:1").unwrap())), now + TTL);
+    contention.note_holder(&name, Some(&holder(&Owner::new("java:1").unwrap())), now + TTL);
     assert_eq!(hold.remaining(now), Err(LostReason::NotOwned));
 }
 
@@ -453,7 +453,7 @@ async fn release_that_finds_waiters_is_remembered() {
 #[tokio::test(start_paused = true)]
 async fn only_the_slot_owner_receives_notifications() {
     let (_engine, contention, name) = door();
-    let released = || Event::Freed { object: name.clone(), queue_told: false };
+    let released = || Event::Freed { object: name.clone(), queue_notified: false };
     contention.receive(released());
     assert!(contention.is_idle(), "nobody asks");
 
@@ -482,8 +482,8 @@ async fn no_message_grants_or_releases_a_lock() {
     let name = Object::lock("door");
     for event in [
         Event::Ask { object: name.clone(), after: Duration::ZERO },
-        Event::Freed { object: name.clone(), queue_told: true },
-        Event::Freed { object: name.clone(), queue_told: false },
+        Event::Freed { object: name.clone(), queue_notified: true },
+        Event::Freed { object: name.clone(), queue_notified: false },
         Event::Subscribed(name, SubscriptionLevel::Nothing),
     ] {
         engine.contention.receive(event);

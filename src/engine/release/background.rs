@@ -7,12 +7,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{recount, release};
 use crate::{
-    domain::{Claim, Failure, GivenBack, ReleaseMode},
+    domain::{Claim, Failure, ReleaseMode, ReleaseReply},
     engine::{
         contention::NameRegistry,
         core::Core,
         pending::{PendingRelease, Withdrawal},
-        retry::{Helps, retry_while},
+        retry::{RetryIf, retry_while},
         timing::{LOOK_AGAIN, REFUSED_RESTS},
         watchdog::Watchdog,
     },
@@ -57,8 +57,8 @@ async fn complete(
 ) -> Option<PendingRelease> {
     let completed = match &pending {
         PendingRelease::Recount { hold } => {
-            let (helps, until) = (Failure::may_pass_or_let_in, hold.store_ends());
-            recount(core, contention, hold, None, helps, until).await.map(|_| None)
+            let (retry_if, until) = (Failure::is_temporary_for_release, hold.store_ends());
+            recount(core, contention, hold, None, retry_if, until).await.map(|_| None)
         }
         PendingRelease::Repeat { claim, until } => {
             tokio::select! {
@@ -68,14 +68,14 @@ async fn complete(
             return None;
         }
         PendingRelease::Release(withdrawal) => {
-            let given_back = async {
+            let released = async {
                 match withdrawal.claim.is_endless() {
                     false => withdraw(core, contention, withdrawal).await,
                     true => Ok(withdraw_at_last(core, contention, withdrawal).await),
                 }
             };
             let more = tokio::select! {
-                more = given_back => more,
+                more = released => more,
                 unused = long_unused(core) => Err(unused),
             };
             withdrawal.hold.iter().for_each(|hold| contention.left(hold));
@@ -130,10 +130,10 @@ async fn withdraw_at_last(
 /// Repeats a release that another server executed. It checks first, because most releases are known
 /// there. If it fails, the lease ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
-    let (helps, mode) = (Failure::may_pass_or_let_in, ReleaseMode::HandOver);
+    let (retry_if, mode) = (Failure::is_temporary_for_release, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
-    let Ok(given) = retry_while(helps, &core.clock, until, release).await else { return };
-    if let GivenBack::Freed(others) = given.answer {
+    let Ok(given) = retry_while(retry_if, &core.clock, until, release).await else { return };
+    if let ReleaseReply::Freed(others) = given.answer {
         tracing::debug!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
             "lock released again after a failover");
         contention.note(&claim.object, others);
@@ -151,19 +151,19 @@ async fn withdraw(
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
     // A rejected release without a lease is logged, and retried less often.
-    let helps: Helps = match claim.is_endless() {
-        false => Failure::may_pass_or_let_in,
-        true => Failure::may_pass,
+    let retry_if: RetryIf = match claim.is_endless() {
+        false => Failure::is_temporary_for_release,
+        true => Failure::is_temporary,
     };
-    let given = match release(core, claim, *mode, helps, (core.clock.now(), *until)).await {
+    let given = match release(core, claim, *mode, retry_if, (core.clock.now(), *until)).await {
         // Nothing was granted, and nothing can be if the key has another type.
         Err(Failure::WrongType { .. }) if grant.is_none() => return Ok(None),
         given => given?.answer,
     };
-    if let GivenBack::Freed(others) = given {
+    if let ReleaseReply::Freed(others) = given {
         contention.note(&claim.object, others);
     }
-    let may_come = *more || matches!(given, GivenBack::NotHeld { .. });
+    let may_come = *more || matches!(given, ReleaseReply::NotHeld { .. });
     let pause = looks.and_then(|looks| LOOK_AGAIN.get(looks)).filter(|_| may_come);
     let again = pause.is_some_and(|pause| core.clock.now() + *pause < *until);
     let looks = looks.map(|looks| looks + 1);
@@ -182,7 +182,7 @@ mod tests {
             Engine,
             grant::{Grant, LocalHandoff, ReplicationStatus, Terms},
             hold::Hold,
-            timing::LINGER,
+            timing::IDLE_LIFETIME,
         },
         store::{Event, Subscriber},
     };
@@ -316,7 +316,7 @@ mod tests {
         let (_memory, engine, client) = one();
         let read = client.read_write_lock("prices").unwrap().read().ttl(CENTURY);
         drop(read.acquire().await.unwrap());
-        sleep(LINGER + Duration::from_secs(5)).await;
+        sleep(IDLE_LIFETIME + Duration::from_secs(5)).await;
         assert!(engine.is_idle(), "{engine:?}");
     }
 
@@ -326,7 +326,7 @@ mod tests {
         let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
         memory.fail("NOPERM this user has no permissions to run the 'hdel' command");
         drop(guard);
-        sleep(LINGER + Duration::from_secs(5)).await;
+        sleep(IDLE_LIFETIME + Duration::from_secs(5)).await;
         assert_eq!(client.stats().releases_abandoned, 1);
         assert!(engine.is_idle(), "{engine:?}");
     }

@@ -21,20 +21,22 @@ use super::{
     hold::Hold,
     limits::{Limits, within},
     pending::PendingRelease,
-    retry::{Answered, Helps, retry_while},
+    retry::{Answered, RetryIf, retry_while},
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Claim, Failure, GivenBack, Holder, LostReason, Outcome, ReleaseMode, RemoteWaiters},
+    domain::{
+        Claim, Failure, Holder, LostReason, Outcome, ReleaseMode, ReleaseReply, RemoteWaiters,
+    },
     error::Error,
 };
 
 /// The result of a release.
-pub(crate) enum Left {
+pub(crate) enum ReleaseResult {
     /// Other shares keep the hold.
-    Shares(u32),
+    StillShared(u32),
     /// The hold lasted until now.
-    Nothing,
+    Released,
     /// The hold was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
 }
@@ -47,13 +49,13 @@ impl Engine {
         hold: &Arc<Hold>,
         believed: Result<Duration, LostReason>,
         now: Instant,
-    ) -> Result<Left, Error> {
+    ) -> Result<ReleaseResult, Error> {
         if let Err(reason) = believed
             && !self.core.store.is_up()
         {
             // A known loss is returned without waiting for an unreachable store.
             self.free_in_background(hold, now);
-            return Ok(Left::Lost { reason, holder: None });
+            return Ok(ReleaseResult::Lost { reason, holder: None });
         }
         self.watchdog.unwatch(hold.grant.id);
         // Without a reply a background task continues, and some holds end with its reply.
@@ -67,7 +69,7 @@ impl Engine {
         let unanswered = OnDrop::new(|| self.core.counters.releases_unanswered.add(counts));
         let Limits { release, release_after_run, .. } = self.limits;
         let limit = if believed.is_ok() { release } else { release_after_run };
-        let given = self.give_back(hold, now, limit).await;
+        let given = self.release_in_store(hold, now, limit).await;
         if given.is_ok() {
             leaves.cancel();
             self.contention.left(hold);
@@ -79,9 +81,9 @@ impl Engine {
             // A known loss is returned, whatever the store replies.
             Err(failure) if believed.is_ok() => return Err(self.error(hold.name(), failure)),
             Ok(None) if believed.is_ok() => {
-                return Ok(Left::Lost { reason: LostReason::InDoubt, holder: None });
+                return Ok(ReleaseResult::Lost { reason: LostReason::InDoubt, holder: None });
             }
-            Ok(Some(GivenBack::Freed(_))) if believed.is_ok() => Left::Nothing,
+            Ok(Some(ReleaseReply::Freed(_))) if believed.is_ok() => ReleaseResult::Released,
             given => {
                 // It may have ended during the request.
                 let ends_now = |left| self.core.clock.now() >= now + left;
@@ -90,13 +92,16 @@ impl Engine {
                     Ok(_) => LostReason::NotOwned,
                     Err(reason) => reason,
                 };
-                Left::Lost { reason, holder: given.ok().flatten().and_then(GivenBack::holder) }
+                ReleaseResult::Lost {
+                    reason,
+                    holder: given.ok().flatten().and_then(ReleaseReply::holder),
+                }
             }
         };
         unanswered.cancel();
         match left {
             _ if counts == 0 => {}
-            Left::Lost { reason, .. } => hold.found_lost(reason),
+            ReleaseResult::Lost { reason, .. } => hold.found_lost(reason),
             _ => self.core.counters.released.add(1),
         }
         Ok(left)
@@ -164,42 +169,42 @@ impl Engine {
     /// Releases `hold` in the store, as far as the caller waits for it. A background task does the
     /// rest, and releases once more if the grant may arrive late. Returns `None` if the server was
     /// replaced meanwhile, and it is unknown which one released the hold.
-    async fn give_back(
+    async fn release_in_store(
         &self,
         hold: &Arc<Hold>,
         now: Instant,
         limit: Duration,
-    ) -> Result<Option<GivenBack>, Failure> {
+    ) -> Result<Option<ReleaseReply>, Failure> {
         let mode = hold.release_mode(now);
         let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.pending.queue(PendingRelease::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
-        let helps = Failure::may_pass_or_let_in;
+        let retry_if = Failure::is_temporary_for_release;
         let moves = self.core.moves();
-        let given = pin!(release(&self.core, &hold.grant.claim, mode, helps, (now, until)));
+        let given = pin!(release(&self.core, &hold.grant.claim, mode, retry_if, (now, until)));
         let given = within(limit, given).await?;
         if !hold.grant.unsure {
             promise.cancel();
         }
         match given {
             // Either the old server executed the request, or the hold was lost with it.
-            Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. }
+            Answered { answer: ReleaseReply::NotHeld { .. }, unsure: true, .. }
                 if self.core.moves() != moves =>
             {
                 Ok(None)
             }
             // The request without a reply was executed.
-            Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. } => {
-                Ok(Some(GivenBack::Freed(RemoteWaiters::Nobody)))
+            Answered { answer: ReleaseReply::NotHeld { .. }, unsure: true, .. } => {
+                Ok(Some(ReleaseReply::Freed(RemoteWaiters::Nobody)))
             }
             Answered { answer, .. } => {
-                if let GivenBack::Freed(others) = answer {
+                if let ReleaseReply::Freed(others) = answer {
                     self.contention.note(hold.object(), others);
                 }
-                if answer == GivenBack::Freed(RemoteWaiters::Nobody)
-                    && let Some(rest) = hold.rests(now)
+                if answer == ReleaseReply::Freed(RemoteWaiters::Nobody)
+                    && let Some(rest) = hold.hold_back_time(now)
                 {
-                    self.contention.leave_alone(hold.object(), self.core.clock.now() + rest);
+                    self.contention.hold_back(hold.object(), self.core.clock.now() + rest);
                 }
                 Ok(Some(answer))
             }
@@ -219,30 +224,30 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.pending.queue(pending()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
-        let helps = Failure::may_pass_or_let_in;
-        let sent = pin!(recount(&self.core, &self.contention, hold, None, helps, until));
+        let retry_if = Failure::is_temporary_for_release;
+        let sent = pin!(recount(&self.core, &self.contention, hold, None, retry_if, until));
         let outcome = within(limit, sent).await?;
         promise.cancel();
         Ok(outcome)
     }
 }
 
-/// Sends the release of `claim` until it has a reply, or a retry no longer `helps`.
+/// Sends the release of `claim` until it has a reply, or a retry no longer `retry_if`.
 async fn release(
     core: &Core,
     claim: &Claim,
     mode: ReleaseMode,
-    helps: Helps,
+    retry_if: RetryIf,
     (now, until): (Instant, Instant),
-) -> Result<Answered<GivenBack>, Failure> {
+) -> Result<Answered<ReleaseReply>, Failure> {
     let moves = AtomicU64::default();
     let release = || {
         moves.store(core.moves(), Ordering::Relaxed);
         core.store.release(claim, mode)
     };
-    let given = retry_while(helps, &core.clock, until, release).await?;
+    let given = retry_while(retry_if, &core.clock, until, release).await?;
     let asked_at = given.again_at.unwrap_or(now);
-    core.has_given_back(claim, mode, asked_at, moves.load(Ordering::Relaxed));
+    core.has_released(claim, mode, asked_at, moves.load(Ordering::Relaxed));
     Ok(given)
 }
 
@@ -253,7 +258,7 @@ pub(crate) async fn recount(
     contention: &NameRegistry,
     hold: &Hold,
     ttl: Option<Duration>,
-    helps: Helps,
+    retry_if: RetryIf,
     until: Instant,
 ) -> Result<Outcome, Failure> {
     let sent = AtomicU32::default();
@@ -268,7 +273,7 @@ pub(crate) async fn recount(
         }
     };
     loop {
-        let outcome = retry_while(helps, &core.clock, until, send).await?.answer;
+        let outcome = retry_while(retry_if, &core.clock, until, send).await?.answer;
         if outcome != Outcome::Renewed {
             contention.disown(hold);
             return Ok(outcome);

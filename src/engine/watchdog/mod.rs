@@ -112,7 +112,7 @@ impl Watchdog {
         self.plan.lock().schedule.forget_requests(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         loop {
-            let looks_at = self.look(&asked);
+            let looks_at = self.next_check(&asked);
             tokio::select! {
                 biased;
                 _ = self.core.used.acquire() => return,
@@ -125,8 +125,8 @@ impl Watchdog {
     }
 
     /// Sends the renewals that are due. Returns when to check again.
-    fn look<'a>(&'a self, asked: &FuturesUnordered<BoxFuture<'a, Answered>>) -> Instant {
-        let stirs_at = self.contention.look();
+    fn next_check<'a>(&'a self, asked: &FuturesUnordered<BoxFuture<'a, Answered>>) -> Instant {
+        let stirs_at = self.contention.check_due_names();
         let mut plan = self.plan.lock();
         let now = self.core.clock.now();
         let due = plan.schedule.tick(now);

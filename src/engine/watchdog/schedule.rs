@@ -136,7 +136,7 @@ impl Schedule {
         }
         let soon = self.due.range(..=((now + TOGETHER).into(), Id::MAX)).copied();
         for (planned, id) in soon.collect::<Vec<_>>() {
-            match self.attend(id, now) {
+            match self.check(id, now) {
                 Some(hold) if hold.remaining(now).is_err() => due.over.push(hold),
                 Some(hold) => {
                     due.renew.push(hold);
@@ -149,7 +149,7 @@ impl Schedule {
     }
 
     /// Checks one hold. Returns it if it needs a renewal, or is over.
-    fn attend(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
+    fn check(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
         let watched = self.watched.get_mut(&id)?;
         if watched.hold.remaining(now).is_err() {
             let over = Arc::clone(&watched.hold);

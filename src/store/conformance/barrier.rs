@@ -59,9 +59,9 @@ impl Bench {
     /// Withdraws a member that is there.
     async fn leaves(&self, claim: &Claim) {
         let left = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
-        assert_eq!(left, GivenBack::Freed(RemoteWaiters::Nobody));
+        assert_eq!(left, ReleaseReply::Freed(RemoteWaiters::Nobody));
         let again = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
-        assert_eq!(again, GivenBack::NotHeld { holder: None });
+        assert_eq!(again, ReleaseReply::NotHeld { holder: None });
     }
 }
 
@@ -92,10 +92,10 @@ async fn opening_is_announced(t: &Bench) {
     let [one, other] = [(); 2].map(|()| t.member("b-announced"));
     let level = Event::Subscribed(one.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&one.object);
-    t.told(&level, 1).await;
+    t.received(&level, 1).await;
     assert_eq!(t.arrive(&one, 2).await, Err(1));
     assert_eq!(t.count(&freed(&one)), 0);
     t.arrive(&other, 2).await.unwrap();
-    t.told(&freed(&one), 1).await;
+    t.received(&freed(&one), 1).await;
     t.other.unlisten(&one.object);
 }

@@ -85,7 +85,7 @@ async fn record_of_another_leader_is_not_deleted(t: &Bench) {
     let term = t.lead(&other).await;
     t.proclaim(&other, term, "other").await;
     let released = t.one.release(&one, ReleaseMode::HandOver).await.unwrap();
-    assert!(matches!(released, GivenBack::NotHeld { holder: Some(_) }), "{released:?}");
+    assert!(matches!(released, ReleaseReply::NotHeld { holder: Some(_) }), "{released:?}");
     assert_eq!(t.led_by(&one).await, Some((other.owner.clone(), Some("other".into()))));
     t.broadcast(&other).await;
 }
@@ -124,13 +124,13 @@ async fn renewal_keeps_the_record(t: &Bench) {
 async fn record_announces_itself_to_observers(t: &Bench) {
     let claim = t.candidate("e-observed", TTL);
     t.other.listen(&claim.object);
-    t.told(&listening(&claim), 1).await;
+    t.received(&listening(&claim), 1).await;
     let term = t.lead(&claim).await;
     t.proclaim(&claim, term, "one").await;
     let changed = Event::Changed { object: claim.object.clone() };
-    t.told(&changed, 1).await;
+    t.received(&changed, 1).await;
     t.broadcast(&claim).await;
-    t.told(&freed(&claim), 1).await;
-    t.told(&changed, 1).await;
+    t.received(&freed(&claim), 1).await;
+    t.received(&changed, 1).await;
     t.other.unlisten(&claim.object);
 }

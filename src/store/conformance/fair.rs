@@ -24,7 +24,7 @@ fn listening(claim: &Claim) -> Event {
 impl Bench {
     fn fair(&self, name: &str) -> Claim {
         let claim = self.claim(name);
-        let object = self.object(Kind::Fair, name).seated(claim.owner.clone());
+        let object = self.object(Kind::Fair, name).for_task(claim.owner.clone());
         Claim { object, ..claim }
     }
 
@@ -47,12 +47,12 @@ impl Bench {
     /// Releases what `claim` holds.
     async fn frees(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
-        assert_eq!(given, GivenBack::Freed(RemoteWaiters::Nobody));
+        assert_eq!(given, ReleaseReply::Freed(RemoteWaiters::Nobody));
     }
 
     async fn withdraws(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
-        assert!(matches!(given, GivenBack::NotHeld { .. }), "{given:?}");
+        assert!(matches!(given, ReleaseReply::NotHeld { .. }), "{given:?}");
     }
 }
 
@@ -105,13 +105,13 @@ async fn release_notifies_only_the_head_of_the_queue(t: &Bench) {
     let [held, first, second] = t.in_order("notified").await;
     for waiter in [&first, &second] {
         t.other.listen(&waiter.object);
-        t.told(&listening(waiter), 1).await;
+        t.received(&listening(waiter), 1).await;
     }
     t.frees(&held).await;
-    t.told(&freed(&first), 1).await;
+    t.received(&freed(&first), 1).await;
     assert_eq!(t.ask(&first).await, Verdict::GRANTED);
     t.frees(&first).await;
-    t.told(&freed(&second), 1).await;
+    t.received(&freed(&second), 1).await;
     assert_eq!(t.count(&freed(&first)), 1);
     assert_eq!(t.ask(&second).await, Verdict::GRANTED);
     t.frees(&second).await;
@@ -121,10 +121,10 @@ async fn release_notifies_only_the_head_of_the_queue(t: &Bench) {
 async fn withdrawn_head_passes_its_notification_on(t: &Bench) {
     let [held, first, second] = t.in_order("passed").await;
     t.other.listen(&second.object);
-    t.told(&listening(&second), 1).await;
+    t.received(&listening(&second), 1).await;
     t.frees(&held).await;
     t.withdraws(&first).await;
-    t.told(&freed(&second), 1).await;
+    t.received(&freed(&second), 1).await;
     assert_eq!(t.ask(&second).await, Verdict::GRANTED);
     t.frees(&second).await;
     t.other.unlisten(&second.object);
@@ -160,9 +160,9 @@ async fn try_never_queues_or_passes_a_waiter(t: &Bench) {
 async fn forced_release_notifies_the_head(t: &Bench) {
     let [held, waiter] = t.in_order("forced-fair").await;
     t.other.listen(&waiter.object);
-    t.told(&listening(&waiter), 1).await;
+    t.received(&listening(&waiter), 1).await;
     assert!(t.one.force_release(&held.object).await.unwrap());
-    t.told(&freed(&waiter), 1).await;
+    t.received(&freed(&waiter), 1).await;
     assert!(!t.one.force_release(&held.object).await.unwrap());
     assert_eq!(t.ask(&waiter).await, Verdict::GRANTED);
     t.frees(&waiter).await;

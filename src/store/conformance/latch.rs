@@ -94,15 +94,15 @@ async fn subscriber_is_notified_when_the_latch_opens(t: &Bench) {
     let latch = t.latch("opens");
     let level = Event::Subscribed(latch.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&latch.object);
-    t.told(&level, 1).await;
+    t.received(&level, 1).await;
     // closing is published as well, and a notified waiter asks
     t.count_to(&latch, Change::SetIfAbsent(2)).await;
-    t.told(&freed(&latch), 1).await;
+    t.received(&freed(&latch), 1).await;
     t.count_to(&latch, Change::CountDown).await;
     t.count_to(&latch, Change::CountDown).await;
-    t.told(&freed(&latch), 2).await;
+    t.received(&freed(&latch), 2).await;
     t.count_to(&latch, Change::SetIfAbsent(1)).await;
     t.count_to(&latch, Change::Delete).await;
-    t.told(&freed(&latch), 4).await;
+    t.received(&freed(&latch), 4).await;
     t.other.unlisten(&latch.object);
 }

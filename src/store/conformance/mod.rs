@@ -27,24 +27,24 @@ use tokio::{
 
 use super::{Event, RedisStore, Subscriber, SubscriptionLevel, lock};
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Identity, Kind, MOST_TOKEN, Object, Outcome, Owner, Place,
-    ReleaseMode, RemoteWaiters, Renewal, Share, Taken, Verdict, Work,
+    Claim, Failure, Holder, Identity, Kind, MOST_TOKEN, Object, Outcome, Owner, Place, ReleaseMode,
+    ReleaseReply, RemoteWaiters, Renewal, Share, Taken, Verdict, Work,
 };
 
 /// Two clients of one store, and the events that they received.
 pub(crate) struct Bench {
     one: Arc<RedisStore>,
     other: Arc<RedisStore>,
-    told: Arc<Told>,
+    events: Arc<ReceivedEvents>,
     identity: Identity,
     /// The prefix of all names.
     prefix: &'static str,
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<Event>>);
+struct ReceivedEvents(Mutex<Vec<Event>>);
 
-impl Subscriber for Told {
+impl Subscriber for ReceivedEvents {
     fn receive(&self, event: Event) {
         self.0.lock().unwrap().push(event);
     }
@@ -55,10 +55,10 @@ fn listening(claim: &Claim) -> Event {
 }
 
 fn freed(claim: &Claim) -> Event {
-    Event::Freed { object: claim.object.clone(), queue_told: false }
+    Event::Freed { object: claim.object.clone(), queue_notified: false }
 }
 
-fn told_to_ask(claim: &Claim, after: Duration) -> Event {
+fn ask_event(claim: &Claim, after: Duration) -> Event {
     Event::Ask { object: claim.object.clone(), after }
 }
 
@@ -67,10 +67,10 @@ const NOW: Duration = Duration::ZERO;
 impl Bench {
     /// `other` is the store of the client called `id`.
     pub(crate) fn new(one: Arc<RedisStore>, other: Arc<RedisStore>, id: &str) -> Self {
-        let told = Arc::new(Told::default());
-        let subscriber: Arc<dyn Subscriber> = Arc::<Told>::clone(&told);
+        let events = Arc::new(ReceivedEvents::default());
+        let subscriber: Arc<dyn Subscriber> = Arc::<ReceivedEvents>::clone(&events);
         other.send_to(Arc::downgrade(&subscriber) as Weak<dyn Subscriber>);
-        Self { one, other, told, identity: Identity::of(id), prefix: "" }
+        Self { one, other, events, identity: Identity::of(id), prefix: "" }
     }
 
     /// Adds a prefix to all names.
@@ -100,7 +100,7 @@ impl Bench {
     async fn held<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.claim(name));
         self.other.listen(&claims[0].object);
-        self.told(&listening(&claims[0]), 1).await;
+        self.received(&listening(&claims[0]), 1).await;
         self.grant(&claims[0]).await;
         claims
     }
@@ -120,7 +120,7 @@ impl Bench {
         // A reservation is short, so the test requests the holder at the same time.
         let given = self.one.release(claim, ReleaseMode::HandOver);
         let (given, holder) = join!(given, self.one.holder(&claim.object));
-        assert_eq!(given.unwrap(), GivenBack::Freed(RemoteWaiters::Nobody));
+        assert_eq!(given.unwrap(), ReleaseReply::Freed(RemoteWaiters::Nobody));
         holder.unwrap()
     }
 
@@ -131,17 +131,17 @@ impl Bench {
     }
 
     /// Releases a lock, which is free then.
-    async fn hand_over_to_nobody(&self, claim: &Claim) {
+    async fn release_without_successor(&self, claim: &Claim) {
         assert_eq!(self.hand_over(claim).await, None);
     }
 
     /// Releases a lock, which is free for a moment then.
     async fn yields(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
-        assert!(matches!(given, GivenBack::Freed(RemoteWaiters::Next(_))), "{given:?}");
+        assert!(matches!(given, ReleaseReply::Freed(RemoteWaiters::Next(_))), "{given:?}");
     }
 
-    async fn broadcast(&self, claim: &Claim) -> GivenBack {
+    async fn broadcast(&self, claim: &Claim) -> ReleaseReply {
         self.one.release(claim, ReleaseMode::Broadcast).await.unwrap()
     }
 
@@ -154,22 +154,26 @@ impl Bench {
     }
 
     /// Waits until the other client has received `event` this number of times, and no more.
-    async fn told(&self, event: &Event, times: usize) {
-        self.until_told(times, |told| told == event).await;
-        assert_eq!(self.count(event), times, "told {event:?} too often");
+    async fn received(&self, event: &Event, times: usize) {
+        self.until_received(times, |events| events == event).await;
+        assert_eq!(self.count(event), times, "received {event:?} too often");
     }
 
     /// Waits until the other client has received this number of events that are `meant`.
-    async fn until_told(&self, times: usize, meant: impl Fn(&Event) -> bool) {
+    async fn until_received(&self, times: usize, meant: impl Fn(&Event) -> bool) {
         let limit = Instant::now() + Duration::from_secs(5);
-        while self.told.0.lock().unwrap().iter().filter(|told| meant(told)).count() < times {
-            assert!(Instant::now() < limit, "not told {times} times: {:?}", self.told.0.lock());
+        while self.events.0.lock().unwrap().iter().filter(|events| meant(events)).count() < times {
+            assert!(
+                Instant::now() < limit,
+                "not received {times} times: {:?}",
+                self.events.0.lock()
+            );
             sleep(Duration::from_millis(2)).await;
         }
     }
 
     fn count(&self, event: &Event) -> usize {
-        self.told.0.lock().unwrap().iter().filter(|told| *told == event).count()
+        self.events.0.lock().unwrap().iter().filter(|events| *events == event).count()
     }
 }
 
@@ -214,7 +218,7 @@ async fn what_a_kind_is_not_asked_it_does_not_support(t: &Bench) {
     for unsupported in [counted, released, written, found] {
         let failure = unsupported.unwrap_err();
         assert!(matches!(failure, Failure::Unsupported(_)), "{failure:?}");
-        assert!(!failure.may_pass() && !failure.may_have_happened(), "{failure}");
+        assert!(!failure.is_temporary() && !failure.may_have_happened(), "{failure}");
     }
 }
 
@@ -228,7 +232,7 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     assert_eq!(drawn(&one).await, Some(1));
     // A rejected request draws no token.
     t.queue(&next).await;
-    assert_eq!(t.broadcast(&one).await, GivenBack::Freed(RemoteWaiters::Nobody));
+    assert_eq!(t.broadcast(&one).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(drawn(&block).await, Some(2));
     // A repeated request recovers a lost reply. The first block is then a gap.
     assert_eq!(drawn(&block).await, Some(5));
@@ -288,7 +292,7 @@ async fn asking_again_grants_again_and_counts_once(t: &Bench) {
     t.grant(&claim).await;
     t.grant(&claim).await;
     assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
-    assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(RemoteWaiters::Nobody));
+    assert_eq!(t.broadcast(&claim).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
@@ -350,15 +354,15 @@ async fn a_release_frees_whatever_the_count(t: &Bench) {
     let claim = t.claim("twice");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
-    assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(RemoteWaiters::Nobody));
+    assert_eq!(t.broadcast(&claim).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
 async fn a_release_of_nothing_says_who_holds(t: &Bench) {
     let (mine, yours) = (t.claim("not-held"), t.claim("not-held"));
-    assert_eq!(t.broadcast(&mine).await, GivenBack::NotHeld { holder: None });
+    assert_eq!(t.broadcast(&mine).await, ReleaseReply::NotHeld { holder: None });
     t.grant(&yours).await;
-    let GivenBack::NotHeld { holder: Some(holder) } = t.broadcast(&mine).await else {
+    let ReleaseReply::NotHeld { holder: Some(holder) } = t.broadcast(&mine).await else {
         panic!("released what was not ours")
     };
     assert_eq!(holder.owner(), &yours.owner);
@@ -376,18 +380,18 @@ async fn a_forced_release_frees_anybodys_hold_once(t: &Bench) {
 async fn who_listens_is_told_of_each_release(t: &Bench) {
     let [claim] = t.held("heard").await;
     t.broadcast(&claim).await;
-    t.told(&freed(&claim), 1).await;
+    t.received(&freed(&claim), 1).await;
 
     t.grant(&claim).await;
     t.other.force_release(&claim.object).await.unwrap();
-    t.told(&freed(&claim), 2).await;
+    t.received(&freed(&claim), 2).await;
     t.other.unlisten(&claim.object);
 }
 
 async fn a_release_knows_whether_others_listen(t: &Bench) {
     let claim = t.claim("sought");
     t.other.listen(&claim.object);
-    t.told(&listening(&claim), 1).await;
+    t.received(&listening(&claim), 1).await;
     for (releases, others) in [
         (&t.one, RemoteWaiters::Listeners),
         (&t.other, RemoteWaiters::Nobody),
@@ -395,7 +399,7 @@ async fn a_release_knows_whether_others_listen(t: &Bench) {
     ] {
         t.grant(&claim).await;
         let given = releases.release(&claim, ReleaseMode::Broadcast).await.unwrap();
-        assert_eq!(given, GivenBack::Freed(others));
+        assert_eq!(given, ReleaseReply::Freed(others));
     }
     t.other.unlisten(&claim.object);
 }
@@ -405,7 +409,7 @@ async fn who_stops_listening_is_told_nothing(t: &Bench) {
     t.other.unlisten(&claim.object);
     // It may receive an event before the store has recorded it.
     let (limit, mut heard) = (Instant::now() + Duration::from_secs(10), 0);
-    while t.broadcast(&claim).await != GivenBack::Freed(RemoteWaiters::Nobody) {
+    while t.broadcast(&claim).await != ReleaseReply::Freed(RemoteWaiters::Nobody) {
         assert!(Instant::now() < limit, "it listens on");
         heard += 1;
         sleep(Duration::from_millis(10)).await;
@@ -415,7 +419,7 @@ async fn who_stops_listening_is_told_nothing(t: &Bench) {
     assert!(t.count(&freed(&claim)) <= heard, "{heard}");
 
     t.other.listen(&claim.object);
-    t.told(&listening(&claim), 2).await;
+    t.received(&listening(&claim), 2).await;
     t.other.unlisten(&claim.object);
 }
 

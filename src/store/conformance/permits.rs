@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::{Bench, freed};
 use crate::{
     domain::{
-        Claim, Counts, Failure, GivenBack, Kind, Object, Outcome, PermitId, ReleaseMode,
+        Claim, Counts, Failure, Kind, Object, Outcome, PermitId, ReleaseMode, ReleaseReply,
         RemoteWaiters, Renewal, Share, Taken, Verdict, permits_of,
     },
     store::{
@@ -65,8 +65,8 @@ async fn busy(t: &Bench, claim: &Claim) -> Option<Duration> {
 
 async fn release(t: &Bench, claim: &Claim) -> bool {
     match t.one.release(claim, ReleaseMode::Broadcast).await.unwrap() {
-        GivenBack::Freed(others) => others == RemoteWaiters::Nobody,
-        GivenBack::NotHeld { holder } => holder.is_some(),
+        ReleaseReply::Freed(others) => others == RemoteWaiters::Nobody,
+        ReleaseReply::NotHeld { holder } => holder.is_some(),
     }
 }
 
@@ -275,12 +275,12 @@ async fn permit_is_found_by_its_id(t: &Bench) {
 async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
     let claim = wants(t, "p-heard", 1, LONG);
     t.other.listen(&claim.object);
-    t.told(&Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases), 1).await;
+    t.received(&Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases), 1).await;
     let object = set(t, "p-heard", 1).await;
-    t.told(&freed(&claim), 1).await;
+    t.received(&freed(&claim), 1).await;
     t.grant(&claim).await;
     assert!(release(t, &claim).await);
-    t.told(&freed(&claim), 2).await;
+    t.received(&freed(&claim), 2).await;
 
     t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
     let asked = Instant::now();
@@ -288,16 +288,16 @@ async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
         assert!(asked.elapsed() < LONG, "it never ends");
         sleep(SHORT / 4).await;
     }
-    t.told(&freed(&claim), 3).await;
+    t.received(&freed(&claim), 3).await;
     t.grant(&claim).await;
     assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
-    t.told(&freed(&claim), 4).await;
+    t.received(&freed(&claim), 4).await;
     change(t, &object, Change::Add(1)).await;
-    t.told(&freed(&claim), 5).await;
+    t.received(&freed(&claim), 5).await;
     // A lower number notifies no client.
     change(t, &object, Change::Add(-2)).await;
     change(t, &object, Change::Set(0)).await;
     sleep(SHORT).await;
-    t.told(&freed(&claim), 5).await;
+    t.received(&freed(&claim), 5).await;
     t.other.unlisten(&claim.object);
 }

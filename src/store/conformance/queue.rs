@@ -7,9 +7,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Bench, NOW, freed, told_to_ask};
+use super::{Bench, NOW, ask_event, freed};
 use crate::{
-    domain::{GivenBack, Place, ReleaseMode, RemoteWaiters, Verdict},
+    domain::{Place, ReleaseMode, ReleaseReply, RemoteWaiters, Verdict},
     store::{Event, RESERVATION, WARNED_AFTER},
 };
 
@@ -36,7 +36,7 @@ async fn release_reserves_the_lock_for_the_queue_head(t: &Bench) {
     // The next request comes before a reservation is over.
     let ((), busy) = join!(t.hand_over_to(&first, &held), t.one.acquire(&second, None));
     assert!(matches!(busy.unwrap(), Verdict::Busy(_)));
-    t.told(&told_to_ask(&held, NOW), 1).await;
+    t.received(&ask_event(&held, NOW), 1).await;
 
     // the notified client asks, and holds for its whole ttl
     assert_eq!(t.other.acquire(&first, Some(Place::Listening)).await.unwrap(), Verdict::GRANTED);
@@ -45,11 +45,11 @@ async fn release_reserves_the_lock_for_the_queue_head(t: &Bench) {
     assert!(left > RESERVATION, "{left:?}");
 
     t.hand_over(&first).await;
-    t.told(&told_to_ask(&held, NOW), 2).await;
+    t.received(&ask_event(&held, NOW), 2).await;
     assert_eq!(t.other.acquire(&second, Some(Place::Listening)).await.unwrap(), Verdict::GRANTED);
-    t.told(&freed(&held), 0).await;
-    t.hand_over_to_nobody(&second).await;
-    t.told(&freed(&held), 1).await;
+    t.received(&freed(&held), 0).await;
+    t.release_without_successor(&second).await;
+    t.received(&freed(&held), 1).await;
     t.other.unlisten(&held.object);
 }
 
@@ -63,7 +63,7 @@ async fn reservation_is_short_and_removes_its_entry(t: &Bench) {
 
     // a client that did not ask does not keep the others out again
     t.grant(&held).await;
-    t.hand_over_to_nobody(&held).await;
+    t.release_without_successor(&held).await;
     t.other.unlisten(&held.object);
 }
 
@@ -75,20 +75,20 @@ async fn repeated_request_keeps_its_entry_until_it_leaves(t: &Bench) {
     t.queue(&second).await;
     t.queue_by(&second, Place::Kept).await;
     let left = t.other.release(&first, ReleaseMode::HandOver).await.unwrap();
-    assert!(matches!(left, GivenBack::NotHeld { holder: Some(_) }), "{left:?}");
+    assert!(matches!(left, ReleaseReply::NotHeld { holder: Some(_) }), "{left:?}");
 
     for (gives, next) in [(&held, &second), (&second, &third)] {
         t.hand_over_to(next, gives).await;
         assert_eq!(t.other.acquire(next, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
     }
-    t.hand_over_to_nobody(&third).await;
+    t.release_without_successor(&third).await;
     t.other.unlisten(&held.object);
 }
 
 async fn release_notifies_all_if_the_queue_is_empty(t: &Bench) {
     let [claim] = t.held("nobody-queues").await;
     t.hand_over(&claim).await;
-    t.told(&freed(&claim), 1).await;
+    t.received(&freed(&claim), 1).await;
     assert_eq!(t.owner_of(&claim).await, None);
     t.other.unlisten(&claim.object);
 }
@@ -102,7 +102,7 @@ async fn grant_removes_the_queue_entry(t: &Bench) {
         // but a release without a hand-over does not notify it
         t.broadcast(&next).await;
         t.grant(&last).await;
-        t.hand_over_to_nobody(&last).await;
+        t.release_without_successor(&last).await;
         t.other.unlisten(&held.object);
     }
 }
@@ -128,7 +128,7 @@ async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
     t.queue(&second).await;
     // while it is reserved
     join!(t.hand_over_to(&first, &held), t.hand_over_to(&second, &first));
-    t.told(&told_to_ask(&held, NOW), 2).await;
+    t.received(&ask_event(&held, NOW), 2).await;
 
     // and while it is free
     let [held, first, second] = t.held("free-and-gone").await;
@@ -136,14 +136,14 @@ async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
     t.queue(&second).await;
     t.broadcast(&held).await;
     let left = t.other.release(&first, ReleaseMode::HandOver).await.unwrap();
-    assert_eq!(left, GivenBack::NotHeld { holder: None });
-    t.told(&freed(&held), 2).await;
+    assert_eq!(left, ReleaseReply::NotHeld { holder: None });
+    t.received(&freed(&held), 2).await;
     t.other.unlisten(&held.object);
 }
 
 async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     let [held, first, second] = t.held("second").await;
-    let look = told_to_ask(&held, RESERVATION);
+    let look = ask_event(&held, RESERVATION);
     t.queue(&first).await;
     sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let came = Instant::now();
@@ -155,8 +155,8 @@ async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     t.queue(&held).await;
     sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let given = t.one.release(&first, ReleaseMode::HandOver).await.unwrap();
-    assert!(matches!(given, GivenBack::Freed(_)), "{given:?}");
-    t.until_told(1, |told| *told == look).await;
+    assert!(matches!(given, ReleaseReply::Freed(_)), "{given:?}");
+    t.until_received(1, |event| *event == look).await;
     assert!(t.count(&look) == 1 || !lately, "told too often");
     t.other.unlisten(&held.object);
 }
@@ -169,17 +169,17 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
         assert!(began.elapsed() < Duration::from_secs(10), "no gap, {reserved} reserved");
         t.queue(&next).await;
         match t.one.release(&held, ReleaseMode::HandOver).await.unwrap() {
-            GivenBack::Freed(RemoteWaiters::Nobody) => reserved += 1,
-            GivenBack::Freed(RemoteWaiters::Next(gap)) => {
+            ReleaseReply::Freed(RemoteWaiters::Nobody) => reserved += 1,
+            ReleaseReply::Freed(RemoteWaiters::Next(gap)) => {
                 assert!(gap >= Duration::from_millis(2) && gap <= Duration::from_millis(16));
                 assert_eq!(t.owner_of(&held).await, None);
                 gaps += 1;
                 let (short, long) = (Duration::from_millis(2), Duration::from_millis(16));
-                let of_a_gap = |told: &Event| {
-                    matches!(told, Event::Ask { object, after }
+                let of_a_gap = |event: &Event| {
+                    matches!(event, Event::Ask { object, after }
                         if *object == held.object && *after >= short && *after <= long)
                 };
-                t.until_told(gaps, of_a_gap).await;
+                t.until_received(gaps, of_a_gap).await;
             }
             other => panic!("{other:?}"),
         }
@@ -224,9 +224,9 @@ async fn names_with_one_hash_tag_have_separate_queues(t: &Bench) {
     let [plain] = t.held("tagged").await;
     let [braced, waits] = t.held("{tagged}").await;
     t.queue(&waits).await;
-    t.hand_over_to_nobody(&plain).await;
+    t.release_without_successor(&plain).await;
     t.hand_over_to(&waits, &braced).await;
-    t.told(&told_to_ask(&plain, NOW), 0).await;
-    t.told(&told_to_ask(&braced, NOW), 1).await;
+    t.received(&ask_event(&plain, NOW), 0).await;
+    t.received(&ask_event(&braced, NOW), 1).await;
     [&plain, &braced].iter().for_each(|claim| t.other.unlisten(&claim.object));
 }

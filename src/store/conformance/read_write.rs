@@ -6,7 +6,7 @@ use tokio::{join, time::sleep};
 
 use super::{Bench, freed};
 use crate::domain::{
-    Claim, GivenBack, Kind, Object, Outcome, Place, ReleaseMode, RemoteWaiters, Renewal, Share,
+    Claim, Kind, Object, Outcome, Place, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal, Share,
     Taken, Verdict,
 };
 
@@ -54,11 +54,11 @@ async fn is_granted(t: &Bench, claim: &Claim) -> bool {
     t.one.acquire(claim, None).await.unwrap() == Verdict::GRANTED
 }
 
-async fn release(t: &Bench, claim: &Claim) -> GivenBack {
+async fn release(t: &Bench, claim: &Claim) -> ReleaseReply {
     t.one.release(claim, ReleaseMode::HandOver).await.unwrap()
 }
 
-const FREED: GivenBack = GivenBack::Freed(RemoteWaiters::Nobody);
+const FREED: ReleaseReply = ReleaseReply::Freed(RemoteWaiters::Nobody);
 
 async fn many_readers_share_and_a_writer_is_alone(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw"));
@@ -81,10 +81,10 @@ async fn many_readers_share_and_a_writer_is_alone(t: &Bench) {
     assert!(!is_granted(t, &second).await);
     assert_eq!(release(t, &first).await, FREED);
     assert!(is_granted(t, &second).await);
-    assert!(matches!(release(t, &first).await, GivenBack::NotHeld { holder: Some(_) }));
-    assert!(matches!(release(t, &one).await, GivenBack::NotHeld { holder: Some(_) }));
+    assert!(matches!(release(t, &first).await, ReleaseReply::NotHeld { holder: Some(_) }));
+    assert!(matches!(release(t, &one).await, ReleaseReply::NotHeld { holder: Some(_) }));
     assert_eq!(release(t, &second).await, FREED);
-    assert_eq!(release(t, &second).await, GivenBack::NotHeld { holder: None });
+    assert_eq!(release(t, &second).await, ReleaseReply::NotHeld { holder: None });
 }
 
 async fn repeated_request_is_granted_again(t: &Bench) {
@@ -156,7 +156,7 @@ async fn renewal_renews_only_current_holds(t: &Bench) {
 async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     let writes = writer(t, "rw-down");
     let (reads, other, next) = (reader(t, "rw-down"), reader(t, "rw-down"), writer(t, "rw-down"));
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert!(!is_granted(t, &other).await, "it writes yet");
     for claim in [&writes, &reads] {
         let holder = t.other.holder(&claim.object).await.unwrap().unwrap();
@@ -173,7 +173,7 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     assert_eq!(release(t, &other).await, FREED);
 
     // or releases its read hold first
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(t.one.holder(&reads.object).await.unwrap(), None);
     assert!(!is_granted(t, &other).await);
@@ -181,15 +181,17 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-async fn reads_beside(t: &Bench, reader: &Claim, writer: &Claim) -> bool {
-    t.one.acquire_beside(reader, &writer.owner).await.unwrap() == Verdict::GRANTED
+async fn reads_under_write(t: &Bench, reader: &Claim, writer: &Claim) -> bool {
+    t.one.acquire_read_under_write(reader, &writer.owner).await.unwrap() == Verdict::GRANTED
 }
 
 async fn writer_may_read_twice_as_separate_holds(t: &Bench) {
     let (writes, next) = (writer(t, "rw-twice"), writer(t, "rw-twice"));
     let [one, other] = [(); 2].map(|()| reader(t, "rw-twice"));
     assert!(is_granted(t, &writes).await);
-    assert!(reads_beside(t, &one, &writes).await && reads_beside(t, &other, &writes).await);
+    assert!(
+        reads_under_write(t, &one, &writes).await && reads_under_write(t, &other, &writes).await
+    );
     assert_eq!(release(t, &one).await, FREED);
     assert_eq!(release(t, &writes).await, FREED);
     assert_eq!(t.one.renew(&[renewal(&other)]).await.unwrap(), [Outcome::Renewed]);
@@ -202,20 +204,20 @@ async fn writer_may_read_twice_as_separate_holds(t: &Bench) {
 async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     let (writes, other) = (writer(t, "rw-no-writer"), writer(t, "rw-no-writer"));
     let [reads, late] = [(); 2].map(|()| reader(t, "rw-no-writer"));
-    let nobody = t.one.acquire_beside(&reads, &writes.owner).await.unwrap();
+    let nobody = t.one.acquire_read_under_write(&reads, &writes.owner).await.unwrap();
     assert_eq!(nobody, Verdict::Busy(Taken::UNKNOWN));
     assert!(is_granted(t, &other).await);
-    assert!(!reads_beside(t, &reads, &writes).await);
+    assert!(!reads_under_write(t, &reads, &writes).await);
     release(t, &other).await;
     let stranger = reader(t, "rw-no-writer");
     assert!(is_granted(t, &stranger).await);
-    assert!(!reads_beside(t, &reads, &writes).await, "others read, and might have written");
+    assert!(!reads_under_write(t, &reads, &writes).await, "others read, and might have written");
     release(t, &stranger).await;
     // It keeps its grant when a client asks again.
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     release(t, &writes).await;
-    assert!(reads_beside(t, &reads, &writes).await);
-    assert!(!reads_beside(t, &late, &writes).await);
+    assert!(reads_under_write(t, &reads, &writes).await);
+    assert!(!reads_under_write(t, &late, &writes).await);
     release(t, &reads).await;
 }
 
@@ -223,7 +225,7 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
 async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     sleep(Duration::from_millis(3_050)).await;
@@ -235,7 +237,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     // The shorter lease of the writer shortens nothing, however often it is renewed.
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-own-lease") };
     let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     assert_eq!(release(t, &writes).await, FREED);
@@ -246,14 +248,14 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     // The longer lease of the writer blocks no client behind a dead reader.
     let writes = writer(t, "rw-own-lease");
     let reads = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-own-lease") };
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert_eq!(release(t, &writes).await, FREED);
     sleep(Duration::from_millis(80)).await;
     assert!(is_granted(t, &next).await);
     assert_eq!(release(t, &next).await, FREED);
 
     // The same behind a reader that was dead before.
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     sleep(Duration::from_millis(80)).await;
     assert_eq!(release(t, &writes).await, FREED);
     assert!(is_granted(t, &next).await);
@@ -307,13 +309,16 @@ async fn leaving_writer_lets_readers_acquire(t: &Bench) {
     let [here, late] = [(); 2].map(|()| Claim { share: YIELDS, ..reader(t, "rw-gives-up") });
     let writes = writer(t, "rw-gives-up");
     t.other.listen(&late.object);
-    t.told(&super::Event::Subscribed(late.object.clone(), super::SubscriptionLevel::Releases), 1)
-        .await;
+    t.received(
+        &super::Event::Subscribed(late.object.clone(), super::SubscriptionLevel::Releases),
+        1,
+    )
+    .await;
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
     assert!(!is_granted(t, &late).await);
-    assert!(matches!(release(t, &writes).await, GivenBack::NotHeld { holder: Some(_) }));
-    t.told(&freed(&late), 1).await;
+    assert!(matches!(release(t, &writes).await, ReleaseReply::NotHeld { holder: Some(_) }));
+    t.received(&freed(&late), 1).await;
     assert!(is_granted(t, &late).await);
     release(t, &here).await;
     release(t, &late).await;
@@ -324,15 +329,18 @@ async fn last_reader_and_writer_notify_at_release(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw-told"));
     let writes = writer(t, "rw-told");
     t.other.listen(&writes.object);
-    t.told(&super::Event::Subscribed(writes.object.clone(), super::SubscriptionLevel::Releases), 1)
-        .await;
+    t.received(
+        &super::Event::Subscribed(writes.object.clone(), super::SubscriptionLevel::Releases),
+        1,
+    )
+    .await;
     assert!(is_granted(t, &one).await && is_granted(t, &other).await);
     release(t, &one).await;
     release(t, &other).await;
-    t.told(&freed(&writes), 1).await;
+    t.received(&freed(&writes), 1).await;
     assert!(is_granted(t, &writes).await);
     release(t, &writes).await;
-    t.told(&freed(&writes), 2).await;
+    t.received(&freed(&writes), 2).await;
     t.other.unlisten(&writes.object);
 }
 
@@ -357,11 +365,14 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
     t.other.listen(&next.object);
-    t.told(&super::Event::Subscribed(next.object.clone(), super::SubscriptionLevel::Releases), 1)
-        .await;
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    t.received(
+        &super::Event::Subscribed(next.object.clone(), super::SubscriptionLevel::Releases),
+        1,
+    )
+    .await;
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert!(t.one.force_release(&writes.object).await.unwrap());
-    t.told(&freed(&next), 1).await;
+    t.received(&freed(&next), 1).await;
     t.other.unlisten(&next.object);
     assert!(!t.one.force_release(&writes.object).await.unwrap());
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::NotOurs]);
@@ -377,7 +388,7 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
 async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
     let reads = reader(t, "rw-force-reader");
-    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     let holder = t.other.holder(&reads.object).await.unwrap().unwrap();
     assert_eq!(holder.owner, reads.owner);
     assert!(t.other.force_release(&reads.object).await.unwrap());

@@ -54,11 +54,11 @@ impl Bench {
     }
 
     async fn back(&self, claim: &Claim) {
-        assert_eq!(self.broadcast(claim).await, GivenBack::Freed(RemoteWaiters::Nobody));
+        assert_eq!(self.broadcast(claim).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     }
 }
 
-const GONE: GivenBack = GivenBack::NotHeld { holder: None };
+const GONE: ReleaseReply = ReleaseReply::NotHeld { holder: None };
 
 async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
     let none = t.permits("none", 1);
@@ -105,7 +105,7 @@ async fn abandoned_permits_stay_acquired(t: &Bench) {
     let kept = t.semaphore("kept", 2).await;
     t.grant(&kept).await;
     let forget = async || t.one.release(&kept, ReleaseMode::Forget).await.unwrap();
-    assert_eq!(forget().await, GivenBack::Freed(RemoteWaiters::Nobody));
+    assert_eq!(forget().await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(forget().await, GONE);
     assert_eq!(t.one.held_by(&kept.object, &kept.owner).await.unwrap(), 0);
     assert_eq!((t.broadcast(&kept).await, t.free(&kept).await), (GONE, 1));
@@ -201,9 +201,9 @@ async fn leaving_longest_waiter_frees_its_permits_for_others(t: &Bench) {
     t.busy(&many, LONG).await;
     t.busy(&few, None).await;
     t.other.listen(&few.object);
-    t.told(&level(&few), 1).await;
+    t.received(&level(&few), 1).await;
     assert_eq!(t.one.release(&many, ReleaseMode::HandOver).await.unwrap(), GONE);
-    t.told(&freed(&few), 1).await;
+    t.received(&freed(&few), 1).await;
     t.grant(&few).await;
     t.other.unlisten(&few.object);
 }
@@ -265,10 +265,10 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
     t.busy(&all, LONG).await;
     t.changed(&few, Change::Add(-1)).await;
     t.other.listen(&few.object);
-    t.told(&level(&few), 1).await;
+    t.received(&level(&few), 1).await;
     assert_eq!(t.busy(&few, None).await.map(|rest| rest.is_zero()), Some(false));
     assert_eq!(t.busy(&all, LONG).await, None);
-    t.told(&freed(&few), 1).await;
+    t.received(&freed(&few), 1).await;
     t.grant(&few).await;
     t.other.unlisten(&few.object);
 }
@@ -310,14 +310,14 @@ fn level(claim: &Claim) -> Event {
 async fn subscriber_is_notified_of_free_permits(t: &Bench) {
     let claim = t.permits("told", 1);
     t.other.listen(&claim.object);
-    t.told(&level(&claim), 1).await;
+    t.received(&level(&claim), 1).await;
     t.changed(&claim, Change::SetIfAbsent(1)).await;
     t.grant(&claim).await;
     t.back(&claim).await;
-    t.told(&freed(&claim), 2).await;
+    t.received(&freed(&claim), 2).await;
     // a negative number of permits is nothing to ask for
     t.changed(&claim, Change::Add(-3)).await;
     t.changed(&claim, Change::Add(4)).await;
-    t.told(&freed(&claim), 3).await;
+    t.received(&freed(&claim), 3).await;
     t.other.unlisten(&claim.object);
 }

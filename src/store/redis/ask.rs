@@ -7,7 +7,7 @@ use redis::{Arg, Cmd, ServerError, ToRedisArgs, Value, cmd};
 use super::{
     channels::Channels,
     replies,
-    scripts::{Script, roomy},
+    scripts::{Script, command_with_space},
 };
 use crate::domain::{Failure, Name};
 
@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
 
     /// Runs a plain command on `key`.
     pub(super) fn command(verb: &str, key: &str, arguments: impl ToRedisArgs) -> Self {
-        let mut command = roomy(verb);
+        let mut command = command_with_space(verb);
         command.arg(key).arg(arguments);
         Self::new(command, None, 1)
     }

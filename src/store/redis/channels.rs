@@ -34,7 +34,7 @@ impl Channels {
     }
 
     /// Returns a script for plain channels, changed for these channels if it publishes.
-    pub(super) fn spoken(self, script: &str) -> Option<String> {
+    pub(super) fn with_publish_command(self, script: &str) -> Option<String> {
         let speaks = script.contains("'PUBLISH'") || script.contains("'NUMSUB'");
         (self == Self::Sharded && speaks)
             .then(|| script.replace("'PUBLISH'", "'SPUBLISH'").replace("'NUMSUB'", "'SHARDNUMSUB'"))

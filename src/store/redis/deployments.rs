@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use testkit::{Cluster, Redis, Sentinels, came_with, rights_in};
+use testkit::{Cluster, Redis, Sentinels, acl_rules_in, came_with};
 
 use super::*;
 use crate::{
@@ -57,7 +57,7 @@ const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 /// The permissions that each command of the guide for `user` adds.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     let nothing = ["on", ">secret", "resetkeys", "resetchannels", "-@all"];
-    let mut commands = rights_in(GUIDE, user);
+    let mut commands = acl_rules_in(GUIDE, user);
     commands.iter_mut().for_each(|rules| rules.retain(|rule| !nothing.contains(rule)));
     commands
 }
@@ -74,7 +74,7 @@ const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 
 /// The permissions for everything below `app:`, at one server and in other deployments.
-fn rights(more: &[&str]) -> Vec<&'static str> {
+fn permissions(more: &[&str]) -> Vec<&'static str> {
     let users = ["leasehold", "permits", "semaphores", "latches", "barriers", "limiters"];
     let commands = users.into_iter().flat_map(commands_of_the_guide);
     let special = |it: &&str| [IN_A_CLUSTER, OF_REPLICAS].contains(it);
@@ -84,8 +84,8 @@ fn rights(more: &[&str]) -> Vec<&'static str> {
 }
 
 /// Creates a user at `server`. Its permissions name the channels wherever the server checks them.
-fn admit(server: &Redis, name: &str, rights: &[&str]) {
-    server.user(name, rights);
+fn admit(server: &Redis, name: &str, permissions: &[&str]) {
+    server.user(name, permissions);
     server.command(&["ACL", "SETUSER", name, "+client|setinfo"]);
     server.command(&["ACL", "LOG", "RESET"]);
 }
@@ -114,7 +114,7 @@ async fn is_acknowledged(url: &str, settings: &Settings) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guide_user_is_denied_nothing_at_one_server() {
     let redis = Redis::start();
-    admit(&redis, "narrow", &rights(&[]));
+    admit(&redis, "narrow", &permissions(&[]));
     conforms(&redis.url(), &narrow()).await;
     nothing_was_refused(&redis);
 }
@@ -123,7 +123,7 @@ async fn guide_user_is_denied_nothing_at_one_server() {
 async fn guide_user_may_wait_for_replicas() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
-    admit(&master, "narrow", &rights(&[OF_REPLICAS]));
+    admit(&master, "narrow", &permissions(&[OF_REPLICAS]));
     conforms(&master.url(), &narrow()).await;
     is_acknowledged(&master.url(), &narrow()).await;
     nothing_was_refused(&master);
@@ -134,7 +134,7 @@ async fn guide_users_are_denied_nothing_with_sentinels() {
     let sentinels = Sentinels::options().replicas(1).start();
     let eye = commands_of_the_guide("eye").swap_remove(0);
     sentinels.sentinels().iter().for_each(|it| admit(it, "eye", &eye));
-    sentinels.servers().iter().for_each(|it| admit(it, "narrow", &rights(&[OF_REPLICAS])));
+    sentinels.servers().iter().for_each(|it| admit(it, "narrow", &permissions(&[OF_REPLICAS])));
     let mut settings = narrow();
     settings.sentinel.user = Some("eye".into());
     settings.sentinel.password = Some(String::from("secret").into());
@@ -147,7 +147,7 @@ async fn guide_users_are_denied_nothing_with_sentinels() {
 async fn guide_user_is_denied_nothing_in_a_cluster() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
-    cluster.nodes().iter().for_each(|it| admit(it, "narrow", &rights(&[IN_A_CLUSTER])));
+    cluster.nodes().iter().for_each(|it| admit(it, "narrow", &permissions(&[IN_A_CLUSTER])));
     conforms(&cluster.url(), &narrow()).await;
     cluster.nodes().iter().for_each(|it| nothing_was_refused(it));
 }

@@ -90,7 +90,7 @@ pub(super) fn withdrawn(name: &Name) -> String {
 }
 
 /// The key of the longest waiter for permits of `name`.
-pub(super) fn patient(name: &Name) -> String {
+pub(super) fn longest_waiter(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
 
@@ -199,7 +199,7 @@ mod tests {
             let object = Object::of(Kind::Fair, name);
             assert_eq!(fair_queue(&object.name), format!("redisson_lock_queue:{slot}"));
             assert_eq!(fair_deadlines(&object.name), format!("redisson_lock_timeout:{slot}"));
-            let seated = object.seated(Owner::lossy("id:7"));
+            let seated = object.for_task(Owner::lossy("id:7"));
             assert_eq!(channel_of(&seated), format!("redisson_lock__channel:{slot}:id:7"));
         }
     }
@@ -224,7 +224,7 @@ mod tests {
                 fair_queue(name),
                 fair_deadlines(name),
                 fair_alive(name),
-                channel_of(&Object::new(Kind::Fair, name.clone()).seated(owner)),
+                channel_of(&Object::new(Kind::Fair, name.clone()).for_task(owner)),
             ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
@@ -238,7 +238,7 @@ mod tests {
                 receipt("permits", name, &id),
                 holders(name),
                 withdrawn(name),
-                patient(name),
+                longest_waiter(name),
                 receipt("semaphore", name, &id),
                 receipt("latch", name, &id),
                 throttle(name),
@@ -262,7 +262,7 @@ mod tests {
             let rest = [queue(name), yielded(name), queuers(name), writers(name), fair_alive(name)];
             waiters.chain(rest).collect::<Vec<_>>()
         };
-        let of_semaphores = |name: &Name| [holders(name), withdrawn(name), patient(name)];
+        let of_semaphores = |name: &Name| [holders(name), withdrawn(name), longest_waiter(name)];
         let all: BTreeSet<String> = names
             .iter()
             .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))

@@ -92,7 +92,7 @@ impl RedisStore {
     pub(crate) fn simulated(connector: Connector, client_id: &str) -> Self {
         let (settings, preloads) = (Settings::default(), preloads(Channels::Plain));
         let dialer = Dialer::simulated(connector, &settings, client_id, preloads);
-        let topology = Topology::one_lazily(dialer, client_id, settings.command_timeout);
+        let topology = Topology::single_lazily(dialer, client_id, settings.command_timeout);
         Self { topology, unset: LogThrottle::default() }
     }
 
@@ -106,7 +106,7 @@ impl RedisStore {
         let topology = match connection::servers(url, settings)? {
             Servers::One(target) => {
                 let dialer = dialer(target, settings, client_id)?;
-                Topology::one_lazily(dialer, client_id, limit)
+                Topology::single_lazily(dialer, client_id, limit)
             }
             Servers::Cluster(seeds) => Topology::cluster_lazily(seeds, settings, client_id, limit)?,
         };
@@ -155,8 +155,8 @@ impl RedisStore {
     /// lost connection.
     ///
     /// [`HEALTH_CHECK`]: super::HEALTH_CHECK
-    pub(crate) async fn look(&self) -> About {
-        self.topology.look().await
+    pub(crate) async fn check(&self) -> About {
+        self.topology.check().await
     }
 
     /// The hazards that health checks found.
@@ -181,13 +181,13 @@ impl RedisStore {
 
     /// Why requests for `name` get no reply, if that is known, of the server that has the name. It
     /// may be a temporary rejection.
-    pub(crate) fn in_the_way(&self, name: &Name) -> Option<Failure> {
-        self.topology.in_the_way(name)
+    pub(crate) fn unavailability(&self, name: &Name) -> Option<Failure> {
+        self.topology.unavailability(name)
     }
 
     /// Why no request about `name` reaches a server now, if none does.
     pub(crate) fn unreachable(&self, name: &Name) -> Option<Failure> {
-        self.in_the_way(name).filter(|it| matches!(it, Failure::Unreachable(_)))
+        self.unavailability(name).filter(|it| matches!(it, Failure::Unreachable(_)))
     }
 
     /// How often a connection was lost and made again.
@@ -226,7 +226,9 @@ mod tests {
         store.acquire(&held, None).await.unwrap();
         redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let verdict = store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(matches!(verdict, Verdict::Busy(_)) && store.topology.rights(&held.object).queue);
+        assert!(
+            matches!(verdict, Verdict::Busy(_)) && store.topology.permissions(&held.object).queue
+        );
 
         redis.command(&["REPLICAOF", "NO", "ONE"]);
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
@@ -242,10 +244,10 @@ mod tests {
         let (held, wanted) = (claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(!store.topology.rights(&held.object).queue);
+        assert!(!store.topology.permissions(&held.object).queue);
 
         redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
-        let forgotten = || store.topology.rights(&held.object).queue;
+        let forgotten = || store.topology.permissions(&held.object).queue;
         eventually("it is forgotten", Duration::from_secs(5), forgotten);
     }
 

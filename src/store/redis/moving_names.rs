@@ -61,7 +61,7 @@ async fn acquires(store: &RedisStore, name: &str) {
     loop {
         match store.acquire(&claim, None).await {
             Ok(verdict) => return assert_eq!(verdict, Verdict::GRANTED),
-            Err(failure) => assert!(failure.may_pass() && Instant::now() < until, "{failure}"),
+            Err(failure) => assert!(failure.is_temporary() && Instant::now() < until, "{failure}"),
         }
         sleep(Duration::from_millis(10)).await;
     }
@@ -137,8 +137,8 @@ async fn all_addresses_of_a_name_are_tried() {
     book.lead("redis.example", &[]);
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     eventually("the error names the cause", LIMIT, || {
-        let in_the_way = store.in_the_way(&Object::lock("door").name);
-        in_the_way.is_some_and(|it| it.obstacle().contains("the name has no address"))
+        let unavailability = store.unavailability(&Object::lock("door").name);
+        unavailability.is_some_and(|it| it.obstacle().contains("the name has no address"))
     });
     book.lead("redis.example", &[redis.port(), gone.port()]);
     acquires(&store, "door").await;

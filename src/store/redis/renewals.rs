@@ -20,7 +20,9 @@ impl RedisStore {
             answer if is_split(&answer) && renewals.len() > 1 => {
                 Ok(self.renew_each(renewals).await)
             }
-            Err(failure @ Failure::Refused { .. }) if !failure.may_pass() && renewals.len() > 1 => {
+            Err(failure @ Failure::Refused { .. })
+                if !failure.is_temporary() && renewals.len() > 1 =>
+            {
                 Ok(Box::pin(self.renew_in_parts(renewals)).await)
             }
             answer => answer,
@@ -49,7 +51,7 @@ impl RedisStore {
             let Some(part) = parts.pop() else { break };
             match self.renew_all(&renewals[part.clone()]).await {
                 Ok(known) => outcomes[part].copy_from_slice(&known),
-                Err(failure) if !failure.may_pass() && part.len() > 1 => {
+                Err(failure) if !failure.is_temporary() && part.len() > 1 => {
                     let middle = part.start + part.len() / 2;
                     parts.extend([middle..part.end, part.start..middle]);
                     if fastrand::bool() {
@@ -58,7 +60,7 @@ impl RedisStore {
                     }
                 }
                 // The other renewals would fail, too, or this is the rejected one.
-                Err(failure) if failure.may_pass() => break,
+                Err(failure) if failure.is_temporary() => break,
                 Err(_) => {}
             }
         }

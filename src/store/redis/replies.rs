@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, LogThrottle, Name, Outcome, Owner, RemoteWaiters, Verdict,
+    Claim, Failure, Holder, LogThrottle, Name, Outcome, Owner, ReleaseReply, RemoteWaiters, Verdict,
 };
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -166,21 +166,21 @@ fn listed(keys: &[impl AsRef<[u8]>]) -> String {
 }
 
 /// Parses the reply of `kinds/lock/hand_over.lua`.
-pub(super) fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
+pub(super) fn release_reply(reply: &Value, name: &Name) -> Result<ReleaseReply, Failure> {
     match reply {
-        Value::Int(0) => Ok(GivenBack::Freed(RemoteWaiters::Nobody)),
+        Value::Int(0) => Ok(ReleaseReply::Freed(RemoteWaiters::Nobody)),
         Value::Int(-1) => {
             warn_unannounced(name);
-            Ok(GivenBack::Freed(RemoteWaiters::Nobody))
+            Ok(ReleaseReply::Freed(RemoteWaiters::Nobody))
         }
         Value::Int(gap @ 2..=1_000) => {
-            Ok(GivenBack::Freed(RemoteWaiters::Outsiders(lasting(*gap))))
+            Ok(ReleaseReply::Freed(RemoteWaiters::Outsiders(lasting(*gap))))
         }
         Value::Array(parts) => match parts[..] {
             [Value::Int(gap @ 1..=1_000)] => {
-                Ok(GivenBack::Freed(RemoteWaiters::Next(lasting(gap))))
+                Ok(ReleaseReply::Freed(RemoteWaiters::Next(lasting(gap))))
             }
-            _ => Ok(GivenBack::NotHeld { holder: holder(reply)? }),
+            _ => Ok(ReleaseReply::NotHeld { holder: holder(reply)? }),
         },
         other => Err(unreadable(other)),
     }
@@ -443,17 +443,17 @@ mod tests {
 
     #[test]
     fn release_reply_is_parsed() {
-        let freed = |others| GivenBack::Freed(others);
-        let given_back = |reply: &Value| given_back(reply, &Object::lock("door").name);
-        assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(RemoteWaiters::Nobody));
+        let freed = |others| ReleaseReply::Freed(others);
+        let release_reply = |reply: &Value| release_reply(reply, &Object::lock("door").name);
+        assert_eq!(release_reply(&Value::Int(0)).unwrap(), freed(RemoteWaiters::Nobody));
         let (gap, array) = (Duration::from_millis(4), |gap| Value::Array(vec![Value::Int(gap)]));
-        assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(RemoteWaiters::Outsiders(gap)));
-        assert_eq!(given_back(&array(4)).unwrap(), freed(RemoteWaiters::Next(gap)));
+        assert_eq!(release_reply(&Value::Int(4)).unwrap(), freed(RemoteWaiters::Outsiders(gap)));
+        assert_eq!(release_reply(&array(4)).unwrap(), freed(RemoteWaiters::Next(gap)));
         for odd in [Value::Int(1_001), array(1_001), array(0), Value::Nil] {
-            assert!(given_back(&odd).is_err(), "{odd:?}");
+            assert!(release_reply(&odd).is_err(), "{odd:?}");
         }
-        let gone = given_back(&Value::Array(vec![])).unwrap();
-        assert_eq!(gone, GivenBack::NotHeld { holder: None });
+        let gone = release_reply(&Value::Array(vec![])).unwrap();
+        assert_eq!(gone, ReleaseReply::NotHeld { holder: None });
     }
 
     #[test]

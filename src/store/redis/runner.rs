@@ -66,7 +66,7 @@ impl RedisStore {
     where
         A: Future<Output = Reply<T>>,
     {
-        if !self.topology.rights(object).queue {
+        if !self.topology.permissions(object).queue {
             return ask(false).await;
         }
         let answer = ask(true).await;
@@ -113,9 +113,9 @@ impl RedisStore {
         if !K::wakes_now(self, name).await {
             return;
         }
-        let mut say = cmd(channels.publish());
-        say.arg(K::channel(name)).arg(K::WAKES);
-        let reply = self.topology.call(name.as_str().as_bytes(), &say).await;
+        let mut publish = cmd(channels.publish());
+        publish.arg(K::channel(name)).arg(K::WAKES);
+        let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
         tracing::debug!(target: "leasehold", lock = %name, ?reply,
             "notification repeated: the slot is migrating");
     }

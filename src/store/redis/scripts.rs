@@ -27,7 +27,7 @@ pub(super) type Scripts = &'static [&'static LazyLock<Script>];
 /// caller.
 macro_rules! script {
     ($($file:literal),+) => {
-        LazyLock::new(|| Script::of_ours(concat!($(include_str!(concat!($file, ".lua"))),+)))
+        LazyLock::new(|| Script::of_leasehold(concat!($(include_str!(concat!($file, ".lua"))),+)))
     };
 }
 
@@ -51,8 +51,8 @@ impl Hashed {
 
 impl Script {
     /// A script of Leasehold, which publishes on the channels that the server uses.
-    pub(super) fn of_ours(text: &'static str) -> Self {
-        let sharded = Channels::Sharded.spoken(text).map(Hashed::new);
+    pub(super) fn of_leasehold(text: &'static str) -> Self {
+        let sharded = Channels::Sharded.with_publish_command(text).map(Hashed::new);
         Self { plain: Hashed::new(text), sharded }
     }
 
@@ -79,7 +79,7 @@ impl Script {
 
     /// The beginning of a call by hash. Keys and arguments follow.
     pub(super) fn by_hash(&self, keys: usize) -> Cmd {
-        let mut command = roomy("EVALSHA");
+        let mut command = command_with_space("EVALSHA");
         command.arg(&self.plain.hash).arg(keys);
         command
     }
@@ -106,7 +106,7 @@ pub(super) fn millis(time: Duration) -> u64 {
 
 /// The beginning of a command, with space for most commands. A buffer that grows in steps would be
 /// copied several times.
-pub(super) fn roomy(name: &str) -> Cmd {
+pub(super) fn command_with_space(name: &str) -> Cmd {
     let mut command = Cmd::with_capacity(8, 256);
     command.arg(name);
     command
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn publishing_script_has_a_text_for_each_channel_kind() {
-        let speaks = Script::of_ours("redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
+        let speaks = Script::of_leasehold("redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
         assert_eq!(speaks.text(Channels::Plain), speaks.plain.text);
         let sharded = "redis.pcall('SPUBLISH', ARGV[1])\nreturn 'SHARDNUMSUB'";
         assert_eq!(speaks.text(Channels::Sharded), sharded);
         assert!(speaks.other_hash(Channels::Sharded).is_some());
         assert_eq!(speaks.other_hash(Channels::Plain), None);
-        let silent = Script::of_ours("return redis.call('PTTL', KEYS[1])");
+        let silent = Script::of_leasehold("return redis.call('PTTL', KEYS[1])");
         assert_eq!(silent.text(Channels::Sharded), silent.text(Channels::Plain));
         assert_eq!(silent.other_hash(Channels::Sharded), None);
         assert!(speaks.publishes() && !silent.publishes());

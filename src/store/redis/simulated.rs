@@ -128,9 +128,9 @@ async fn timeout_error_quotes_a_read_only_server() {
     let client = Client::asking(store(&net, "redis://10.0.0.1", "one").await);
     let lock = client.lock("app:door").unwrap();
     server.follow(&other, LAG);
-    for patience in (0..400).map(|n| Duration::from_millis(500 + 7 * n)) {
-        let refused = lock.acquire_within(patience).await.unwrap_err();
+    for max_wait in (0..400).map(|n| Duration::from_millis(500 + 7 * n)) {
+        let refused = lock.acquire_within(max_wait).await.unwrap_err();
         let words = matches!(&refused, Error::NotReady { code, .. } if code == "READONLY");
-        assert!(words, "after {patience:?}: {refused:?}");
+        assert!(words, "after {max_wait:?}: {refused:?}");
     }
 }

@@ -32,7 +32,7 @@ impl Source {
 /// The present hazards, which were logged.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
-    there: Mutex<There>,
+    active: Mutex<ActiveHazards>,
     /// The highest number of replicas that a lock has asked for.
     wanted: AtomicU32,
     /// Whether the servers are nodes of a cluster. Their role comes from the slot map, and a hazard
@@ -79,24 +79,24 @@ impl Warnings {
         let is_left = about.replicas == Some(0) && about.obstacle().is_none();
         let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
         self.log_except(Source::Server(dialer.place()), found, stays);
-        self.look_around(dialer);
+        self.log_sentinel_hazards(dialer);
     }
 
     /// Logs new hazards of the sentinels.
-    pub(super) fn look_around(&self, dialer: &Dialer) {
+    pub(super) fn log_sentinel_hazards(&self, dialer: &Dialer) {
         self.log(Source::Around(dialer.place()), dialer.findings());
     }
 
     /// Whether a hazard of the server at this place may be resolved by now.
     pub(super) fn may_be_over(&self, place: &str) -> bool {
-        let there = self.there.lock();
-        let own = there.0.iter().filter(|(source, _)| source.is_at(place));
-        own.flat_map(|(_, found)| found).any(|it| it.hazard.may_pass())
+        let active = self.active.lock();
+        let own = active.0.iter().filter(|(source, _)| source.is_at(place));
+        own.flat_map(|(_, found)| found).any(|it| it.hazard.is_temporary())
     }
 
     /// Stops the checks of this server.
     pub(super) fn forget(&self, place: &str) {
-        self.there.lock().forget(place);
+        self.active.lock().forget(place);
     }
 
     /// Replaces the hazards of `source`. Warns of new ones, and logs resolved ones.
@@ -106,22 +106,22 @@ impl Warnings {
 
     /// The same, except for hazards that stay (`stays`) although this check did not find them.
     fn log_except(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
-        let (new, over) = self.there.lock().turned(source, found, stays, self.of_nodes);
+        let (new, over) = self.active.lock().replace(source, found, stays, self.of_nodes);
         // `Sentinels` itself logs each time that no sentinel names the primary.
         let is_logged_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
-        over.iter().filter(is_logged_here).for_each(say_over);
-        new.iter().filter(is_logged_here).for_each(say);
+        over.iter().filter(is_logged_here).for_each(log_resolved);
+        new.iter().filter(is_logged_here).for_each(log_detected);
     }
 }
 
 /// The present hazards, by their source.
 #[derive(Debug, Default)]
-struct There(Vec<(Source, Vec<Finding>)>);
+struct ActiveHazards(Vec<(Source, Vec<Finding>)>);
 
-impl There {
+impl ActiveHazards {
     /// Replaces the hazards of `source`. Returns the new ones, and those that no source has any
     /// more. The same kind at two servers is one hazard if it is logged `of_any`.
-    fn turned(
+    fn replace(
         &mut self,
         source: Source,
         mut found: Vec<Finding>,
@@ -178,7 +178,7 @@ fn is_like(it: &Finding, other: &Finding) -> bool {
     discriminant(&it.hazard) == discriminant(&other.hazard)
 }
 
-pub(super) fn say(Finding { server, hazard }: &Finding) {
+pub(super) fn log_detected(Finding { server, hazard }: &Finding) {
     let remedy = hazard.remedy();
     match hazard {
         Hazard::ChecksDenied { .. } => tracing::debug!(target: "leasehold",
@@ -189,7 +189,7 @@ pub(super) fn say(Finding { server, hazard }: &Finding) {
     }
 }
 
-pub(super) fn say_over(Finding { server, hazard }: &Finding) {
+pub(super) fn log_resolved(Finding { server, hazard }: &Finding) {
     tracing::info!(target: "leasehold", server, %hazard, "deployment hazard resolved");
 }
 
@@ -202,16 +202,21 @@ mod tests {
     }
 
     /// Returns how many hazards are new and how many are resolved when a server has these.
-    fn turned(there: &mut There, server: &str, hazards: &[Hazard], of_any: bool) -> [usize; 2] {
+    fn replace(
+        active: &mut ActiveHazards,
+        server: &str,
+        hazards: &[Hazard],
+        of_any: bool,
+    ) -> [usize; 2] {
         let found = hazards.iter().map(|it| Finding::at(server, it.clone())).collect();
-        let (new, over) = there.turned(at(server), found, |_| false, of_any);
+        let (new, over) = active.replace(at(server), found, |_| false, of_any);
         [new.len(), over.len()]
     }
 
     #[test]
     fn hazard_is_new_again_after_its_end() {
-        let mut there = There::default();
-        let mut changes = |hazards: &[Hazard]| turned(&mut there, "one", hazards, false);
+        let mut active = ActiveHazards::default();
+        let mut changes = |hazards: &[Hazard]| replace(&mut active, "one", hazards, false);
         assert_eq!(changes(&[Hazard::UnprotectedPrimary]), [1, 0]);
         assert_eq!(changes(&[Hazard::UnprotectedPrimary]), [0, 0]);
         assert_eq!(changes(&[Hazard::NoReplica]), [1, 1]);
@@ -227,12 +232,12 @@ mod tests {
             (&[Hazard::UnprotectedPrimary, Hazard::Replica][..], unseen()),
             (&[quorum(), Hazard::ServerMismatch], Hazard::NoSentinel),
         ] {
-            let mut there = There::default();
-            assert_eq!(turned(&mut there, "one", before, false), [2, 0]);
+            let mut active = ActiveHazards::default();
+            assert_eq!(replace(&mut active, "one", before, false), [2, 0]);
             let alone = std::slice::from_ref(&blind);
-            assert_eq!(turned(&mut there, "one", alone, false), [1, 1], "{blind:?}");
-            assert_eq!(turned(&mut there, "one", &before[..1], false), [0, 1], "{blind:?}");
-            assert_eq!(turned(&mut there, "one", &[], false), [0, 1], "{blind:?}");
+            assert_eq!(replace(&mut active, "one", alone, false), [1, 1], "{blind:?}");
+            assert_eq!(replace(&mut active, "one", &before[..1], false), [0, 1], "{blind:?}");
+            assert_eq!(replace(&mut active, "one", &[], false), [0, 1], "{blind:?}");
         }
     }
 
@@ -243,11 +248,11 @@ mod tests {
             silent: std::time::Duration::ZERO,
             bytes: 1,
         };
-        let mut there = There::default();
+        let mut active = ActiveHazards::default();
         let both = [behind("one"), behind("two")];
-        assert_eq!(turned(&mut there, "one", &both, false), [1, 0]);
-        assert_eq!(turned(&mut there, "one", &both[1..], false), [0, 0]);
-        assert_eq!(turned(&mut there, "one", &[], false), [0, 1]);
+        assert_eq!(replace(&mut active, "one", &both, false), [1, 0]);
+        assert_eq!(replace(&mut active, "one", &both[1..], false), [0, 0]);
+        assert_eq!(replace(&mut active, "one", &[], false), [0, 1]);
     }
 
     #[test]
@@ -255,11 +260,11 @@ mod tests {
         for (of_any, expected) in
             [(true, [[0, 0], [0, 0], [0, 1]]), (false, [[1, 0], [0, 0], [0, 1]])]
         {
-            let mut there = There::default();
-            assert_eq!(turned(&mut there, "one", &[Hazard::UnprotectedPrimary], of_any), [1, 0]);
-            let second = turned(&mut there, "two", &[Hazard::UnprotectedPrimary], of_any);
-            let first_well = turned(&mut there, "one", &[], of_any);
-            let both_well = turned(&mut there, "two", &[], of_any);
+            let mut active = ActiveHazards::default();
+            assert_eq!(replace(&mut active, "one", &[Hazard::UnprotectedPrimary], of_any), [1, 0]);
+            let second = replace(&mut active, "two", &[Hazard::UnprotectedPrimary], of_any);
+            let first_well = replace(&mut active, "one", &[], of_any);
+            let both_well = replace(&mut active, "two", &[], of_any);
             assert_eq!([second, first_well, both_well], expected);
         }
     }
@@ -278,9 +283,9 @@ mod tests {
 
     #[test]
     fn forgotten_source_has_no_hazards_and_no_logs() {
-        let mut there = There::default();
-        turned(&mut there, "one", &[Hazard::UnprotectedPrimary], true);
-        there.forget("one");
-        assert_eq!(turned(&mut there, "two", &[Hazard::UnprotectedPrimary], true), [1, 0]);
+        let mut active = ActiveHazards::default();
+        replace(&mut active, "one", &[Hazard::UnprotectedPrimary], true);
+        active.forget("one");
+        assert_eq!(replace(&mut active, "two", &[Hazard::UnprotectedPrimary], true), [1, 0]);
     }
 }

@@ -15,7 +15,7 @@ use redis::cmd;
 use tokio::time::sleep;
 
 use super::{
-    connection::{Dialer, Watcher, Wire, learnt, time_of_day},
+    connection::{Dialer, Watcher, Wire, time_of_day, with_info},
     subscriptions::Hub,
     warnings::Warnings,
 };
@@ -43,7 +43,7 @@ pub(super) struct Commands {
 impl Commands {
     /// Returns a watcher of a connection to a new server. If it `replaces` one, the first
     /// connection is a repeated one.
-    pub(super) fn telling(
+    pub(super) fn reporting(
         hub: &Arc<Hub>,
         warnings: &Arc<Warnings>,
         dialer: &Arc<Dialer>,
@@ -69,7 +69,7 @@ impl Commands {
         loop {
             sleep(pause).await;
             if self.dialer.may_change() {
-                self.look_around().await;
+                self.check_other_addresses().await;
             }
             if self.warnings.may_be_over(&self.dialer.place()) {
                 self.look_again(wire).await;
@@ -79,16 +79,16 @@ impl Commands {
     }
 
     /// Checks the other servers, which may take themselves for the primary.
-    async fn look_around(&self) {
-        self.dialer.look_around().await;
-        self.warnings.look_around(&self.dialer);
+    async fn check_other_addresses(&self) {
+        self.dialer.check_other_addresses().await;
+        self.warnings.log_sentinel_hazards(&self.dialer);
     }
 
     /// Checks the server again, because a hazard may be resolved by itself.
     async fn look_again(&self, wire: &Wire) {
         let (asked, met) = (time_of_day(), self.met.lock().clone());
         let Some((met, info)) = met.zip(wire.call(&cmd("INFO")).await.ok()) else { return };
-        let about = learnt(met, &[info], asked);
+        let about = with_info(met, &[info], asked);
         if about.is_seen() {
             self.warnings.look(&about, &self.dialer);
         }
@@ -96,7 +96,7 @@ impl Commands {
 }
 
 impl Watcher for Commands {
-    fn carries(&self) -> &'static str {
+    fn traffic(&self) -> &'static str {
         "commands"
     }
 
@@ -104,20 +104,20 @@ impl Watcher for Commands {
         true
     }
 
-    fn met(&self, about: &About) {
+    fn connected(&self, about: &About) {
         self.warnings.look(about, &self.dialer);
         if self.has_moved_to(about) {
-            self.hub.say(Event::Moved);
+            self.hub.send_event(Event::Moved);
         }
     }
 
     fn up(&self) {
         if self.was_up.swap(true, Ordering::AcqRel) {
-            self.hub.say(Event::Back);
+            self.hub.send_event(Event::Back);
         }
     }
 
-    fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+    fn serve<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(self.look(wire))
     }
 

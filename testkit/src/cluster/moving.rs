@@ -87,11 +87,11 @@ impl SlotMove<'_> {
             |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
         // The new owner comes first, so that no client is redirected to it before it knows.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
-            let told = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
-            let told = told.expect("the node answers");
+            let reported = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
+            let reported = reported.expect("the node answers");
             // A node that has lost its last slot becomes a replica of the new owner, and knows the
             // new topology.
-            assert!(!told.is_error() || node.is_replica(), "{told:?}");
+            assert!(!reported.is_error() || node.is_replica(), "{reported:?}");
         }
         let slot = self.slot.parse().expect("made of a number");
         self.cluster.wait_for_owner(slot, &id);
@@ -126,8 +126,8 @@ impl SlotMove<'_> {
         words.push("KEYS");
         words.extend(keys);
         // Keys may have expired meanwhile.
-        let said = self.from.own_command(&words);
-        assert!(matches!(said.text(), "OK" | "NOKEY"), "{said:?}");
+        let output = self.from.own_command(&words);
+        assert!(matches!(output.text(), "OK" | "NOKEY"), "{output:?}");
     }
 }
 

@@ -26,17 +26,17 @@ pub struct Event {
 /// Everything that all Sentinels say, from when this was made until it is dropped.
 #[derive(Debug)]
 pub struct Events {
-    heard: Mutex<Receiver<Event>>,
+    received: Mutex<Receiver<Event>>,
     streams: Vec<TcpStream>,
 }
 
 impl Events {
     /// Subscribes at every Sentinel that runs.
     pub(super) fn of(sentinels: &[Redis]) -> Self {
-        let (tell, heard) = channel();
+        let (tell, received) = channel();
         let running = sentinels.iter().enumerate().filter(|(_, sentinel)| sentinel.is_running());
         let streams = running.map(|(number, sentinel)| listen(number, sentinel, tell.clone()));
-        Self { streams: streams.collect(), heard: Mutex::new(heard) }
+        Self { streams: streams.collect(), received: Mutex::new(received) }
     }
 
     /// Waits for an event of this name, of any Sentinel, and drops the ones before it.
@@ -47,10 +47,10 @@ impl Events {
     #[track_caller]
     pub fn wait_for(&self, name: &str, limit: Duration) -> Event {
         let started = clock();
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let mut others = Vec::new();
         loop {
-            match heard.recv_timeout(limit.saturating_sub(started.elapsed())) {
+            match received.recv_timeout(limit.saturating_sub(started.elapsed())) {
                 Ok(event) if event.name == name => return event,
                 Ok(event) => others.push((event.sentinel, event.name, event.text)),
                 Err(_) => panic!("no {name} within {limit:?}, but: {others:#?}"),

@@ -4,7 +4,7 @@ use super::{CONNECTION, Call, Keys, LOADING, NO_SCRIPT, Spec};
 use crate::{
     core::{
         Core,
-        cluster::{Map, Member, Standing},
+        cluster::{Map, Member, NodeState},
     },
     reply::{Answer, Reply},
     slots::{SLOTS, slot_of},
@@ -27,13 +27,13 @@ pub(super) const COMMANDS: &[Spec] = &[
 
 const DISABLED: &str = "ERR This instance has cluster support disabled";
 
-fn standing(core: &Core) -> Result<&Standing, Reply> {
+fn node_state(core: &Core) -> Result<&NodeState, Reply> {
     core.cluster.as_ref().ok_or_else(|| Reply::error(DISABLED))
 }
 
 /// Notes whether a client reads from replicas. What `ASKING` means is noted behind it.
 fn set(core: &mut Core, call: &Call<'_>, reads_replicas: Option<bool>) -> Answer {
-    standing(core)?;
+    node_state(core)?;
     if let (Some(client), Some(reads)) = (core.client(call.client), reads_replicas) {
         client.reads_replicas = reads;
     }
@@ -41,17 +41,17 @@ fn set(core: &mut Core, call: &Call<'_>, reads_replicas: Option<bool>) -> Answer
 }
 
 fn myid(core: &mut Core, _: &Call<'_>) -> Answer {
-    let Standing { map, me, .. } = standing(core)?;
+    let NodeState { map, me, .. } = node_state(core)?;
     Ok(Reply::or_nil(map.nodes.get(*me).map(|node| &node.id)))
 }
 
 fn keyslot(core: &mut Core, call: &Call<'_>) -> Answer {
-    standing(core)?;
+    node_state(core)?;
     Ok(Reply::Int(slot_of(call.word(2)).into()))
 }
 
 fn slots(core: &mut Core, _: &Call<'_>) -> Answer {
-    let map = &standing(core)?.map;
+    let map = &node_state(core)?.map;
     Ok(Reply::List(map.owners.ranges().into_iter().map(|it| range(map, it)).collect()))
 }
 
@@ -69,13 +69,13 @@ fn node(node: &Member) -> Reply {
 }
 
 fn nodes(core: &mut Core, _: &Call<'_>) -> Answer {
-    let standing = standing(core)?;
-    let lines = (0..standing.map.nodes.len()).filter_map(|node| line(standing, node));
+    let node_state = node_state(core)?;
+    let lines = (0..node_state.map.nodes.len()).filter_map(|node| line(node_state, node));
     Ok(Reply::Verbatim(lines.collect()))
 }
 
-fn line(standing: &Standing, at: usize) -> Option<String> {
-    let Standing { map, me, .. } = standing;
+fn line(node_state: &NodeState, at: usize) -> Option<String> {
+    let NodeState { map, me, .. } = node_state;
     let node = map.nodes.get(at)?;
     let master = node.master.and_then(|it| map.nodes.get(it)).map(|it| it.id.as_str());
     let role = if node.master.is_some() { "slave" } else { "master" };
@@ -91,10 +91,10 @@ fn line(standing: &Standing, at: usize) -> Option<String> {
     }
     let id = |node: &usize| map.nodes.get(*node).map_or("", |it| it.id.as_str());
     if at == *me {
-        for (slot, to) in &standing.migrating {
+        for (slot, to) in &node_state.migrating {
             line += &format!(" [{slot}->-{}]", id(to));
         }
-        for (slot, from) in &standing.importing {
+        for (slot, from) in &node_state.importing {
             line += &format!(" [{slot}-<-{}]", id(from));
         }
     }
@@ -102,7 +102,7 @@ fn line(standing: &Standing, at: usize) -> Option<String> {
 }
 
 fn info(core: &mut Core, _: &Call<'_>) -> Answer {
-    let Standing { map, me, is_down, .. } = standing(core)?;
+    let NodeState { map, me, is_down, .. } = node_state(core)?;
     let has_failed = |node: usize| map.nodes.get(node).is_some_and(|it| it.has_failed);
     let ranges = map.owners.ranges().into_iter();
     let failed: u16 = ranges

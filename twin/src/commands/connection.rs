@@ -146,17 +146,17 @@ fn asked_protocol(call: &Call<'_>) -> Result<Option<Protocol>, Reply> {
 
 fn greeting(core: &mut Core, call: &Call<'_>) -> Reply {
     let new = core.client(call.client).is_some_and(|it| it.protocol == Protocol::Resp3);
-    let told = |name: &str, value: &str| (Reply::bulk(name), Reply::bulk(value));
+    let reported = |name: &str, value: &str| (Reply::bulk(name), Reply::bulk(value));
     let role = if core.is_replica() { "replica" } else { "master" };
     let mode = core.mode();
     let id = i64::try_from(call.client).unwrap_or(i64::MAX);
     Reply::Map(vec![
-        told("server", "redis"),
-        told("version", VERSION),
+        reported("server", "redis"),
+        reported("version", VERSION),
         (Reply::bulk("proto"), Reply::Int(if new { 3 } else { 2 })),
         (Reply::bulk("id"), Reply::Int(id)),
-        told("mode", mode),
-        told("role", role),
+        reported("mode", mode),
+        reported("role", role),
         (Reply::bulk("modules"), Reply::List(vec![])),
     ])
 }

@@ -94,14 +94,14 @@ fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
     let (pattern, count) = scan_options(call)?;
     let (cursor, count) = if hash.len() <= SMALL { (0, usize::MAX) } else { (cursor, count) };
     let mut rest = hash.fields().filter(|field| field.number > cursor).peekable();
-    let (mut told, mut last) = (vec![], 0);
+    let (mut reported, mut last) = (vec![], 0);
     for field in rest.by_ref().take(count) {
         last = field.number;
         if pattern.is_none_or(|pattern| is_like(pattern, &field.name)) {
-            told.extend([Reply::bulk(&field.name), Reply::bulk(&field.value)]);
+            reported.extend([Reply::bulk(&field.name), Reply::bulk(&field.value)]);
         }
     }
-    Ok(page(if rest.peek().is_some() { last } else { 0 }, told))
+    Ok(page(if rest.peek().is_some() { last } else { 0 }, reported))
 }
 
 /// A number as `strtoul` reads it.
@@ -111,8 +111,8 @@ fn cursor(text: &[u8]) -> Option<u64> {
     digits.parse().ok()
 }
 
-fn page(cursor: u64, told: Vec<Reply>) -> Reply {
-    Reply::List(vec![Reply::bulk(cursor.to_string()), Reply::List(told)])
+fn page(cursor: u64, reported: Vec<Reply>) -> Reply {
+    Reply::List(vec![Reply::bulk(cursor.to_string()), Reply::List(reported)])
 }
 
 fn scan_options<'a>(call: &Call<'a>) -> Result<(Option<&'a [u8]>, usize), Reply> {

@@ -33,7 +33,8 @@ fn info(core: &mut Core, call: &Call<'_>) -> Answer {
         let asked = |at| ["all", "default", "everything", section].iter().any(|it| call.is(at, it));
         call.words.len() == 1 || (1..call.words.len()).any(asked)
     };
-    let told = sections.iter().filter(|(section, _)| wanted(section));
-    let told: Vec<_> = told.map(|(section, text)| format!("# {section}\r\n{text}")).collect();
-    Ok(Reply::Verbatim(told.join("\r\n")))
+    let reported = sections.iter().filter(|(section, _)| wanted(section));
+    let reported: Vec<_> =
+        reported.map(|(section, text)| format!("# {section}\r\n{text}")).collect();
+    Ok(Reply::Verbatim(reported.join("\r\n")))
 }

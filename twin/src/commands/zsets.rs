@@ -138,7 +138,7 @@ fn zpopmin(core: &mut Core, call: &Call<'_>) -> Answer {
 }
 
 /// Members, with their scores if these are asked for.
-fn told(members: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
+fn reported(members: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
     match with_scores {
         true => Reply::Scored(members),
         false => Reply::bulks(members.into_iter().map(|(member, _)| member)),
@@ -155,7 +155,7 @@ fn zrange(core: &mut Core, call: &Call<'_>) -> Answer {
     let Some(set) = core.find::<Zset>(call)? else { return Ok(Reply::List(vec![])) };
     let (from, count) = window(from, to, set.len());
     let members = set.ranked().skip(from).take(count);
-    Ok(told(members.map(|(member, score)| (member.clone(), score)).collect(), with_scores))
+    Ok(reported(members.map(|(member, score)| (member.clone(), score)).collect(), with_scores))
 }
 
 /// Returns a range. Negative indices count from the end.
@@ -186,5 +186,5 @@ fn zrangebyscore(core: &mut Core, call: &Call<'_>) -> Answer {
     let Ok(skip) = usize::try_from(skip) else { return Ok(Reply::List(vec![])) };
     let within = set.ranked().filter(|(_, score)| range.has(*score)).skip(skip);
     let within = within.take(usize::try_from(count).unwrap_or(usize::MAX));
-    Ok(told(within.map(|(member, score)| (member.clone(), score)).collect(), with_scores))
+    Ok(reported(within.map(|(member, score)| (member.clone(), score)).collect(), with_scores))
 }

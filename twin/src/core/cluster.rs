@@ -37,7 +37,7 @@ pub(crate) struct Member {
 
 /// The state of a node.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct NodeState {
     pub(crate) me: usize,
     pub(crate) map: Arc<Map>,
     /// The slots that leave, and to which node.
@@ -105,7 +105,7 @@ impl Map {
     }
 }
 
-impl Standing {
+impl NodeState {
     pub(crate) fn new(me: usize, map: Arc<Map>, bus: UnboundedSender<Notice>) -> Self {
         Self {
             me,
@@ -151,22 +151,22 @@ impl Core {
         spec: &Spec,
         words: &[&[u8]],
     ) -> Result<(), Redirect> {
-        let Some(standing) = &self.cluster else { return Ok(()) };
+        let Some(node_state) = &self.cluster else { return Ok(()) };
         let keys = spec.slotted(words);
         let Some(first) = keys.first() else { return Ok(()) };
         let (slot, sharded) = (slot_of(first), spec.is(SHARDED));
-        let owner = standing.map.owners.of(slot);
+        let owner = node_state.map.owners.of(slot);
         if keys.iter().any(|key| slot_of(key) != slot) {
             return Err(Redirect::CrossSlot);
         }
-        if standing.is_down && !sharded {
+        if node_state.is_down && !sharded {
             return Err(Redirect::Down);
         }
-        let is_mine = owner == standing.me;
-        let leaves_to = standing.migrating.get(&slot).filter(|_| is_mine).copied();
-        let comes = standing.importing.contains_key(&slot) && !is_mine;
-        let (me_follows, to) = (standing.follows(owner), standing.address(owner));
-        let leaves_to = leaves_to.map(|node| standing.address(node));
+        let is_mine = owner == node_state.me;
+        let leaves_to = node_state.migrating.get(&slot).filter(|_| is_mine).copied();
+        let comes = node_state.importing.contains_key(&slot) && !is_mine;
+        let (me_follows, to) = (node_state.follows(owner), node_state.address(owner));
+        let leaves_to = leaves_to.map(|node| node_state.address(node));
         let (missing, present) = match leaves_to.is_some() || comes {
             true if !sharded => self.count_missing(keys),
             _ => (0, 0),
@@ -198,27 +198,27 @@ impl Core {
     /// Sends a message to other nodes.
     pub(super) fn put_on_the_bus(&mut self, scope: Scope, channel: &[u8], message: &[u8]) {
         let now = self.instant();
-        let Some(standing) = &mut self.cluster else { return };
-        standing.last = standing.last.max(now + standing.gossip.draw(&mut self.random));
+        let Some(node_state) = &mut self.cluster else { return };
+        node_state.last = node_state.last.max(now + node_state.gossip.draw(&mut self.random));
         let (channel, message) = (channel.to_vec(), message.to_vec());
-        let notice = Notice { due: standing.last, from: standing.me, scope, channel, message };
+        let notice = Notice { due: node_state.last, from: node_state.me, scope, channel, message };
         // Without a cluster there is no receiver.
-        drop(standing.bus.send(notice));
+        drop(node_state.bus.send(notice));
     }
 
     /// Learns a new topology. It ends the subscriptions of slots that have left, and deletes the
     /// keys of those slots.
     pub(crate) fn learn(&mut self, map: &Arc<Map>) {
         self.tick();
-        let Some(standing) = &mut self.cluster else { return };
-        if map.version <= standing.map.version {
+        let Some(node_state) = &mut self.cluster else { return };
+        if map.version <= node_state.map.version {
             return;
         }
-        let (me, before) = (standing.me, std::mem::replace(&mut standing.map, Arc::clone(map)));
+        let (me, before) = (node_state.me, std::mem::replace(&mut node_state.map, Arc::clone(map)));
         let was_mine = before.nodes.get(me).and_then(|it| it.master).unwrap_or(me);
         let is_mine = |slot: u16| map.owners.of(slot) == me;
-        standing.migrating.retain(|slot, _| is_mine(*slot));
-        standing.importing.retain(|slot, _| !is_mine(*slot));
+        node_state.migrating.retain(|slot, _| is_mine(*slot));
+        node_state.importing.retain(|slot, _| !is_mine(*slot));
         let stays = |slot: u16| [was_mine, me].contains(&map.owners.of(slot));
         let is_gone = |slot: u16| before.owners.of(slot) == was_mine && !stays(slot);
         self.dismiss(is_gone);

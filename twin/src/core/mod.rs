@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use self::{
     clients::Clients,
-    cluster::Standing,
+    cluster::NodeState,
     replica::Replication,
     spec::{Call, Spec, Table},
     watch::Watched,
@@ -60,7 +60,7 @@ pub(super) struct Core {
     pub(super) run: u64,
     replication: Replication,
     /// Its role in a cluster, if it is a node of one.
-    pub(super) cluster: Option<Standing>,
+    pub(super) cluster: Option<NodeState>,
     /// The primary that it watches, if it is a sentinel.
     pub(super) watched: Option<Arc<Watched>>,
     pub(super) calls: BTreeMap<&'static str, u64>,
@@ -259,8 +259,8 @@ impl Core {
         if !spec.keys(words).iter().all(|key| user.may_touch(key)) {
             return Some(Barrier::Key);
         }
-        let heard = spec.channels(words).iter().all(|channel| user.may_hear(channel));
-        (!heard).then_some(Barrier::Channel)
+        let received = spec.channels(words).iter().all(|channel| user.may_receive(channel));
+        (!received).then_some(Barrier::Channel)
     }
 
     /// Why a command with these traits is refused, if it is this time.
@@ -406,7 +406,7 @@ impl Core {
                 Reply::error(format!("ERR Error in ACL SETUSER modifier '{rule}': {why}"))
             })?;
         }
-        let deaf = |channel: &String| !user.may_hear(channel.as_bytes());
+        let deaf = |channel: &String| !user.may_receive(channel.as_bytes());
         for connection in self.connections() {
             if connection.user == name && connection.channels.iter().any(deaf) {
                 self.leave(connection.id);

@@ -53,7 +53,7 @@ impl Speaker {
     }
 
     /// Returns the bytes that came without a request.
-    pub async fn heard(&mut self) -> String {
+    pub async fn received(&mut self) -> String {
         let marker = self.mark();
         if self.stream.write_all(&packed(&["PING", &marker])).await.is_err() {
             return ENDED.into();
@@ -62,9 +62,9 @@ impl Speaker {
     }
 
     /// Returns the bytes that come within a while.
-    pub async fn within(&mut self, patience: Duration) -> String {
+    pub async fn within(&mut self, max_wait: Duration) -> String {
         let mut bytes = vec![0; 4096];
-        match timeout(patience, self.stream.read(&mut bytes)).await {
+        match timeout(max_wait, self.stream.read(&mut bytes)).await {
             Err(_) => "nothing".into(),
             Ok(Ok(0) | Err(_)) => ENDED.into(),
             Ok(Ok(length)) => shown(&bytes[..length]),

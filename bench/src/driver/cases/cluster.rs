@@ -10,8 +10,8 @@ use super::{
 use crate::{
     driver::{
         contender::{Contender, LEASEHOLD, RAW, REDISSON},
-        crew::Stay,
-        log::{Story, p50_and_p99},
+        group::ContentionPlan,
+        log::{VisitLog, p50_and_p99},
         server::Servers,
         worker::Answer,
     },
@@ -40,14 +40,14 @@ pub(super) fn run(bench: &mut Bench) {
     });
 }
 
-fn contend(bench: &mut Bench, contender: Contender) -> Answer<Story> {
+fn contend(bench: &mut Bench, contender: Contender) -> Answer<VisitLog> {
     let name = format!("between-{}", contender.library);
     let length = bench.settings.round_of_processes;
-    let stay = Stay { processes: 2, tasks: 1, name, length, hold_us: 200 };
-    Ok(bench.contend(contender, &stay)?.0)
+    let plan = ContentionPlan { processes: 2, tasks: 1, name, length, hold_us: 200 };
+    Ok(bench.contend(contender, &plan)?.0)
 }
 
-fn note(bench: &mut Bench, contender: Contender, found: Answer<Story>) {
+fn note(bench: &mut Bench, contender: Contender, found: Answer<VisitLog>) {
     let column = contender.column;
     let per_second = Case::more(BETWEEN, "hand-overs", "per s").target(Target::BeatsRivals);
     let story = match found {

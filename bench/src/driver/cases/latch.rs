@@ -30,7 +30,7 @@ pub(super) fn run(bench: &mut Bench) {
     });
 }
 
-fn case(who: &str) -> Case {
-    Case::less(GROUP, format!("{WAITERS} waiters: until {who} know"), "µs")
+fn case(of: &str) -> Case {
+    Case::less(GROUP, format!("{WAITERS} waiters: until {of} know"), "µs")
         .target(Target::BeatsRivals)
 }

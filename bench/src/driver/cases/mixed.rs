@@ -6,8 +6,8 @@ use super::Bench;
 use crate::{
     driver::{
         contender::{Contender, with_rivals},
-        crew::Stay,
-        log::Story,
+        group::ContentionPlan,
+        log::VisitLog,
         worker::Answer,
     },
     report::{Target, board::Case},
@@ -23,14 +23,14 @@ pub(super) fn run(bench: &mut Bench) {
     });
 }
 
-fn measure(bench: &mut Bench, contender: Contender) -> Answer<(Story, Duration)> {
+fn measure(bench: &mut Bench, contender: Contender) -> Answer<(VisitLog, Duration)> {
     let name = format!("mixed-{}", contender.library);
     let length = bench.settings.round_of_processes;
-    let stay = Stay { processes: 4, tasks: 16, name, length, hold_us: 20 };
-    bench.contend(contender, &stay)
+    let plan = ContentionPlan { processes: 4, tasks: 16, name, length, hold_us: 20 };
+    bench.contend(contender, &plan)
 }
 
-fn note(bench: &mut Bench, contender: Contender, found: Answer<(Story, Duration)>) {
+fn note(bench: &mut Bench, contender: Contender, found: Answer<(VisitLog, Duration)>) {
     let column = contender.column;
     let hand_overs = Case::more(GROUP, "hand-overs, all processes", "per s");
     let hand_overs = hand_overs.target(Target::BeatsRivals);

@@ -1,6 +1,5 @@
 //! The cases: one file per group.
 
-mod beside;
 mod cluster;
 mod expiry;
 mod in_process;
@@ -8,6 +7,7 @@ mod latch;
 mod limits;
 mod mixed;
 mod names;
+mod other_primitives;
 mod processes;
 mod recovery;
 mod uncontended;
@@ -25,11 +25,11 @@ pub(super) const ALL: [(&str, Group); 20] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),
     ("in-process", in_process::run),
-    ("readers", beside::readers),
-    ("fenced", beside::fenced),
-    ("semaphore", beside::semaphore),
-    ("permits", beside::permits),
-    ("rate-limiter", beside::rate_limiter),
+    ("readers", other_primitives::readers),
+    ("fenced", other_primitives::fenced),
+    ("semaphore", other_primitives::semaphore),
+    ("permits", other_primitives::permits),
+    ("rate-limiter", other_primitives::rate_limiter),
     ("latch", latch::run),
     ("processes", processes::run),
     ("mixed", mixed::run),

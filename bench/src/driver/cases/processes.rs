@@ -4,8 +4,8 @@ use super::{Bench, limits::Pair};
 use crate::{
     driver::{
         contender::{Contender, Language, REDISSON, with_rivals},
-        crew::Stay,
-        log::{Story, p50_and_p99},
+        group::ContentionPlan,
+        log::{VisitLog, p50_and_p99},
         server,
         worker::Answer,
     },
@@ -27,7 +27,7 @@ const MOST_JVMS: usize = 8;
 pub(super) fn run(bench: &mut Bench) {
     // They warm up for long, and should do so but once. Whether that works is told
     // by the first round.
-    bench.man(REDISSON, MOST_JVMS).ok();
+    bench.group_of(REDISSON, MOST_JVMS).ok();
     for processes in [2, 8, 32] {
         for contender in with_rivals(None) {
             if contender.language == Language::Java && processes > MOST_JVMS {
@@ -52,13 +52,13 @@ fn rounds(bench: &mut Bench, processes: usize) {
 }
 
 /// The visits, and how many commands the server ran for them.
-fn measure(bench: &mut Bench, contender: Contender, processes: usize) -> Answer<(Story, u64)> {
+fn measure(bench: &mut Bench, contender: Contender, processes: usize) -> Answer<(VisitLog, u64)> {
     let (name, length) =
         (format!("between-{}", contender.library), bench.settings.round_of_processes);
-    let stay = Stay { processes, tasks: 1, name, length, hold_us: 200 };
-    bench.man(contender, processes)?;
+    let plan = ContentionPlan { processes, tasks: 1, name, length, hold_us: 200 };
+    bench.group_of(contender, processes)?;
     let before = server::commands(&bench.redis);
-    let (story, _) = bench.contend(contender, &stay)?;
+    let (story, _) = bench.contend(contender, &plan)?;
     Ok((story, server::commands(&bench.redis) - before))
 }
 
@@ -73,7 +73,7 @@ fn note_limit(bench: &mut Bench, pair: &mut Answer<Pair>, processes: usize) {
     }
 }
 
-fn note(bench: &mut Bench, contender: Contender, processes: usize, found: Answer<(Story, u64)>) {
+fn note(bench: &mut Bench, contender: Contender, processes: usize, found: Answer<(VisitLog, u64)>) {
     let column = contender.column;
     let (story, commands) = match found {
         Ok(found) => found,
@@ -109,7 +109,7 @@ fn note_delays(bench: &mut Bench, column: &'static str, processes: usize, betwee
     bench.board.note(p99, column, long);
 }
 
-fn note_shares(bench: &mut Bench, column: &'static str, processes: usize, story: &Story) {
+fn note_shares(bench: &mut Bench, column: &'static str, processes: usize, story: &VisitLog) {
     let (most, least) = story.luckiest_and_unluckiest();
     bench.board.note(less(processes, "share of the luckiest", "%"), column, most);
     let unluckiest = Case::more(GROUP, of(processes, "share of the unluckiest"), "%");

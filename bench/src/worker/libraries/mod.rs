@@ -1,8 +1,8 @@
 //! What is measured, behind one trait: one file per library.
 
-mod beside;
 mod leasehold;
 mod local;
+mod other_primitives;
 mod raw;
 mod replicated;
 mod rlock;
@@ -13,9 +13,9 @@ use std::{future::Future, time::Duration};
 use ::leasehold::Latch;
 
 pub(crate) use self::{
-    beside::{Fenced, OfLimiter, OfPermits, OfSemaphore, Only, Reading},
     leasehold::Leasehold,
     local::Local,
+    other_primitives::{Fenced, OfLimiter, OfPermits, OfSemaphore, Only, Reading},
     raw::Raw,
     replicated::{Beside, RawWait, Replicated},
     rlock::RLock,

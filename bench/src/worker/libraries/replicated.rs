@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{Client, LockGuard, Release, Replicas};
 use redis::{Value, aio::MultiplexedConnection};
 
-use super::{Library, Outcome, beside::Kind, leasehold::Leasehold, raw::connect};
+use super::{Library, Outcome, leasehold::Leasehold, other_primitives::Kind, raw::connect};
 use crate::job::TTL;
 
 /// A lock that is granted when one replica has it.

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use chaos::clock::{Nanos, nanos, now};
 use chaos::orders::{Kind, Mode, Object, Orders};
-use chaos::said::Said;
+use chaos::worker_event::WorkerEvent;
 use fastrand::Rng;
 use leasehold::{Client, Error, Replicas};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::event_pipe::EventPipe;
 use crate::guard::Guard;
-use crate::voice::Voice;
 use crate::{Names, now_called};
 
 /// How long one waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum AcquireTimeout {
     Endless,
     Within(Duration),
     None,
 }
 
-impl Patience {
+impl AcquireTimeout {
     pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
     fn choose(rng: &mut Rng) -> Self {
@@ -41,18 +41,18 @@ impl Patience {
 pub(crate) struct Contender {
     orders: Arc<Orders>,
     client: Client,
-    voice: Arc<Voice>,
+    pipe: Arc<EventPipe>,
     names: Names,
     rng: Rng,
 }
 
 /// One turn of a contender: what it wants, and what it does with it.
 #[derive(Debug)]
-struct Wish {
+struct Attempt {
     hold: u64,
     object: Object,
     mode: Mode,
-    patience: Patience,
+    max_wait: AcquireTimeout,
     /// How long it holds.
     stay: Duration,
     /// How long after it has left it writes again, if it does.
@@ -62,21 +62,21 @@ struct Wish {
 impl Contender {
     pub(crate) fn new(
         number: u64,
-        (orders, client, voice, names): (Arc<Orders>, Client, Arc<Voice>, Names),
+        (orders, client, pipe, names): (Arc<Orders>, Client, Arc<EventPipe>, Names),
     ) -> Self {
         let rng = Rng::with_seed(orders.seed.wrapping_mul(1000) + number);
-        Self { orders, client, voice, names, rng }
+        Self { orders, client, pipe, names, rng }
     }
 
     pub(crate) async fn contend(mut self, stopped: watch::Receiver<bool>) {
         while !*stopped.borrow() {
-            let wish = self.wish();
-            self.live(&wish).await;
+            let attempt = self.attempt();
+            self.live(&attempt).await;
             sleep(Duration::from_millis(self.rng.u64(10..80))).await;
         }
     }
 
-    fn wish(&mut self) -> Wish {
+    fn attempt(&mut self) -> Attempt {
         let wanted: Vec<_> =
             self.orders.objects.iter().filter(|it| it.kind != Kind::Latch).collect();
         let object = self.rng.choice(wanted).expect("there is something to want");
@@ -93,53 +93,53 @@ impl Contender {
         };
         let late = (object.kind == Kind::Fenced && self.rng.bool())
             .then(|| Duration::from_millis(self.rng.u64(1..100)));
-        let patience = Patience::choose(&mut self.rng);
+        let max_wait = AcquireTimeout::choose(&mut self.rng);
         let object = object.called(&now_called(&self.names, &object.name));
-        Wish { hold: self.voice.next_hold(), object, mode, patience, stay, late }
+        Attempt { hold: self.pipe.next_hold(), object, mode, max_wait, stay, late }
     }
 
-    async fn live(&mut self, wish: &Wish) {
-        let (hold, name) = (wish.hold, wish.object.name.clone());
-        self.voice.say(&Said::Ask { hold, name, mode: wish.mode, call: now() });
+    async fn live(&mut self, attempt: &Attempt) {
+        let (hold, name) = (attempt.hold, attempt.object.name.clone());
+        self.pipe.send(&WorkerEvent::Ask { hold, name, mode: attempt.mode, call: now() });
         // A hold of a fenced lock has a token, and nobody can make one up.
-        let may_disobey = self.orders.disobeys && wish.object.kind != Kind::Fenced;
+        let may_disobey = self.orders.disobeys && attempt.object.kind != Kind::Fenced;
         let disobeys = may_disobey && self.rng.u32(0..30) == 0;
-        let granted = if disobeys { Ok(Some(Guard::Nothing)) } else { self.acquire(wish).await };
+        let granted = if disobeys { Ok(Some(Guard::Nothing)) } else { self.acquire(attempt).await };
         let at = now();
         match granted {
             Ok(Some(guard)) => {
-                self.voice.say(&Said::Enter { hold, at, token: guard.token() });
-                self.stay(wish, guard, at).await;
+                self.pipe.send(&WorkerEvent::Enter { hold, at, token: guard.token() });
+                self.stay(attempt, guard, at).await;
             }
-            Ok(None) => self.voice.say(&Said::GaveUp { hold, at, why: "busy".into() }),
-            Err(error) => self.voice.say(&Said::GaveUp { hold, at, why: word(&error) }),
+            Ok(None) => self.pipe.send(&WorkerEvent::GaveUp { hold, at, why: "busy".into() }),
+            Err(error) => self.pipe.send(&WorkerEvent::GaveUp { hold, at, why: word(&error) }),
         }
     }
 
-    async fn acquire(&self, wish: &Wish) -> Result<Option<Guard>, Error> {
-        let (name, patience) = (&wish.object.name, wish.patience);
-        let replicas = wish.object.replicated.then(|| Replicas::at_least(1));
-        match wish.object.kind {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Option<Guard>, Error> {
+        let (name, max_wait) = (&attempt.object.name, attempt.max_wait);
+        let replicas = attempt.object.replicated.then(|| Replicas::at_least(1));
+        match attempt.object.kind {
             Kind::Lock => {
                 let lock = self.client.lock(name)?.replicated(replicas);
-                Guard::of_lock(&lock, patience).await
+                Guard::of_lock(&lock, max_wait).await
             }
             Kind::Fenced => {
                 let lock = self.client.fenced_lock(name)?.replicated(replicas);
-                Guard::of_fenced(&lock, patience).await
+                Guard::of_fenced(&lock, max_wait).await
             }
             Kind::ReadWrite => {
                 let both = self.client.read_write_lock(name)?;
-                let side = if wish.mode == Mode::Shared { both.read() } else { both.write() };
-                Guard::of_lock(&side.replicated(replicas), patience).await
+                let side = if attempt.mode == Mode::Shared { both.read() } else { both.write() };
+                Guard::of_lock(&side.replicated(replicas), max_wait).await
             }
             Kind::Semaphore => {
                 let semaphore = self.client.semaphore(name)?.replicated(replicas);
-                Guard::of_semaphore(&semaphore, patience).await
+                Guard::of_semaphore(&semaphore, max_wait).await
             }
             Kind::Permits => {
                 let permits = self.client.expirable_semaphore(name)?.replicated(replicas);
-                Guard::of_permits(&permits, patience).await
+                Guard::of_permits(&permits, max_wait).await
             }
             Kind::Latch => unreachable!("a latch is nothing to hold"),
         }
@@ -147,16 +147,16 @@ impl Contender {
 
     /// Holds, and looks now and then whether it does. Each look is dated before it: whoever
     /// is stopped right after one has done nothing since.
-    async fn stay(&self, wish: &Wish, guard: Guard, entered: Nanos) {
-        let hold = wish.hold;
-        let until = entered + nanos(wish.stay);
+    async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
+        let hold = attempt.hold;
+        let until = entered + nanos(attempt.stay);
         let token = guard.token();
         let mut believed = entered;
         loop {
             let at = now();
-            self.write(wish, token);
+            self.write(attempt, token);
             if !guard.is_held() {
-                return self.voice.say(&Said::Lost { hold, at: believed });
+                return self.pipe.send(&WorkerEvent::Lost { hold, at: believed });
             }
             believed = at;
             if at >= until {
@@ -164,22 +164,22 @@ impl Contender {
             }
             sleep(Duration::from_nanos(until - at).min(STEP)).await;
         }
-        self.voice.say(&Said::Leaving { hold, at: believed });
+        self.pipe.send(&WorkerEvent::Leaving { hold, at: believed });
         match guard.release().await {
-            Ok(true) => self.voice.say(&Said::Left { hold, at: now() }),
-            Ok(false) | Err(_) => self.voice.say(&Said::Lost { hold, at: believed }),
+            Ok(true) => self.pipe.send(&WorkerEvent::Left { hold, at: now() }),
+            Ok(false) | Err(_) => self.pipe.send(&WorkerEvent::Lost { hold, at: believed }),
         }
-        if let Some(late) = wish.late {
+        if let Some(late) = attempt.late {
             sleep(late).await;
-            self.write(wish, token);
+            self.write(attempt, token);
         }
     }
 
     /// Writes without a look, as one does who was stopped between the two.
-    fn write(&self, wish: &Wish, token: Option<u64>) {
+    fn write(&self, attempt: &Attempt, token: Option<u64>) {
         if let Some(token) = token {
-            let (name, hold) = (wish.object.name.clone(), wish.hold);
-            self.voice.say(&Said::Write { name, hold, token, at: now() });
+            let (name, hold) = (attempt.object.name.clone(), attempt.hold);
+            self.pipe.send(&WorkerEvent::Write { name, hold, token, at: now() });
         }
     }
 }

@@ -5,7 +5,7 @@ use leasehold::{
     Semaphore, SemaphoreGuard,
 };
 
-use crate::contender::Patience;
+use crate::contender::AcquireTimeout;
 
 /// What somebody holds.
 #[derive(Debug)]
@@ -19,35 +19,38 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    pub(crate) async fn of_lock(lock: &Lock, patience: Patience) -> Result<Option<Self>, Error> {
-        Ok(match patience {
-            Patience::Endless => Some(lock.acquire().await?),
-            Patience::Within(time) => Some(lock.acquire_within(time).await?),
-            Patience::None => lock.try_acquire().await?,
+    pub(crate) async fn of_lock(
+        lock: &Lock,
+        max_wait: AcquireTimeout,
+    ) -> Result<Option<Self>, Error> {
+        Ok(match max_wait {
+            AcquireTimeout::Endless => Some(lock.acquire().await?),
+            AcquireTimeout::Within(time) => Some(lock.acquire_within(time).await?),
+            AcquireTimeout::None => lock.try_acquire().await?,
         }
         .map(Self::Lock))
     }
 
     pub(crate) async fn of_fenced(
         lock: &FencedLock,
-        patience: Patience,
+        max_wait: AcquireTimeout,
     ) -> Result<Option<Self>, Error> {
-        Ok(match patience {
-            Patience::Endless => Some(lock.acquire().await?),
-            Patience::Within(time) => Some(lock.acquire_within(time).await?),
-            Patience::None => lock.try_acquire().await?,
+        Ok(match max_wait {
+            AcquireTimeout::Endless => Some(lock.acquire().await?),
+            AcquireTimeout::Within(time) => Some(lock.acquire_within(time).await?),
+            AcquireTimeout::None => lock.try_acquire().await?,
         }
         .map(Self::Fenced))
     }
 
     pub(crate) async fn of_permits(
         permits: &ExpirableSemaphore,
-        patience: Patience,
+        max_wait: AcquireTimeout,
     ) -> Result<Option<Self>, Error> {
-        Ok(match patience {
-            Patience::Endless => Some(permits.acquire().await?),
-            Patience::Within(time) => Some(permits.acquire_within(time).await?),
-            Patience::None => permits.try_acquire().await?,
+        Ok(match max_wait {
+            AcquireTimeout::Endless => Some(permits.acquire().await?),
+            AcquireTimeout::Within(time) => Some(permits.acquire_within(time).await?),
+            AcquireTimeout::None => permits.try_acquire().await?,
         }
         .map(Self::Permits))
     }
@@ -55,11 +58,11 @@ impl Guard {
     /// A semaphore of killed processes never has its permits again: nobody waits for ever.
     pub(crate) async fn of_semaphore(
         semaphore: &Semaphore,
-        patience: Patience,
+        max_wait: AcquireTimeout,
     ) -> Result<Option<Self>, Error> {
-        Ok(match patience {
-            Patience::None => semaphore.try_acquire(1).await?,
-            _ => Some(semaphore.acquire_within(1, Patience::SHORT).await?),
+        Ok(match max_wait {
+            AcquireTimeout::None => semaphore.try_acquire(1).await?,
+            _ => Some(semaphore.acquire_within(1, AcquireTimeout::SHORT).await?),
         }
         .map(Self::Semaphore))
     }

@@ -2,9 +2,9 @@
 //! what it does. The end of stdin ends it at once, with everything held.
 
 mod contender;
-mod doorman;
+mod event_pipe;
 mod guard;
-mod voice;
+mod latch_waiter;
 
 use std::collections::HashMap;
 use std::process::exit;
@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::contender::Contender;
-use crate::doorman::Doorman;
-use crate::voice::Voice;
+use crate::event_pipe::EventPipe;
+use crate::latch_waiter::LatchWaiter;
 
 /// By what an object is called at first, what it is called now.
 type Names = Arc<Mutex<HashMap<String, String>>>;
@@ -37,21 +37,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ttl = Duration::from_millis(orders.ttl_ms);
     let place = orders.place.clone();
     let builder = Client::builder().ttl(ttl);
-    let builder = builder.translate_addresses(move |told| place.translated(told));
+    let builder = builder.translate_addresses(move |reports| place.translated(reports));
     let client = builder.connect(&orders.place.url).await?;
-    let voice = Voice::new(orders.first_hold);
+    let pipe = EventPipe::new(orders.first_hold);
     let names = Names::default();
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for task in 0..orders.tasks {
-        let work = (Arc::clone(&orders), client.clone(), Arc::clone(&voice), Arc::clone(&names));
+        let work = (Arc::clone(&orders), client.clone(), Arc::clone(&pipe), Arc::clone(&names));
         tasks.spawn(Contender::new(task, work).contend(stopped.clone()));
     }
     for latch in orders.objects.iter().filter(|it| it.kind == Kind::Latch) {
-        let work = (client.clone(), Arc::clone(&voice), Arc::clone(&names));
-        tasks.spawn(Doorman::new(latch, work).wait_at_each(stopped.clone()));
+        let work = (client.clone(), Arc::clone(&pipe), Arc::clone(&names));
+        tasks.spawn(LatchWaiter::new(latch, work).wait_at_each(stopped.clone()));
     }
-    voice.ready();
+    pipe.ready();
     obey(&mut lines, &names).await;
     stop.send_replace(true);
     while let Some(ended) = tasks.join_next().await {

@@ -22,10 +22,10 @@ pub(crate) enum AnyGuard {
 
 /// The same said of either.
 macro_rules! either {
-    ($either:expr, $it:ident => $said:expr) => {
+    ($either:expr, $it:ident => $output:expr) => {
         match $either {
-            Self::Plain($it) => $said,
-            Self::Fenced($it) => $said,
+            Self::Plain($it) => $output,
+            Self::Fenced($it) => $output,
         }
     };
 }
@@ -54,8 +54,8 @@ impl AnyLock {
         Ok(either!(self, it => it.acquire().await?.into()))
     }
 
-    pub(crate) async fn acquire_within(&self, patience: Duration) -> Result<AnyGuard> {
-        Ok(either!(self, it => it.acquire_within(patience).await?.into()))
+    pub(crate) async fn acquire_within(&self, max_wait: Duration) -> Result<AnyGuard> {
+        Ok(either!(self, it => it.acquire_within(max_wait).await?.into()))
     }
 
     pub(crate) async fn try_acquire(&self) -> Result<Option<AnyGuard>> {

@@ -123,7 +123,7 @@ impl Task {
                 let entered = match (self.again(command).await, command.duration("wait_ms")) {
                     (Some(entered), _) => Some(entered.map_err(failed)?),
                     (None, None) => lock.try_acquire().await.map_err(failed)?,
-                    (None, Some(patience)) => match lock.acquire_within(patience).await {
+                    (None, Some(max_wait)) => match lock.acquire_within(max_wait).await {
                         Err(leasehold::Error::TimedOut { .. }) => None,
                         entered => Some(entered.map_err(failed)?),
                     },
@@ -159,7 +159,7 @@ impl Task {
                 json!(guard.token())
             }
             "waiting" => json!(self.client.stats().waiting),
-            "crowd" => self.crowd(&Gate::Lock(lock), command).await,
+            "crowd" => self.contend(&Gate::Lock(lock), command).await,
             op => panic!("unknown op `{op}`"),
         })
     }
@@ -174,7 +174,7 @@ impl Task {
                 let asked = Instant::now();
                 let entered = match command.duration("wait_ms") {
                     None => Some(semaphore.acquire(permits).await.map_err(failed)?),
-                    Some(patience) => match semaphore.acquire_within(permits, patience).await {
+                    Some(max_wait) => match semaphore.acquire_within(permits, max_wait).await {
                         Err(leasehold::Error::TimedOut { .. }) => None,
                         entered => Some(entered.map_err(failed)?),
                     },
@@ -192,7 +192,7 @@ impl Task {
             "drainPermits" => json!(semaphore.drain().await.map_err(failed)?),
             "availablePermits" => json!(semaphore.available().await.map_err(failed)?),
             "delete" => json!(semaphore.delete().await.map_err(failed)?),
-            "crowd" => self.crowd(&Gate::Semaphore(semaphore), command).await,
+            "crowd" => self.contend(&Gate::Semaphore(semaphore), command).await,
             op => panic!("unknown op `{op}`"),
         })
     }
@@ -226,7 +226,7 @@ impl Task {
                 let asked = Instant::now();
                 let passed = match command.duration("wait_ms") {
                     None => latch.wait().await,
-                    Some(patience) => latch.wait_within(patience).await,
+                    Some(max_wait) => latch.wait_within(max_wait).await,
                 };
                 match passed {
                     Err(leasehold::Error::TimedOut { .. }) => attempt(asked, false),
@@ -291,8 +291,8 @@ impl Task {
         }
     }
 
-    /// Adds to a counter without atomicity, as `Crowd` in Java does.
-    async fn crowd(&self, gate: &Gate, command: &Command) -> Value {
+    /// Adds to a counter without atomicity, as `Contenders` in Java does.
+    async fn contend(&self, gate: &Gate, command: &Command) -> Value {
         let began = Instant::now();
         let limit = command.number("seconds").map(Duration::from_secs);
         let mut members = JoinSet::new();
@@ -308,7 +308,7 @@ impl Task {
                     rounds: command.number("rounds").unwrap_or(u64::MAX),
                     until: limit.map(|limit| began + limit),
                     stubborn: command.0["stubborn"] == true,
-                    until_told: command.0["until_told"] == true,
+                    until_stopped: command.0["until_told"] == true,
                 },
             ));
         }
@@ -382,18 +382,18 @@ struct Round {
     rounds: u64,
     until: Option<Instant>,
     stubborn: bool,
-    until_told: bool,
+    until_stopped: bool,
 }
 
 impl Round {
     fn is_over(&self, redis: &mut Connection) -> bool {
         let over = format!("{}:over", self.counter);
-        let mut told = || block_in_place(|| redis.command(&["EXISTS", &over])).number() == 1;
-        self.until.is_some_and(|until| Instant::now() >= until) || self.until_told && told()
+        let mut reported = || block_in_place(|| redis.command(&["EXISTS", &over])).number() == 1;
+        self.until.is_some_and(|until| Instant::now() >= until) || self.until_stopped && reported()
     }
 
     fn is_made(&self, redis: &mut Connection) {
-        if self.until_told {
+        if self.until_stopped {
             let made = format!("{}:rust", self.counter);
             block_in_place(|| redis.command(&["INCR", &made])).number();
         }

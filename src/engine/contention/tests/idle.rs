@@ -41,8 +41,8 @@ async fn unpolled_reply_delays_others_only_briefly() {
     // It has sent its request, and nothing else.
     assert!(poll!(first.as_mut()).is_pending());
     operator.count_down().await.unwrap();
-    let patience = ANSWER_RESTS + IN_TIME;
-    timeout(patience, latch.wait()).await.unwrap().unwrap();
+    let max_wait = ANSWER_RESTS + IN_TIME;
+    timeout(max_wait, latch.wait()).await.unwrap().unwrap();
     timeout(SOON, first).await.unwrap().unwrap();
 }
 
@@ -105,7 +105,7 @@ async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
     let second = in_line(&contention, &name);
     for _ in 0..7 {
         advance(ASKER_RESTS).await;
-        contention.look();
+        contention.check_due_names();
     }
     let second = second.now_or_never().expect("it is called").unwrap();
     assert!(!first.goes_on() && second.goes_on());
@@ -125,16 +125,16 @@ async fn waiter_without_its_slot_gets_no_wakeup_of_the_next() {
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let before = first.listen(PLAIN);
     assert!(before.until_notified(Instant::now() + SOON).await, "that it listens now");
-    first.rests(Instant::now());
+    first.note_sleep(Instant::now());
     let second = in_line(&contention, &name);
     for _ in 0..2 {
         advance(ASKER_RESTS).await;
-        contention.look();
+        contention.check_due_names();
     }
     let second = second.now_or_never().expect("it is called").unwrap();
     let inbox = second.listen(PLAIN);
     assert_eq!(inbox.level(), SubscriptionLevel::Turns);
-    contention.receive(Event::Freed { object: name.clone(), queue_told: false });
+    contention.receive(Event::Freed { object: name.clone(), queue_notified: false });
     assert!(before.until_notified(Instant::now()).await, "that its turn is gone");
     assert!(inbox.until_notified(Instant::now()).await);
     drop(first);
@@ -146,11 +146,11 @@ async fn sleeping_slot_owner_keeps_its_slot_until_its_time() {
     let (_engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(first.listen(PLAIN).until_notified(Instant::now() + SOON).await, "that it listens now");
-    first.rests(Instant::now() + TTL);
+    first.note_sleep(Instant::now() + TTL);
     let second = in_line(&contention, &name);
     for _ in 0..9 {
         advance(TTL / 10).await;
-        contention.look();
+        contention.check_due_names();
     }
     assert!(second.now_or_never().is_none() && first.goes_on());
 }

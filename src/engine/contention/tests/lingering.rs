@@ -9,11 +9,11 @@ async fn unused_name_is_removed_after_a_while() {
     assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
     drop(slot);
     assert!(!contention.is_idle(), "it may be wanted again soon");
-    advance(LINGER / 2).await;
-    contention.look();
+    advance(IDLE_LIFETIME / 2).await;
+    contention.check_due_names();
     assert!(!contention.is_idle());
-    advance(LINGER / 2).await;
-    contention.look();
+    advance(IDLE_LIFETIME / 2).await;
+    contention.check_due_names();
     assert!(contention.is_idle());
 }
 
@@ -47,7 +47,7 @@ async fn waited_names_are_removed_before_the_watchdog_runs() {
         contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);
     }
     assert!(contention.core.notifier.notified().now_or_never().is_some(), "it is to look at once");
-    contention.look();
+    contention.check_due_names();
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
@@ -64,7 +64,7 @@ async fn grant_in_transit_keeps_no_unused_names() {
     contention.left(&first);
     let mut looks = 0;
     while contention.core.notifier.notified().now_or_never().is_some() && looks < 100 {
-        contention.look();
+        contention.check_due_names();
         looks += 1;
     }
     assert!(looks < 10, "and there is nothing to do");
@@ -91,7 +91,7 @@ async fn lookup_cost_does_not_grow_with_waited_names() {
     assert!(engine.contention.entries.lock().agenda.len() > 3 * MOST_LINGERING);
     let looks = (0..100).map(|_| {
         let began = std::time::Instant::now();
-        engine.contention.look();
+        engine.contention.check_due_names();
         began.elapsed()
     });
     assert!(looks.min().unwrap() < Duration::from_millis(1));

@@ -44,7 +44,7 @@ pub(super) struct Known {
 pub(super) struct Believer {
     pub(super) watch: Watch,
     /// Who writes, if it reads beside its own writing.
-    pub(super) beside: Option<Owner>,
+    pub(super) writer: Option<Owner>,
     pub(super) gate: Gate,
 }
 
@@ -122,7 +122,7 @@ fn together(held: &[Believer]) -> Option<String> {
         .flat_map(|one| held.iter().map(move |other| (one, other)))
         .filter(|(one, other)| one.watch.claim().name() == other.watch.claim().name());
     let pair =
-        pairs.find(|(one, other)| owner(other) != owner(one) && other.beside != Some(owner(one)));
+        pairs.find(|(one, other)| owner(other) != owner(one) && other.writer != Some(owner(one)));
     pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
 }
 

@@ -183,12 +183,12 @@ impl Worker {
         })
     }
 
-    fn believes(&self, watch: &Watch, beside: Option<&Watch>) -> Believes {
+    fn believes(&self, watch: &Watch, writer: Option<&Watch>) -> Believes {
         let claim = watch.claim();
         self.say(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
         self.book.entered(Believer {
             watch: watch.clone(),
-            beside: beside.map(|writer| writer.claim().owner.clone()),
+            writer: writer.map(|writer| writer.claim().owner.clone()),
             gate: self.peer.gate.clone(),
         })
     }
@@ -203,7 +203,7 @@ impl Worker {
             let believes = self.believes(guard.watch(), None);
             self.rest(self.scenario.hold).await;
             drop(believes);
-            self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+            self.releases(guard, async |guard| drop(guard.release().await)).await;
         }
     }
 
@@ -222,23 +222,23 @@ impl Worker {
             self.rest(self.scenario.hold).await;
             let mut reading = vec![];
             for _ in 0..if writes { self.chance.u32(..3) } else { 0 } {
-                let patience = self.up_to(self.scenario.hold);
-                let read = timeout(patience, lock.acquire_read_with(&guard)).await;
+                let max_wait = self.up_to(self.scenario.hold);
+                let read = timeout(max_wait, lock.acquire_read_with(&guard)).await;
                 let Ok(Ok(guard)) = read else { continue };
                 reading.push((self.believes(guard.watch(), Some(&writing)), guard));
             }
             drop(believes);
-            self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+            self.releases(guard, async |guard| drop(guard.release().await)).await;
             for (believes, guard) in reading {
                 self.rest(self.scenario.hold).await;
                 drop(believes);
-                self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+                self.releases(guard, async |guard| drop(guard.release().await)).await;
             }
         }
     }
 
     /// Lets go of a guard, surely or in a hurry.
-    async fn gives_back<G>(&mut self, guard: G, release: impl AsyncFnOnce(G)) {
+    async fn releases<G>(&mut self, guard: G, release: impl AsyncFnOnce(G)) {
         match self.chance.u32(..4) {
             0 => drop(guard),
             1 => drop(timeout(self.up_to(50), release(guard)).await),
@@ -256,7 +256,7 @@ impl Worker {
             let believes = self.believes(guard.watch(), None);
             self.rest(self.scenario.hold).await;
             drop(believes);
-            self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+            self.releases(guard, async |guard| drop(guard.release().await)).await;
         }
     }
 
@@ -272,7 +272,7 @@ impl Worker {
             let believes = self.believes(guard.watch(), None);
             self.rest(self.scenario.hold).await;
             drop(believes);
-            self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+            self.releases(guard, async |guard| drop(guard.release().await)).await;
         }
     }
 
@@ -301,7 +301,7 @@ impl Worker {
                 self.book.breaks(format!("{leader:?} has not proclaimed this"));
             }
             drop(believes);
-            self.gives_back(leadership, async |it| drop(it.step_down().await)).await;
+            self.releases(leadership, async |it| drop(it.step_down().await)).await;
         }
     }
 

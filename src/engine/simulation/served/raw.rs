@@ -27,9 +27,9 @@ impl Raw {
         while !self.bytes.ends_with(mark.as_bytes()) {
             self.read().await?;
         }
-        let said = String::from_utf8_lossy(&self.bytes).into_owned();
+        let output = String::from_utf8_lossy(&self.bytes).into_owned();
         self.bytes.clear();
-        said.rsplit_once('$').map(|(said, _)| said.to_owned())
+        output.rsplit_once('$').map(|(output, _)| output.to_owned())
     }
 
     pub(super) async fn send(&mut self, words: &[&str]) -> Option<()> {

@@ -57,12 +57,12 @@ pub(super) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
 
 /// Adds the reply to INFO, the last of `replies`, to what is known of a server. It was requested at
 /// the time of day `asked`.
-pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> About {
+pub(crate) fn with_info(mut known: About, replies: &[Value], asked: Duration) -> About {
     let info = Info::among(replies, asked);
     if let Some(info) = &info {
         known.role = match info.is_replica() {
             Some(true) => Some(Role::Replica),
-            Some(false) if known.role == Some(Role::Replica) => Some(standing(&known)),
+            Some(false) if known.role == Some(Role::Replica) => Some(role_of(&known)),
             _ => known.role,
         };
         known.eviction_policy = info.eviction_policy().or(known.eviction_policy);
@@ -78,7 +78,7 @@ pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> Ab
 }
 
 /// Returns the role of a server that is not a replica.
-fn standing(known: &About) -> Role {
+fn role_of(known: &About) -> Role {
     match known.clustered {
         true => Role::ClusterNode,
         false => Role::Primary,
@@ -126,9 +126,9 @@ mod tests {
         let info = |role: &str| [Value::BulkString(format!("role:{role}\r\nrun_id:a\r\n").into())];
         for (mode, expected) in [("standalone", Role::Primary), ("cluster", Role::ClusterNode)] {
             let greeted = hello(mode, "replica").unwrap();
-            let promoted = learnt(greeted, &info("master"), Duration::ZERO);
+            let promoted = with_info(greeted, &info("master"), Duration::ZERO);
             assert_eq!((promoted.role, promoted.run_id.as_deref()), (Some(expected), Some("a")));
-            let demoted = learnt(promoted, &info("slave"), Duration::ZERO);
+            let demoted = with_info(promoted, &info("slave"), Duration::ZERO);
             assert_eq!(
                 (demoted.role, &demoted.hazards[..]),
                 (Some(Role::Replica), &[Hazard::Replica][..])

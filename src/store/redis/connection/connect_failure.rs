@@ -307,7 +307,7 @@ mod tests {
         let rejected = || ConnectFailure::no_password();
         let rejection = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
         assert_eq!(rejection.to_string(), "rejected: NOAUTH a:1: a password is required");
-        assert!(!rejection.may_pass());
+        assert!(!rejection.is_temporary());
         let here = ConnectFailure::of_all([rejected().after_earlier_login()]);
         let rejection = here.rejection("a:1").unwrap();
         for words in [here.to_string(), rejection.to_string()] {

@@ -135,7 +135,7 @@ impl Dialer {
     }
 
     /// Whether both lead to the same server.
-    pub(crate) fn leads_where(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_target(&self, other: &Self) -> bool {
         self.target.place == other.target.place
     }
 
@@ -145,7 +145,7 @@ impl Dialer {
     }
 
     /// Asks the servers at the other addresses whether they are primaries, too.
-    pub(crate) async fn look_around(&self) {
+    pub(crate) async fn check_other_addresses(&self) {
         let others = self.discovery.other_addresses();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
         let is_one = |(address, is_primary): (&Address, Option<bool>)| {
@@ -182,7 +182,7 @@ impl Dialer {
             never = self.discovery.keep_informed() => match never {},
         };
         if let Ok(dialled) = &dialled {
-            self.discovery.met(&dialled.about);
+            self.discovery.connected(&dialled.about);
         }
         dialled
     }

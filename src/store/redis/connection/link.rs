@@ -116,7 +116,7 @@ impl Link {
         let wire = self.live().await?;
         let answer = wire.call(command).await;
         if let Ok(reply) = &answer {
-            self.heed(&wire, slice::from_ref(reply));
+            self.check_rejections(&wire, slice::from_ref(reply));
         }
         answer
     }
@@ -126,13 +126,13 @@ impl Link {
         let wire = self.live().await?;
         let answer = wire.call_all(commands).await;
         if let Ok(replies) = &answer {
-            self.heed(&wire, replies);
+            self.check_rejections(&wire, replies);
         }
         answer
     }
 
     /// Checks the replies for a rejection that shows that the server is no longer the primary.
-    fn heed(&self, wire: &Arc<Wire>, replies: &[Value]) {
+    fn check_rejections(&self, wire: &Arc<Wire>, replies: &[Value]) {
         for reply in replies {
             let Value::ServerError(refusal) = reply else { continue };
             // Another connection may lead to another server by now.
@@ -192,7 +192,7 @@ impl Link {
                 return Err(rejection);
             }
             if timeout_at(until, changed).await.is_err() || Instant::now() >= until {
-                return Err(self.away());
+                return Err(self.failure());
             }
             // A runtime that shuts down drops the supervisor, which notifies this task. Yielding
             // lets the runtime drop this task, too.
@@ -201,7 +201,7 @@ impl Link {
     }
 
     /// The failure of requests while the connection is down.
-    pub(crate) fn away(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         self.rejection().unwrap_or_else(|| self.unreachable())
     }
 
@@ -250,8 +250,8 @@ impl Link {
     }
 
     /// Notes the present state of the server.
-    pub(crate) fn learnt(&self, about: &About) {
-        self.state.learnt(about);
+    pub(crate) fn note_server(&self, about: &About) {
+        self.state.note_server(about);
     }
 
     pub(crate) fn dialer(&self) -> &Dialer {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     impl Watcher for Counter {
-        fn carries(&self) -> &'static str {
+        fn traffic(&self) -> &'static str {
             "tests"
         }
 

@@ -84,7 +84,7 @@ impl Login<'_> {
         let asked = time_of_day();
         let replies = wire.call_all(&commands).await.ok()?;
         let checked = replies.iter().zip(wanted).try_for_each(|(reply, it)| self.check(reply, it));
-        Some(checked.map(|()| about::learnt(met, &replies, asked)))
+        Some(checked.map(|()| about::with_info(met, &replies, asked)))
     }
 
     /// Returns the facts about the server, if the client accepts it.

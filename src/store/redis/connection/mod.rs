@@ -44,7 +44,7 @@ mod wire;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connector::Connector;
 pub(super) use self::{
-    about::learnt,
+    about::with_info,
     dial::Dialer,
     host_port::HostPort,
     info::time_of_day,

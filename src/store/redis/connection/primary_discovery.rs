@@ -151,9 +151,9 @@ impl PrimaryDiscovery {
     }
 
     /// Waits until its address changes.
-    pub(super) async fn news(&self) {
+    pub(super) async fn until_changed(&self) {
         match &self.sentinels {
-            Some(sentinels) => sentinels.news().await,
+            Some(sentinels) => sentinels.until_changed().await,
             None => pending().await,
         }
     }
@@ -219,16 +219,16 @@ impl PrimaryDiscovery {
 
     /// Waits until commands go to another server than this connection, which carries no commands
     /// and leads to `met`. A DNS name may change between the two connections.
-    pub(super) async fn strays(&self, met: &About) -> Ending {
+    pub(super) async fn until_moved(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
-        let strays = |leader: &Leader| leader.is_another(own);
-        let from_the_start = self.leader.read(strays);
+        let until_moved = |leader: &Leader| leader.is_another(own);
+        let from_the_start = self.leader.read(until_moved);
         self.leads_elsewhere.store(from_the_start, Ordering::Relaxed);
         if from_the_start {
             // The servers differed from the start. The next connection may reach the right one.
             sleep(EACH).await;
         }
-        self.leader.until(|it| strays(it).then_some(Ending::Astray)).await
+        self.leader.until(|it| until_moved(it).then_some(Ending::Astray)).await
     }
 
     /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.
@@ -259,7 +259,7 @@ impl PrimaryDiscovery {
     }
 
     /// Notes a new connection to the server `about`.
-    pub(super) fn met(&self, about: &About) {
+    pub(super) fn connected(&self, about: &About) {
         match about.role {
             Some(Role::Replica) => {
                 self.replica_since.lock().get_or_insert_with(Instant::now);

@@ -147,7 +147,7 @@ impl Reach {
     ) -> Result<(Arc<Wire>, Driver), ConnectFailure> {
         let stream = self.stream(address).await?;
         let wire = Arc::<Wire>::default();
-        let driver: Driver = Box::pin(Arc::clone(&wire).carry(stream, on_push));
+        let driver: Driver = Box::pin(Arc::clone(&wire).drive(stream, on_push));
         Ok((wire, driver))
     }
 

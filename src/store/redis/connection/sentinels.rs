@@ -22,7 +22,7 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Cmd, PushInfo, PushKind, Value, cmd};
 use tokio::{
-    sync::{Mutex as Seat, Notify},
+    sync::{Mutex as TurnLock, Notify},
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -87,7 +87,7 @@ pub(super) struct Sentinels {
     /// The addresses in `others` that no session asks yet.
     new: Mutex<Vec<Address>>,
     there_are_new: Notify,
-    seat: Seat<()>,
+    asking: TurnLock<()>,
     /// Whether the hazard that no sentinel names the primary was logged.
     hazard_logged: AtomicBool,
 }
@@ -116,7 +116,7 @@ impl Sentinels {
             made_of: Mutex::default(),
             new: Mutex::default(),
             there_are_new: Notify::new(),
-            seat: Seat::default(),
+            asking: TurnLock::default(),
             hazard_logged: AtomicBool::default(),
         }
     }
@@ -193,22 +193,24 @@ impl Sentinels {
     }
 
     /// Waits until the address of the primary changes or becomes known.
-    pub(super) async fn news(&self) {
+    pub(super) async fn until_changed(&self) {
         let before = self.master.read(Option::clone);
         self.master.until(|it| (*it != before).then_some(())).await;
     }
 
     /// Asks all sentinels, for ever.
     pub(super) async fn keep_asking(&self) -> Infallible {
-        let _seat = self.seat.lock().await;
+        let _asking = self.asking.lock().await;
         // `others` has them, too.
         self.new.lock().clear();
         let listed = self.watched.sentinels.iter().cloned();
-        let mut sessions: FuturesUnordered<_> = listed.map(|it| self.attend(it, true)).collect();
-        sessions.extend(self.others.lock().values().cloned().map(|it| self.attend(it, false)));
+        let mut sessions: FuturesUnordered<_> =
+            listed.map(|it| self.poll_sentinel(it, true)).collect();
+        sessions
+            .extend(self.others.lock().values().cloned().map(|it| self.poll_sentinel(it, false)));
         loop {
             let new = std::mem::take(&mut *self.new.lock());
-            sessions.extend(new.into_iter().map(|it| self.attend(it, false)));
+            sessions.extend(new.into_iter().map(|it| self.poll_sentinel(it, false)));
             tokio::select! {
                 biased;
                 Some(gone) = sessions.next() => self.forget(&gone),
@@ -219,7 +221,7 @@ impl Sentinels {
 
     /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns its
     /// address.
-    async fn attend(&self, sentinel: Address, listed: bool) -> Address {
+    async fn poll_sentinel(&self, sentinel: Address, listed: bool) -> Address {
         let mut backoff = Backoff::default();
         loop {
             let began = Instant::now();

@@ -48,7 +48,7 @@ pub(super) struct State {
     /// The server of the last connection, or before the first one its place in the URL.
     server: Mutex<String>,
     /// Why it is not up.
-    connect_failure: Mutex<Option<Away>>,
+    connect_failure: Mutex<Option<Outage>>,
     /// The last known state of the server.
     about: Mutex<About>,
     /// The log of this connection, of this and earlier supervisors.
@@ -57,13 +57,13 @@ pub(super) struct State {
 
 /// Why there is no connection.
 #[derive(Debug)]
-struct Away {
+struct Outage {
     words: String,
     /// The rejection, if the server rejected the login.
     rejection: Option<Failure>,
 }
 
-impl Away {
+impl Outage {
     /// `None` if this client ended the connection because of a reply. Then the reply explains more.
     fn lost(ending: &Ending) -> Option<Self> {
         let by_words = matches!(ending, Ending::Demoted);
@@ -71,7 +71,7 @@ impl Away {
         (!by_words).then(|| Self { words: words(), rejection: None })
     }
 
-    fn not_made(failure: ConnectFailure, dialer: &Dialer) -> Self {
+    fn connect_failed(failure: ConnectFailure, dialer: &Dialer) -> Self {
         let rejection = failure.rejection(&dialer.discovery().to_string());
         Self { words: dialer.error(failure).to_string(), rejection }
     }
@@ -79,7 +79,7 @@ impl Away {
 
 impl State {
     pub(super) fn connect_failure(&self) -> Option<String> {
-        self.connect_failure.lock().as_ref().map(|away| away.words.clone())
+        self.connect_failure.lock().as_ref().map(|outage| outage.words.clone())
     }
 
     /// Returns the rejection of the login, if that is why the connection is down.
@@ -116,20 +116,20 @@ impl State {
     }
 
     /// Whether there was a connection before.
-    fn had_one(&self) -> bool {
+    fn was_connected(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0
     }
 
-    fn met(&self, about: &About) {
+    fn connected(&self, about: &About) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        self.learnt(about);
+        self.note_server(about);
     }
 
-    pub(super) fn learnt(&self, about: &About) {
+    pub(super) fn note_server(&self, about: &About) {
         self.about.lock().clone_from(about);
     }
 
-    fn note(&self, failure: Option<Away>) {
+    fn note(&self, failure: Option<Outage>) {
         *self.connect_failure.lock() = failure;
     }
 }
@@ -190,7 +190,7 @@ impl Supervisor {
         };
         loop {
             let since = Instant::now();
-            let ending = self.carry(dialled).await;
+            let ending = self.run_connection(dialled).await;
             // A connection that ends at once is no success, so the backoff continues.
             let was_good = since.elapsed() > PAUSES.1;
             if was_good {
@@ -198,20 +198,20 @@ impl Supervisor {
             }
             self.lost(&ending);
             if !(was_good && matches!(ending, Ending::Moved(_))) {
-                self.rest().await;
+                self.back_off().await;
             }
             dialled = self.dial_again().await;
         }
     }
 
     /// Carries the bytes of one connection as long as it lives.
-    async fn carry(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
+    async fn run_connection(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
         if self.watcher.leads() {
             self.dialer.discovery().leads_to(&about);
         }
-        self.watcher.met(&about);
-        self.state.met(&about);
+        self.watcher.connected(&about);
+        self.state.connected(&about);
         // This comes before a caller can use the connection: the watcher has reset its state when
         // the first reply comes.
         self.watcher.up();
@@ -220,15 +220,15 @@ impl Supervisor {
         let gives_up = wire.gives_up(self.command_timeout);
         let discovery = self.dialer.discovery();
         let is_gone = discovery.is_gone(&address, &wire, &about);
-        let strays = async {
+        let until_moved = async {
             match self.watcher.leads() {
                 true => pending().await,
-                false => discovery.strays(&about).await,
+                false => discovery.until_moved(&about).await,
             }
         };
         // Together, so that each is polled only when it is woken, and not with each reply.
         let mut reasons: FuturesUnordered<_> =
-            [gives_up.boxed(), is_gone.boxed(), strays.boxed()].into_iter().collect();
+            [gives_up.boxed(), is_gone.boxed(), until_moved.boxed()].into_iter().collect();
         // Received bytes are read before the server counts as silent.
         let ending = tokio::select! {
             biased;
@@ -237,9 +237,9 @@ impl Supervisor {
                 wire.end(&ending);
                 ending
             }
-            never = self.watcher.attend(&wire) => match never {},
+            never = self.watcher.serve(&wire) => match never {},
         };
-        self.state.note(Away::lost(&ending));
+        self.state.note(Outage::lost(&ending));
         self.is_down();
         ending
     }
@@ -254,61 +254,61 @@ impl Supervisor {
                     return dialled;
                 }
                 Err(failure) => {
-                    self.state.note(Some(Away::not_made(failure, &self.dialer)));
+                    self.state.note(Some(Outage::connect_failed(failure, &self.dialer)));
                     self.state.changed.notify_waiters();
                     self.still_lost();
                 }
             }
-            self.rest().await;
+            self.back_off().await;
         }
     }
 
     /// Waits before the next attempt, longer each time. A new address of the server ends the wait.
-    async fn rest(&mut self) {
+    async fn back_off(&mut self) {
         let pause = self.backoff.next(PAUSES);
         tokio::select! {
             biased;
             () = sleep(pause) => {}
-            () = self.dialer.discovery().news() => self.backoff = Backoff::default(),
+            () = self.dialer.discovery().until_changed() => self.backoff = Backoff::default(),
         }
     }
 
     fn lost(&mut self, cause: &Ending) {
-        let (server, carries) = (self.state.server(), self.watcher.carries());
+        let (server, traffic) = (self.state.server(), self.watcher.traffic());
         let losses = self.state.reports.lock().lost(Instant::now());
         match losses {
             Some(losses) => tracing::warn!(target: "leasehold",
-                server, carries, %cause, losses, "connection lost"),
+                server, traffic, %cause, losses, "connection lost"),
             None => tracing::debug!(target: "leasehold",
-                server, carries, %cause, "connection lost"),
+                server, traffic, %cause, "connection lost"),
         }
     }
 
     fn still_lost(&mut self) {
-        let (server, carries) = (self.state.server(), self.watcher.carries());
+        let (server, traffic) = (self.state.server(), self.watcher.traffic());
         let cause = self.state.connect_failure().unwrap_or_default();
         let rejected = self.state.rejection().is_some();
         let lost_for = self.state.reports.lock().still_lost(Instant::now(), rejected);
         match lost_for {
-            Some(lost_for) if self.state.had_one() => tracing::warn!(target: "leasehold",
-                server, carries, cause, ?lost_for, "connection still lost"),
+            Some(lost_for) if self.state.was_connected() => tracing::warn!(target: "leasehold",
+                server, traffic, cause, ?lost_for, "connection still lost"),
             Some(tried_for) => tracing::warn!(target: "leasehold",
-                server, carries, cause, ?tried_for, "connection not established yet"),
+                server, traffic, cause, ?tried_for, "connection not established yet"),
             None => {
-                tracing::debug!(target: "leasehold", server, carries, cause, "connection still lost");
+                tracing::debug!(target: "leasehold", server, traffic, cause, "connection still lost");
             }
         }
     }
 
     fn back(&mut self) {
-        let (server, carries) = (self.state.server(), self.watcher.carries());
+        let (server, traffic) = (self.state.server(), self.watcher.traffic());
         let after = self.state.reports.lock().back(Instant::now());
         match after {
-            Some(after) if self.state.had_one() => tracing::warn!(target: "leasehold",
-                server, carries, ?after, "connection restored"),
+            Some(after) if self.state.was_connected() => tracing::warn!(target: "leasehold",
+                server, traffic, ?after, "connection restored"),
             Some(after) => tracing::warn!(target: "leasehold",
-                server, carries, ?after, "connection established"),
-            None => tracing::debug!(target: "leasehold", server, carries, "connection established"),
+                server, traffic, ?after, "connection established"),
+            None => tracing::debug!(target: "leasehold", server, traffic, "connection established"),
         }
     }
 

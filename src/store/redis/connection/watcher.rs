@@ -12,17 +12,17 @@ use crate::domain::About;
 /// Receives the events of a link.
 pub(crate) trait Watcher: Send + Sync {
     /// The name of the traffic of the link, for logs.
-    fn carries(&self) -> &'static str;
+    fn traffic(&self) -> &'static str;
     /// Whether all other connections to this server must lead to the server of this one.
     fn leads(&self) -> bool {
         false
     }
     /// A connection to the server `_about` was made.
-    fn met(&self, _about: &About) {}
+    fn connected(&self, _about: &About) {}
     /// The link is up, for the first time or again.
     fn up(&self) {}
     /// Works as long as this connection lasts, in the task that drives it.
-    fn attend<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+    fn serve<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(pending())
     }
     /// The link is down: its traffic is lost.

@@ -25,8 +25,8 @@ use super::{
     scripts::{self, Scripts},
 };
 use crate::domain::{
-    self, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
-    ReleaseMode, Renewal, Replicas, Verdict, Work,
+    self, Claim, Failure, Holder, Kind, Name, Object, Outcome, Owner, Place, ReleaseMode,
+    ReleaseReply, Renewal, Replicas, Verdict, Work,
 };
 
 /// A kind of object in Redis, with the requests of the engine. A kind omits requests that it does
@@ -60,7 +60,7 @@ pub(super) trait InRedis {
         ready(unsupported())
     }
 
-    fn acquire_beside(
+    fn acquire_read_under_write(
         _: &RedisStore,
         _: &Claim,
         _writer: &Owner,
@@ -81,7 +81,7 @@ pub(super) trait InRedis {
         _: &RedisStore,
         _: &Claim,
         _: ReleaseMode,
-    ) -> impl Future<Output = Reply<GivenBack>> + Send {
+    ) -> impl Future<Output = Reply<ReleaseReply>> + Send {
         ready(unsupported())
     }
 
@@ -177,8 +177,12 @@ impl RedisStore {
     }
 
     /// Grants a read lock to the owner of the claim while `writer` writes, and not otherwise.
-    pub(crate) async fn acquire_beside(&self, claim: &Claim, writer: &Owner) -> Reply<Verdict> {
-        by_kind!(claim.object.kind, K => Box::pin(K::acquire_beside(self, claim, writer)).await)
+    pub(crate) async fn acquire_read_under_write(
+        &self,
+        claim: &Claim,
+        writer: &Owner,
+    ) -> Reply<Verdict> {
+        by_kind!(claim.object.kind, K => Box::pin(K::acquire_read_under_write(self, claim, writer)).await)
     }
 
     /// Sets the hold count of the claim's owner, if it still holds, and renews its lease if `ttl`
@@ -198,7 +202,7 @@ impl RedisStore {
     /// lock for the next in the queue: see [`ReleaseMode`].
     ///
     /// A repeated request returns `NotHeld`, so the caller must know that it repeats one.
-    pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+    pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         by_kind!(claim.object.kind, K => {
             let released = K::release(self, claim, mode);
             Box::pin(self.announced::<K, _>(claim.name(), released)).await
@@ -261,8 +265,8 @@ impl RedisStore {
 /// Returns the channel on which releases of `object` are announced, to its seat if it has one.
 pub(super) fn channel_of(object: &Object) -> String {
     let channel = by_kind!(object.kind, K => K::channel(&object.name));
-    match &object.seat {
-        Some(seat) => [&channel, ":", seat.as_str()].concat(),
+    match &object.task {
+        Some(task) => [&channel, ":", task.as_str()].concat(),
         None => channel,
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct ReplicaAck {
     dialer: Arc<Dialer>,
     limit: Duration,
     link: OnceLock<Link>,
-    come: Arc<Come>,
+    new_calls: Arc<NewCalls>,
 }
 
 impl ReplicaAck {
@@ -45,7 +45,7 @@ impl ReplicaAck {
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
         // A `WAIT` that blocks is not a missing reply.
         let limit = command_timeout + LONGEST;
-        Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), come: Arc::default() }
+        Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), new_calls: Arc::default() }
     }
 
     /// Returns how many replicas have executed the grant: as soon as there are enough, or when the
@@ -53,7 +53,7 @@ impl ReplicaAck {
     pub(super) async fn ask(
         &self,
         granted: Granted,
-        on_its_way: bool,
+        importing: bool,
         replicas: Replicas,
     ) -> Result<u32, Failure> {
         let link = self.link.get_or_init(|| self.connect());
@@ -62,10 +62,10 @@ impl ReplicaAck {
         let come_at = Instant::now();
         let until = come_at + replicas.within;
         let least = replicas.least;
-        self.come.joined_by(Asker { granted, on_its_way, least, come_at, until, reply });
+        self.new_calls.add(Asker { granted, importing, least, come_at, until, reply });
         let answered = match timeout_at(until, &mut answer).await {
             Ok(answered) => answered,
-            Err(_) if !link.is_up() => return Err(link.away()),
+            Err(_) if !link.is_up() => return Err(link.failure()),
             // Redis checks timeouts of `WAIT` ten times a second, so its reply may be late.
             Err(_) => answer.await,
         };
@@ -76,7 +76,7 @@ impl ReplicaAck {
     }
 
     fn connect(&self) -> Link {
-        let watcher: Arc<dyn Watcher> = Arc::<Come>::clone(&self.come);
+        let watcher: Arc<dyn Watcher> = Arc::<NewCalls>::clone(&self.new_calls);
         Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.limit)
     }
 
@@ -100,13 +100,13 @@ impl fmt::Debug for ReplicaAck {
 
 /// The waiting calls, for the task of the connection.
 #[derive(Default)]
-struct Come {
+struct NewCalls {
     askers: Mutex<Vec<Asker>>,
     notifier: Notify,
 }
 
-impl Come {
-    fn joined_by(&self, asker: Asker) {
+impl NewCalls {
+    fn add(&self, asker: Asker) {
         let mut askers = self.askers.lock();
         // Without a connection no task takes the calls, so cancelled ones are removed here.
         askers.retain(|asker| !asker.reply.is_closed());
@@ -120,7 +120,7 @@ impl Come {
     async fn serve(&self, wire: &Wire) -> Infallible {
         let mut round = Round::default();
         loop {
-            round.joined_by(std::mem::take(&mut *self.askers.lock()));
+            round.add(std::mem::take(&mut *self.askers.lock()));
             if round.is_over() {
                 self.notifier.notified().await;
                 continue;
@@ -134,12 +134,12 @@ impl Come {
     }
 }
 
-impl Watcher for Come {
-    fn carries(&self) -> &'static str {
+impl Watcher for NewCalls {
+    fn traffic(&self) -> &'static str {
         "replication"
     }
 
-    fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+    fn serve<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(self.serve(wire))
     }
 }

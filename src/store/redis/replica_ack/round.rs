@@ -25,7 +25,7 @@ pub(super) struct Asker {
     /// The grant of the caller.
     pub(super) granted: Granted,
     /// Whether this server is importing the slot. If so, each command follows an `ASKING`.
-    pub(super) on_its_way: bool,
+    pub(super) importing: bool,
     /// How many replicas the caller requires.
     pub(super) least: u32,
     pub(super) come_at: Instant,
@@ -42,12 +42,12 @@ impl Asker {
 
     /// Returns `question` with the prefix that this grant needs.
     fn asks<'a>(&self, question: &'a Cmd) -> impl Iterator<Item = Cmd> + use<'a> {
-        self.on_its_way.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
+        self.importing.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
 
     /// Returns the reply to such a command, from `replies`.
     fn reply(&self, replies: &mut impl Iterator<Item = Value>) -> Value {
-        let before = usize::from(self.on_its_way);
+        let before = usize::from(self.importing);
         replies.nth(before).unwrap_or(Value::Nil)
     }
 }
@@ -58,27 +58,27 @@ pub(super) struct Round {
     /// Calls whose grant was found, and that wait for replicas.
     waiting: Vec<Asker>,
     /// Calls since the last batch.
-    come: Vec<Asker>,
+    new_calls: Vec<Asker>,
 }
 
 impl Round {
-    pub(super) fn joined_by(&mut self, come: Vec<Asker>) {
-        self.come.extend(come);
+    pub(super) fn add(&mut self, new_calls: Vec<Asker>) {
+        self.new_calls.extend(new_calls);
     }
 
     /// Returns whether no call waits.
     pub(super) fn is_over(&mut self) -> bool {
         self.waiting.retain(|asker| !asker.reply.is_closed());
-        self.come.retain(|asker| !asker.reply.is_closed());
-        self.waiting.is_empty() && self.come.is_empty()
+        self.new_calls.retain(|asker| !asker.reply.is_closed());
+        self.waiting.is_empty() && self.new_calls.is_empty()
     }
 
     /// Returns the batch to send at `now`: a touch of each new grant, a `WAIT`, and a lookup of all
     /// grants. Earlier calls are not touched again. Otherwise a slow replica would have to execute
     /// even more.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
-        let touches = self.come.iter().flat_map(|asker| asker.asks(&asker.granted.touch));
-        let all = self.waiting.iter().chain(&self.come);
+        let touches = self.new_calls.iter().flat_map(|asker| asker.asks(&asker.granted.touch));
+        let all = self.waiting.iter().chain(&self.new_calls);
         let looks = all.flat_map(|asker| asker.asks(&asker.granted.look));
         touches.chain([self.wait(now)]).chain(looks).collect()
     }
@@ -87,7 +87,7 @@ impl Round {
     /// caller is over. The timeout grows with each batch, so that slow replicas can reply within
     /// one.
     fn wait(&self, now: Instant) -> Cmd {
-        let all = || self.waiting.iter().chain(&self.come);
+        let all = || self.waiting.iter().chain(&self.new_calls);
         let most = all().map(|asker| asker.least).max().unwrap_or(1);
         let waited = all().map(|asker| now.saturating_duration_since(asker.come_at)).max();
         let left = all().map(|asker| asker.until.saturating_duration_since(now)).min();
@@ -100,12 +100,13 @@ impl Round {
     /// Returns results to the callers that `replies`, received at `now`, decide.
     pub(super) fn answered(&mut self, replies: Vec<Value>, now: Instant) {
         let mut replies = replies.into_iter();
-        let (waiting, come) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.come));
+        let (waiting, new_calls) =
+            (std::mem::take(&mut self.waiting), std::mem::take(&mut self.new_calls));
         let mut found = |asker: &Asker| is_there(&asker.reply(&mut replies));
-        let touched: Vec<_> = come.iter().map(&mut found).collect();
+        let touched: Vec<_> = new_calls.iter().map(&mut found).collect();
         let count = counted(&replies.next().unwrap_or(Value::Nil));
         let before = waiting.into_iter().map(|asker| (asker, Ok(true)));
-        for (asker, touched) in before.chain(come.into_iter().zip(touched)) {
+        for (asker, touched) in before.chain(new_calls.into_iter().zip(touched)) {
             let found = is_there(&asker.reply(&mut replies));
             let is_there = touched.and_then(|was_there| Ok(was_there && found?));
             self.judge(asker, is_there, &count, now);
@@ -182,13 +183,13 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let granted = Granted { touch: cmd("TOUCH"), look: cmd("LOOK") };
         let until = come_at + SECOND;
-        (Asker { granted, on_its_way: false, least, come_at, until, reply }, answer)
+        (Asker { granted, importing: false, least, come_at, until, reply }, answer)
     }
 
     /// Returns a round of these calls after their first replies.
     fn asked(askers: Vec<Asker>, replies: &[i64], now: Instant) -> Round {
         let mut round = Round::default();
-        round.joined_by(askers);
+        round.add(askers);
         round.answered(numbers(replies), now);
         round
     }
@@ -213,7 +214,7 @@ mod tests {
         let (now, mut round) = (Instant::now(), Round::default());
         let (one, mut ones) = asker(1, now);
         let (two, mut twos) = asker(2, now);
-        round.joined_by(vec![one, two]);
+        round.add(vec![one, two]);
         let question = ["TOUCH", "TOUCH", "WAIT 2 200", "LOOK", "LOOK"];
         assert_eq!(words(&round.question(now)), question);
 
@@ -256,7 +257,7 @@ mod tests {
         let (one, mut ones) = asker(1, now);
         let (other, mut others) = asker(1, now);
         let mut round = Round::default();
-        round.joined_by(vec![Asker { on_its_way: true, ..one }, other]);
+        round.add(vec![Asker { importing: true, ..one }, other]);
         let question = ["ASKING", "TOUCH", "TOUCH", "WAIT 1 200", "ASKING", "LOOK", "LOOK"];
         assert_eq!(words(&round.question(now)), question);
         let mut replies = numbers(&[0, 1, 1, 1, 0, 1]);
@@ -273,7 +274,7 @@ mod tests {
         let (first, mut firsts) = asker(2, now);
         let mut round = asked(vec![first], &[1, 1, 1], now);
         let (next, mut nexts) = asker(1, now);
-        round.joined_by(vec![next]);
+        round.add(vec![next]);
         assert!(firsts.try_recv().is_err() && nexts.try_recv().is_err());
         assert_eq!(words(&round.question(now)), ["TOUCH", "WAIT 2 200", "LOOK", "LOOK"]);
     }
@@ -284,11 +285,11 @@ mod tests {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
             let (now, mut round) = (Instant::now(), Round::default());
             let (one, mut answer) = asker(1, now);
-            round.joined_by(vec![one]);
+            round.add(vec![one]);
             let refused = redis::parse_redis_value(words).unwrap();
             round.answered(vec![Value::Int(1), refused, Value::Int(1)], now);
             let failure = answer.try_recv().unwrap().unwrap_err();
-            assert!(failure.may_pass(), "{failure}");
+            assert!(failure.is_temporary(), "{failure}");
         }
     }
 
@@ -296,7 +297,7 @@ mod tests {
     fn cancelled_call_is_not_sent() {
         let (now, mut round) = (Instant::now(), Round::default());
         let (left, answer) = asker(1, now);
-        round.joined_by(vec![left]);
+        round.add(vec![left]);
         drop(answer);
         assert!(round.is_over());
     }

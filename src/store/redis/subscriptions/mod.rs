@@ -4,7 +4,7 @@
 //! difference to the server. One mutex guards the table, and no event is sent while it is held. A
 //! second mutex, in [`Hub`], keeps events in order. Only the tasks of the store send events.
 
-mod rights;
+mod permissions;
 mod table;
 
 use std::{
@@ -22,8 +22,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::rights::{Refused, Rights};
-pub(super) use self::table::Among;
+pub(super) use self::permissions::{Denied, Permissions};
+pub(super) use self::table::Delivery;
 use self::table::{Correction, Refusal, Table};
 use super::{
     channels::Channels,
@@ -132,17 +132,17 @@ impl Subscriptions {
     }
 
     /// Returns the ACL permissions of this client for `object`.
-    pub(super) fn rights(&self, object: &Object) -> Rights {
-        self.subscription_state.table.lock().rights(object)
+    pub(super) fn permissions(&self, object: &Object) -> Permissions {
+        self.subscription_state.table.lock().permissions(object)
     }
 
     /// Notes that the server denies this client the queue of `object`.
     pub(super) fn queue_refused(&self, object: &Object) {
-        if !self.rights(object).queue {
+        if !self.permissions(object).queue {
             return;
         }
-        self.subscription_state.hub.warn_once(Refused::Queue, object);
-        self.subscription_state.table.lock().refused(object, Refused::Queue, Instant::now());
+        self.subscription_state.hub.warn_once(Denied::Queue, object);
+        self.subscription_state.table.lock().refused(object, Denied::Queue, Instant::now());
         self.subscription_state.changed.notify_one();
     }
 
@@ -167,7 +167,7 @@ impl Subscriptions {
 pub(super) struct Hub {
     /// Tasks that send events lock this before a table. Tasks that send requests never lock it.
     subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
-    warned: Mutex<Vec<Refused>>,
+    warned: Mutex<Vec<Denied>>,
     /// Notified when the topology may have changed.
     pub(super) suspicion: Notify,
 }
@@ -189,14 +189,14 @@ impl Hub {
     }
 
     /// Sends one event.
-    pub(super) fn say(&self, event: Event) {
+    pub(super) fn send_event(&self, event: Event) {
         let mut event = Some(event);
         self.send_all(|| event.take());
     }
 
     /// Logs each kind of denied permission once. Without it, the client still gets locks, but
     /// later.
-    fn warn_once(&self, what: Refused, object: &Object) {
+    fn warn_once(&self, what: Denied, object: &Object) {
         let mut warned = self.warned.lock();
         if warned.contains(&what) {
             return;
@@ -204,11 +204,11 @@ impl Hub {
         warned.push(what);
         drop(warned);
         match what {
-            Refused::Queue => tracing::warn!(target: "leasehold", lock = %object.name,
+            Denied::Queue => tracing::warn!(target: "leasehold", lock = %object.name,
                 "wait queue denied: each release wakes all waiters"),
-            Refused::OwnChannels => tracing::warn!(target: "leasehold", lock = %object.name,
+            Denied::OwnChannels => tracing::warn!(target: "leasehold", lock = %object.name,
                 "channels of Leasehold denied: waiters do not queue"),
-            Refused::Releases => tracing::warn!(target: "leasehold", lock = %object.name,
+            Denied::Releases => tracing::warn!(target: "leasehold", lock = %object.name,
                 "subscriptions denied: waiters poll more often"),
         }
     }
@@ -225,11 +225,11 @@ pub(super) struct SubscriptionState {
 
 impl SubscriptionState {
     /// Returns the subscription state of the client `client_id`, for one connection.
-    pub(super) fn of(client_id: &str, among: Among, hub: &Arc<Hub>) -> Arc<Self> {
+    pub(super) fn of(client_id: &str, delivery: Delivery, hub: &Arc<Hub>) -> Arc<Self> {
         Arc::new(Self {
-            table: Mutex::new(Table::of(client_id, among)),
+            table: Mutex::new(Table::of(client_id, delivery)),
             changed: Notify::new(),
-            channels: among.channels(),
+            channels: delivery.channels(),
             hub: Arc::clone(hub),
         })
     }
@@ -249,7 +249,7 @@ impl SubscriptionState {
             let now = Instant::now();
             if rests_until <= now {
                 let mut table = self.table.lock();
-                table.forgive(now);
+                table.retry_denied(now);
                 to_ask.extend(table.corrections());
                 drop(table);
                 let more = to_ask.len().min(ON_THEIR_WAY - asked.len());
@@ -271,7 +271,7 @@ impl SubscriptionState {
                 () = self.changed.notified() => {}
                 () = sleep_until(rests_until), if rests_until > now => {}
                 () = sleep_until(sent_at + QUIET) => {
-                    self.see_whether_it_lives(wire).await;
+                    self.ping(wire).await;
                     sent_at = Instant::now();
                 }
             }
@@ -315,7 +315,7 @@ impl SubscriptionState {
 
     /// Sends a `PING`, because a connection without traffic may be lost unnoticed. The link checks
     /// whether the reply comes.
-    async fn see_whether_it_lives(&self, wire: &Wire) {
+    async fn ping(&self, wire: &Wire) {
         if !self.table.lock().is_quiet() {
             drop(wire.call(&cmd("PING")).await);
         }
@@ -323,7 +323,7 @@ impl SubscriptionState {
 }
 
 impl Watcher for SubscriptionState {
-    fn carries(&self) -> &'static str {
+    fn traffic(&self) -> &'static str {
         "messages"
     }
 
@@ -331,7 +331,7 @@ impl Watcher for SubscriptionState {
         self.table.lock().begin();
     }
 
-    fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+    fn serve<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(self.keep(wire))
     }
 

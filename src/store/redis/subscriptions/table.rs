@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::{
     super::{channel_of, channels::Channels, keys, replies, slots::slot_of},
-    rights::{Refusals, Refused, Rights},
+    permissions::{Denials, Denied, Permissions},
 };
 use crate::{
-    domain::{Kind, Map, Object, Waits},
+    domain::{Kind, Map, Object, WaiterRecord},
     store::{Event, SubscriptionLevel},
 };
 
@@ -21,19 +21,19 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Table {
     client: String,
-    among: Among,
+    delivery: Delivery,
     objects: Map<Object, WantedName>,
     channels: HashMap<String, Channel>,
     /// Channels whose state may differ from the wanted one.
     outdated: BTreeSet<String>,
-    refusals: Refusals,
+    refusals: Denials,
     /// The pending events, in order.
     events: VecDeque<Event>,
 }
 
 /// The messages that a connection delivers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(in crate::store::redis) enum Among {
+pub(in crate::store::redis) enum Delivery {
     /// All messages of the deployment.
     #[default]
     Alone,
@@ -42,7 +42,7 @@ pub(in crate::store::redis) enum Among {
     Nodes(Channels),
 }
 
-impl Among {
+impl Delivery {
     /// Returns the same number for channels that may be in one command.
     fn together(self, channel: &str) -> u16 {
         match self.channels() {
@@ -71,7 +71,7 @@ struct WantedName {
 
 #[derive(Debug)]
 struct Channel {
-    says: Says,
+    meaning: Meaning,
     state: State,
     /// The names that use this channel. `door` and `{door}` share their release channel.
     objects: BTreeSet<Object>,
@@ -79,7 +79,7 @@ struct Channel {
 
 /// The meaning of a message on a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Says {
+enum Meaning {
     Released,
     /// A leader announced its record.
     Changed,
@@ -96,7 +96,7 @@ impl Channel {
 
 /// Returns whether waiters for `object` have queue entries.
 fn is_queued(object: &Object) -> bool {
-    object.traits().waits == Waits::Queued
+    object.traits().waiter_record == WaiterRecord::QueueEntry
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,11 +118,11 @@ pub(super) struct Correction {
 impl Correction {
     /// Returns the permission that is missing if the server denies this. Channels that only
     /// Leasehold uses are then dropped, and the others requested again.
-    pub(super) fn needs(&self) -> Refused {
+    pub(super) fn needs(&self) -> Denied {
         let releases = self.subscribe.as_ref().map(channel_of);
         match self.channels.iter().all(|it| Some(it) == releases.as_ref()) {
-            true => Refused::Releases,
-            false => Refused::OwnChannels,
+            true => Denied::Releases,
+            false => Denied::OwnChannels,
         }
     }
 }
@@ -139,14 +139,14 @@ pub(super) enum Refusal {
 }
 
 impl Table {
-    pub(super) fn of(client: &str, among: Among) -> Self {
+    pub(super) fn of(client: &str, delivery: Delivery) -> Self {
         Self {
             client: client.to_owned(),
-            among,
+            delivery,
             objects: Map::default(),
             channels: HashMap::new(),
             outdated: BTreeSet::new(),
-            refusals: Refusals::default(),
+            refusals: Denials::default(),
             events: VecDeque::new(),
         }
     }
@@ -157,15 +157,15 @@ impl Table {
         }
         self.want(object);
         // A new waiter does not know the level yet.
-        let level = self.objects.get(object).map(|wish| wish.level).unwrap_or_default();
+        let level = self.objects.get(object).map(|wanted| wanted.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
         }
     }
 
     pub(super) fn unlisten(&mut self, object: &Object) {
-        if let Some(wish) = self.objects.remove(object) {
-            self.give_up(object, wish.channels);
+        if let Some(wanted) = self.objects.remove(object) {
+            self.give_up(object, wanted.channels);
         }
     }
 
@@ -181,23 +181,23 @@ impl Table {
         });
     }
 
-    pub(super) fn rights(&self, object: &Object) -> Rights {
-        let rights = self.refusals.rights(object);
-        let unknown = self.among == Among::Nodes(Channels::Plain) && is_queued(object);
+    pub(super) fn permissions(&self, object: &Object) -> Permissions {
+        let permissions = self.refusals.permissions(object);
+        let unknown = self.delivery == Delivery::Nodes(Channels::Plain) && is_queued(object);
         match unknown {
-            true => Rights { queue: false, own_channels: false, ..rights },
-            false => rights,
+            true => Permissions { queue: false, own_channels: false, ..permissions },
+            false => permissions,
         }
     }
 
     /// Notes that the server denies `what` for `object`.
-    pub(super) fn refused(&mut self, object: &Object, what: Refused, now: Instant) {
+    pub(super) fn refused(&mut self, object: &Object, what: Denied, now: Instant) {
         self.refusals.note(object, what, now);
         self.want(object);
     }
 
     /// Retries subscriptions that were denied long ago.
-    pub(super) fn forgive(&mut self, now: Instant) {
+    pub(super) fn retry_denied(&mut self, now: Instant) {
         self.refusals.forget(now).iter().for_each(|object| self.want(object));
     }
 
@@ -218,15 +218,15 @@ impl Table {
     /// Makes the wanted channels of `object` those that its permissions allow.
     fn want(&mut self, object: &Object) {
         let wanted = self.wanted(object);
-        let Some(wish) = self.objects.get_mut(object) else { return };
-        wish.turns = wanted.iter().any(|(_, says)| *says == Says::Ask);
-        let before = std::mem::take(&mut wish.channels);
-        wish.channels = wanted.iter().map(|(channel, _)| channel.clone()).collect();
+        let Some(name) = self.objects.get_mut(object) else { return };
+        name.turns = wanted.iter().any(|(_, meaning)| *meaning == Meaning::Ask);
+        let before = std::mem::take(&mut name.channels);
+        name.channels = wanted.iter().map(|(channel, _)| channel.clone()).collect();
         let gone = before.into_iter().filter(|it| !wanted.iter().any(|(kept, _)| kept == it));
         let gone = gone.collect();
         self.give_up(object, gone);
-        for (channel, says) in wanted {
-            let fresh = || Channel { says, state: State::Off, objects: BTreeSet::new() };
+        for (channel, meaning) in wanted {
+            let fresh = || Channel { meaning, state: State::Off, objects: BTreeSet::new() };
             let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
             entry.objects.insert(object.clone());
             self.outdated.insert(channel);
@@ -234,18 +234,21 @@ impl Table {
         self.update(object);
     }
 
-    fn wanted(&self, object: &Object) -> Vec<(String, Says)> {
-        let Rights { queue, own_channels, releases } = self.rights(object);
+    fn wanted(&self, object: &Object) -> Vec<(String, Meaning)> {
+        let Permissions { queue, own_channels, releases } = self.permissions(object);
         let mut wanted = Vec::new();
         if releases {
-            wanted.push((channel_of(object), Says::Released));
+            wanted.push((channel_of(object), Meaning::Released));
         }
         if releases && queue && own_channels && is_queued(object) {
-            wanted.push((keys::queuers(&object.name), Says::Nothing));
-            wanted.push((keys::waiter(&object.name, &self.client), Says::Ask));
+            wanted.push((keys::queuers(&object.name), Meaning::Nothing));
+            wanted.push((keys::waiter(&object.name, &self.client), Meaning::Ask));
         }
-        if releases && self.refusals.rights(object).own_channels && object.kind == Kind::Election {
-            wanted.push((keys::leaders(&object.name), Says::Changed));
+        if releases
+            && self.refusals.permissions(object).own_channels
+            && object.kind == Kind::Election
+        {
+            wanted.push((keys::leaders(&object.name), Meaning::Changed));
         }
         wanted
     }
@@ -274,7 +277,7 @@ impl Table {
                 }
                 (None, State::On) => {
                     channel.state = State::Leaving;
-                    unsubscribe.entry(self.among.together(&name)).or_default().push(name);
+                    unsubscribe.entry(self.delivery.together(&name)).or_default().push(name);
                 }
                 // The reply decides.
                 (_, State::Asked | State::Leaving) => {}
@@ -327,15 +330,16 @@ impl Table {
 
     /// Ends a connection, with all its subscriptions and requests.
     pub(super) fn end(&mut self) {
-        let deaf = |(object, wish): (&Object, &mut WantedName)| {
-            (std::mem::take(&mut wish.level) != SubscriptionLevel::Nothing).then(|| object.clone())
+        let unsubscribed = |(object, wanted): (&Object, &mut WantedName)| {
+            (std::mem::take(&mut wanted.level) != SubscriptionLevel::Nothing)
+                .then(|| object.clone())
         };
         // In an order that does not depend on chance.
-        let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(deaf).collect();
+        let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(unsubscribed).collect();
         self.channels.clear();
-        match self.among {
-            Among::Alone => self.events.push_back(Event::SubscriptionsLost),
-            Among::Nodes(_) => {
+        match self.delivery {
+            Delivery::Alone => self.events.push_back(Event::SubscriptionsLost),
+            Delivery::Nodes(_) => {
                 let lost = lost
                     .into_iter()
                     .map(|object| Event::Subscribed(object, SubscriptionLevel::Nothing));
@@ -359,15 +363,15 @@ impl Table {
 
     /// Adds an event if the level of `object` has changed.
     fn update(&mut self, object: &Object) {
-        let Some(wish) = self.objects.get_mut(object) else { return };
+        let Some(wanted) = self.objects.get_mut(object) else { return };
         let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
-        let level = match wish.channels.len() {
+        let level = match wanted.channels.len() {
             0 => SubscriptionLevel::Nothing,
-            _ if !wish.channels.iter().all(is_on) => SubscriptionLevel::Nothing,
-            _ if wish.turns => SubscriptionLevel::Turns,
+            _ if !wanted.channels.iter().all(is_on) => SubscriptionLevel::Nothing,
+            _ if wanted.turns => SubscriptionLevel::Turns,
             _ => SubscriptionLevel::Releases,
         };
-        if std::mem::replace(&mut wish.level, level) != level {
+        if std::mem::replace(&mut wanted.level, level) != level {
             self.events.push_back(Event::Subscribed(object.clone(), level));
         }
     }
@@ -376,19 +380,19 @@ impl Table {
     pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.objects.iter().cloned();
-        match entry.says {
-            Says::Released => {
-                let queue_told = replies::queue_was_notified(message);
-                self.events.extend(names.map(|object| Event::Freed { object, queue_told }));
+        match entry.meaning {
+            Meaning::Released => {
+                let queue_notified = replies::queue_was_notified(message);
+                self.events.extend(names.map(|object| Event::Freed { object, queue_notified }));
             }
-            Says::Ask => {
+            Meaning::Ask => {
                 let after = replies::ask_after(message);
                 self.events.extend(names.map(|object| Event::Ask { object, after }));
             }
-            Says::Changed => {
+            Meaning::Changed => {
                 self.events.extend(names.map(|object| Event::Changed { object }));
             }
-            Says::Nothing => {}
+            Meaning::Nothing => {}
         }
     }
 }
@@ -406,7 +410,7 @@ mod tests {
     }
 
     fn table() -> Table {
-        let mut table = Table::of("id", Among::Alone);
+        let mut table = Table::of("id", Delivery::Alone);
         table.begin();
         table
     }
@@ -498,9 +502,9 @@ mod tests {
             [Event::Subscribed(name("door"), SubscriptionLevel::Releases)]
         );
 
-        table.forgive(now + Duration::from_secs(29));
+        table.retry_denied(now + Duration::from_secs(29));
         assert_eq!(table.corrections(), []);
-        table.forgive(now + Duration::from_secs(31));
+        table.retry_denied(now + Duration::from_secs(31));
         done(&mut table);
         assert_eq!(
             events_of(&mut table).last(),
@@ -514,7 +518,7 @@ mod tests {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
-        table.refused(&name("door"), Refused::Queue, now);
+        table.refused(&name("door"), Denied::Queue, now);
         table.not_done(&asked, Refusal::Forbidden, now);
         done(&mut table);
         assert!(table.is_subscribed_to_releases(&name("door")));
@@ -549,7 +553,7 @@ mod tests {
         table.unlisten(&name("door"));
         done(&mut table);
         table.received(&shared, &Value::BulkString(b"0".to_vec()));
-        let freed = Event::Freed { object: name("{door}"), queue_told: false };
+        let freed = Event::Freed { object: name("{door}"), queue_notified: false };
         assert_eq!(events_of(&mut table), [freed]);
         table.unlisten(&name("{door}"));
         done(&mut table);
@@ -588,21 +592,25 @@ mod tests {
 
     #[test]
     fn lost_node_reports_each_of_its_names_as_unsubscribed() {
-        let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
+        let mut table = Table::of("id", Delivery::Nodes(Channels::Sharded));
         table.begin();
         table.listen(&name("door"));
         table.listen(&name("window"));
         done(&mut table);
         events_of(&mut table);
         table.end();
-        let deaf = |it| Event::Subscribed(name(it), SubscriptionLevel::Nothing);
+        let unsubscribed = |it| Event::Subscribed(name(it), SubscriptionLevel::Nothing);
         let lost = events_of(&mut table);
-        assert!(lost.len() == 2 && lost.contains(&deaf("door")) && lost.contains(&deaf("window")));
+        assert!(
+            lost.len() == 2
+                && lost.contains(&unsubscribed("door"))
+                && lost.contains(&unsubscribed("window"))
+        );
     }
 
     #[test]
     fn subscription_follows_a_name_to_its_known_node() {
-        let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
+        let mut table = Table::of("id", Delivery::Nodes(Channels::Sharded));
         table.begin();
         table.listen(&name("door"));
         done(&mut table);
@@ -634,7 +642,7 @@ mod tests {
 
     #[test]
     fn channels_of_different_slots_are_left_one_slot_at_a_time() {
-        let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
+        let mut table = Table::of("id", Delivery::Nodes(Channels::Sharded));
         table.begin();
         let names = ["door", "window"].map(name);
         names.iter().for_each(|it| table.listen(it));
@@ -646,13 +654,13 @@ mod tests {
 
     #[test]
     fn unknown_subscribers_prevent_queueing() {
-        let mut table = Table::of("id", Among::Nodes(Channels::Plain));
+        let mut table = Table::of("id", Delivery::Nodes(Channels::Plain));
         table.begin();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
         assert_eq!(asked.channels, [channel_of(&name("door"))]);
-        assert!(!table.rights(&name("door")).queue);
-        assert!(table.rights(&Object::of(Kind::Write, "door")).queue);
+        assert!(!table.permissions(&name("door")).queue);
+        assert!(table.permissions(&Object::of(Kind::Write, "door")).queue);
     }
 
     #[test]
@@ -713,7 +721,7 @@ mod tests {
                 }
                 5..8 => self.asked.extend(self.table.corrections()),
                 8..13 => self.answer(),
-                13 => self.lose_the_connection(),
+                13 => self.connection_lost(),
                 14 => self.allows = self.chance.bool(),
                 _ => {
                     let time = self.chance.u64(..40);
@@ -745,7 +753,7 @@ mod tests {
             confirmed(&mut self.table, asked);
         }
 
-        fn lose_the_connection(&mut self) {
+        fn connection_lost(&mut self) {
             self.subscribed.clear();
             self.asked.clear();
             self.table.end();
@@ -754,7 +762,7 @@ mod tests {
 
         fn pass(&mut self, time: Duration) {
             self.now += time;
-            self.table.forgive(self.now);
+            self.table.retry_denied(self.now);
         }
 
         fn receive(&mut self) {

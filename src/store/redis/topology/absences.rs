@@ -27,12 +27,12 @@ impl Absences {
     /// ones that are resolved.
     pub(super) fn seen(
         &mut self,
-        away: Vec<Finding>,
+        unreachable: Vec<Finding>,
         now: Instant,
     ) -> (Vec<Finding>, Vec<Finding>) {
         let mut before = std::mem::take(&mut self.0);
         let mut new = Vec::new();
-        for finding in away {
+        for finding in unreachable {
             let known = before.iter().position(|it| it.finding.server == finding.server);
             let known = known.map(|at| before.swap_remove(at));
             let (since, was_logged) = known.map_or((now, false), |it| (it.since, it.logged));
@@ -63,8 +63,8 @@ mod tests {
         let mut absences = Absences::default();
         let mut seen = |servers: &[&str], millis: u64| {
             let hazard = || Hazard::NodeUnreachable { slots: "slot 1".into(), why: String::new() };
-            let away = servers.iter().map(|it| Finding::at(it, hazard())).collect();
-            let (new, over) = absences.seen(away, start + Duration::from_millis(millis));
+            let unreachable = servers.iter().map(|it| Finding::at(it, hazard())).collect();
+            let (new, over) = absences.seen(unreachable, start + Duration::from_millis(millis));
             [new, over].map(|all| all.into_iter().map(|it| it.server).collect::<String>())
         };
         assert_eq!(seen(&["a", "b"], 0), ["", ""]);

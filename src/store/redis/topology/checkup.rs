@@ -8,10 +8,10 @@ use crate::domain::{About, Failure, Hazard, Role};
 
 impl Cluster {
     /// Checks the health of every node.
-    pub(super) async fn look(&self) -> About {
+    pub(super) async fn check(&self) -> About {
         self.keep_up();
         if !self.cluster_state.has_map() {
-            return About::of(Vec::new(), Err(self.cluster_state.away(0)));
+            return About::of(Vec::new(), Err(self.cluster_state.failure(0)));
         }
         let nodes = self.cluster_state.masters();
         let checks =
@@ -28,7 +28,7 @@ impl Cluster {
         let looks: Vec<About> = looks.into_iter().flatten().collect();
         if looks.is_empty() {
             let failure = failures.into_iter().find_map(Result::err);
-            return Err(failure.unwrap_or_else(|| self.cluster_state.away(0)));
+            return Err(failure.unwrap_or_else(|| self.cluster_state.failure(0)));
         }
         match looks.iter().all(|it| it.cluster_down) {
             true => Err(self.cluster_state.down()),

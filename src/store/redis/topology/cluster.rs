@@ -60,16 +60,16 @@ pub(in crate::store::redis) struct Cluster {
 }
 
 /// A request to the owner of a slot.
-struct Question<'a> {
+struct SlotRequest<'a> {
     slot: u16,
     command: &'a Cmd,
     /// The script request that `command` comes from, to send it by text; `None` for plain commands.
     request: Option<(&'a Request<'a>, Channels)>,
 }
 
-impl Question<'_> {
+impl SlotRequest<'_> {
     /// Returns whether the caller treats this redirect as a reply.
-    fn takes(&self, redirect: &Redirect) -> bool {
+    fn returns(&self, redirect: &Redirect) -> bool {
         let reports_split = self.request.is_some_and(|(request, _)| request.reports_split());
         reports_split && *redirect == Redirect::Split
     }
@@ -85,11 +85,11 @@ impl Question<'_> {
 /// messages that a script publishes there.
 struct Answered {
     reply: Value,
-    on_its_way: bool,
+    importing: bool,
 }
 
 /// The state of one request over its redirects.
-struct Course {
+struct RequestState {
     until: Instant,
     redirects: u32,
     /// When the last request was sent.
@@ -99,7 +99,7 @@ struct Course {
     backoff: Backoff,
 }
 
-impl Course {
+impl RequestState {
     fn until(until: Instant) -> Self {
         let (asked_at, backoff) = (Instant::now(), Backoff::default());
         Self { until, redirects: 0, asked_at, asks: None, backoff }
@@ -215,7 +215,7 @@ impl Cluster {
             self.refresher.keep_up()?;
             let _request = self.refresher.request_refresh();
             if timeout_at(until, changed).await.is_err() {
-                return Err(self.cluster_state.away(0));
+                return Err(self.cluster_state.failure(0));
             }
         }
     }
@@ -223,32 +223,32 @@ impl Cluster {
     /// Sends `request` to the node that has its keys.
     pub(super) async fn send(&self, request: &Request<'_>) -> Result<Value, Failure> {
         let channels = self.channels().await?;
-        let question = Question {
+        let question = SlotRequest {
             slot: slot_of(request.first_key()),
             command: &request.on(channels),
             request: Some((request, channels)),
         };
         let answered = self.ask(&question).await?;
-        if answered.on_its_way && request.publishes() {
+        if answered.importing && request.publishes() {
             self.cluster_state.note_unreceived(request.first_key());
         }
         Ok(answered.reply)
     }
 
     /// Sends a request to the owner of its slot, and follows redirects.
-    async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
+    async fn ask(&self, question: &SlotRequest<'_>) -> Result<Answered, Failure> {
         let until = Instant::now() + self.cluster_state.common.limit;
-        let mut course = Course::until(until);
+        let mut state = RequestState::until(until);
         loop {
-            let asks = course.sent_to(self.cluster_state.common.limit);
-            let node = self.whom(asks.as_ref(), question.slot, until).await?;
-            let asked = self.patiently(send(&node, question, asks.is_some())).await;
+            let asks = state.sent_to(self.cluster_state.common.limit);
+            let node = self.target_node(asks.as_ref(), question.slot, until).await?;
+            let asked = self.with_refresh(send(&node, question, asks.is_some())).await;
             let reply = match asked {
                 Ok(reply) => reply,
                 // The request was never sent, so it can be sent again.
                 Err(Failure::Unreachable(_)) if Instant::now() < until => {
                     self.refresher.suspect();
-                    sleep(course.backoff.next(LATER)).await;
+                    sleep(state.backoff.next(LATER)).await;
                     continue;
                 }
                 Err(failure) => {
@@ -256,10 +256,10 @@ impl Cluster {
                     return Err(failure);
                 }
             };
-            let on_its_way = asks.is_some();
+            let importing = asks.is_some();
             let redirect = self.redirect(&reply, question.slot, asks);
-            let Some(redirect) = redirect.filter(|it| !question.takes(it)) else {
-                return Ok(Answered { reply, on_its_way });
+            let Some(redirect) = redirect.filter(|it| !question.returns(it)) else {
+                return Ok(Answered { reply, importing });
             };
             let refusal = match (&redirect, &reply) {
                 (Redirect::Later, Value::ServerError(error)) => {
@@ -267,8 +267,8 @@ impl Cluster {
                 }
                 _ => None,
             };
-            if !self.goes_on(redirect, question.slot, &mut course).await? {
-                return refusal.map_or(Ok(Answered { reply, on_its_way }), Err);
+            if !self.goes_on(redirect, question.slot, &mut state).await? {
+                return refusal.map_or(Ok(Answered { reply, importing }), Err);
             }
         }
     }
@@ -289,7 +289,7 @@ impl Cluster {
     }
 
     /// Returns the importing node that `ASK` named, or the owner of the slot.
-    async fn whom(
+    async fn target_node(
         &self,
         asks: Option<&HostPort>,
         slot: u16,
@@ -309,10 +309,10 @@ impl Cluster {
         replicas: Replicas,
     ) -> Result<u32, Failure> {
         let until = Instant::now() + replicas.within;
-        let mut course = Course::until(until);
+        let mut state = RequestState::until(until);
         loop {
-            let asks = course.sent_to(self.cluster_state.common.limit);
-            let node = self.whom(asks.as_ref(), slot, until).await?;
+            let asks = state.sent_to(self.cluster_state.common.limit);
+            let node = self.target_node(asks.as_ref(), slot, until).await?;
             let left = replicas.within(until.saturating_duration_since(Instant::now()));
             let counting = node.replica_ack.ask(granted.clone(), asks.is_some(), left);
             let counted = match &asks {
@@ -327,7 +327,7 @@ impl Cluster {
                 self.refresher.suspect();
                 return counted;
             };
-            if !self.goes_on(redirect, slot, &mut course).await? {
+            if !self.goes_on(redirect, slot, &mut state).await? {
                 return counted;
             }
         }
@@ -385,14 +385,14 @@ impl Cluster {
                 _ = timeout_at(until, changed) => {}
             }
             if Instant::now() >= until {
-                return Err(self.cluster_state.away(slot));
+                return Err(self.cluster_state.failure(slot));
             }
         }
     }
 
     /// Waits for a reply. If it takes long, the topology is refreshed meanwhile, because the node
     /// may be gone.
-    async fn patiently<T>(&self, answer: impl Future<Output = T>) -> T {
+    async fn with_refresh<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         match timeout(PATIENCE, &mut answer).await {
             Ok(answer) => answer,
@@ -408,9 +408,9 @@ impl Cluster {
         &self,
         redirect: Redirect,
         slot: u16,
-        course: &mut Course,
+        state: &mut RequestState,
     ) -> Result<bool, Failure> {
-        let is_late = Instant::now() >= course.until;
+        let is_late = Instant::now() >= state.until;
         match redirect {
             Redirect::Moved(moved, at) => {
                 if let Some(at) = at.filter(|_| moved == slot) {
@@ -418,24 +418,24 @@ impl Cluster {
                 }
                 self.refresher.suspect();
             }
-            Redirect::Ask(Some(at)) => course.asks = Some(at),
+            Redirect::Ask(Some(at)) => state.asks = Some(at),
             Redirect::Ask(None) => {}
             Redirect::Split | Redirect::Later if is_late => return Ok(false),
             Redirect::Split => {
-                sleep(course.backoff.next(LATER)).await;
+                sleep(state.backoff.next(LATER)).await;
                 return Ok(true);
             }
             Redirect::Later => {
                 let _request = self.refresher.request_refresh();
-                sleep(course.backoff.next(LATER)).await;
+                sleep(state.backoff.next(LATER)).await;
                 return Ok(true);
             }
         }
-        course.redirects += 1;
-        if course.redirects <= MOST_REDIRECTS {
-            if course.redirects > 1 {
+        state.redirects += 1;
+        if state.redirects <= MOST_REDIRECTS {
+            if state.redirects > 1 {
                 // The nodes may agree after a pause.
-                sleep(course.backoff.next(LATER)).await;
+                sleep(state.backoff.next(LATER)).await;
             }
             return Ok(true);
         }
@@ -452,7 +452,7 @@ impl Cluster {
 
     /// Sends `command`, which is not a script.
     pub(super) async fn ask_plainly(&self, slot: u16, command: &Cmd) -> Result<Value, Failure> {
-        let question = Question { slot, command, request: None };
+        let question = SlotRequest { slot, command, request: None };
         Ok(self.ask(&question).await?.reply)
     }
 
@@ -465,7 +465,7 @@ impl Cluster {
     ) -> Result<Vec<Value>, Failure> {
         let owner = self.cluster_state.owner(slot).filter(|node| node.commands.is_up());
         if let (Some(node), Some(at)) = (owner, self.cluster_state.address_of_owner(slot)) {
-            let replies = self.patiently(node.commands.call_all(&both)).await;
+            let replies = self.with_refresh(node.commands.call_all(&both)).await;
             let replies = replies.inspect_err(|_| self.refresher.suspect());
             let is_done =
                 |replies: &[Value]| replies.iter().all(|reply| Redirect::of(reply, &at).is_none());
@@ -474,18 +474,18 @@ impl Cluster {
                 replies if replies.as_deref().map_or(true, is_done) => return replies,
                 // The first command is not sent again, because its reply would be different.
                 Ok(replies) if is_done(&replies[..1]) => {
-                    return Ok(vec![replies[0].clone(), self.say(slot, &both[1]).await]);
+                    return Ok(vec![replies[0].clone(), self.publish(slot, &both[1]).await]);
                 }
                 _ => {}
             }
         }
         let asked = self.ask_plainly(slot, &both[0]).await?;
-        Ok(vec![asked, self.say(slot, &both[1]).await])
+        Ok(vec![asked, self.publish(slot, &both[1]).await])
     }
 
     /// Publishes a message. A failure is ignored: waiters that miss the message ask by their
     /// timers.
-    async fn say(&self, slot: u16, what: &Cmd) -> Value {
+    async fn publish(&self, slot: u16, what: &Cmd) -> Value {
         self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
 }
@@ -498,7 +498,7 @@ impl Drop for Cluster {
 }
 
 /// Sends a request to this node, and again by text after `NOSCRIPT`.
-async fn send(node: &Node, question: &Question<'_>, asking: bool) -> Result<Value, Failure> {
+async fn send(node: &Node, question: &SlotRequest<'_>, asking: bool) -> Result<Value, Failure> {
     let reply = send_as(node, question.command, asking).await?;
     match question.by_text(&reply) {
         Some(by_text) => send_as(node, &by_text, asking).await,
@@ -539,7 +539,7 @@ async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {
     ready.map_err(|failure| Error::Connect {
         server: address_shown(at),
         reason: failure.to_string(),
-        permanent: !failure.may_pass(),
+        permanent: !failure.is_temporary(),
         source: None,
     })
 }

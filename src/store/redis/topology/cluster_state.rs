@@ -24,13 +24,13 @@ use super::{
         connection::{Dialer, HostPort},
         replies,
         slots::slot_of_name,
-        subscriptions::Among,
+        subscriptions::Delivery,
         warnings::{self, Source},
     },
     absences::{Absences, BLINK},
     node::{Common, Node},
     node_dialer::NodeDialer,
-    slot_map::{Away, SlotMap, address_shown, slots_in_words, why_down},
+    slot_map::{SlotMap, UnreachablePrimary, address_shown, slots_in_words, why_down},
     snapshot::TopologySnapshot,
 };
 use crate::{
@@ -61,7 +61,7 @@ pub(super) struct ClusterState {
     /// Unreachable nodes, and whether each was logged.
     absences: Mutex<Absences>,
     /// Counters of the nodes that were dropped.
-    past: Mutex<Past>,
+    dropped: Mutex<DroppedNodes>,
     /// The node at which this client listens to each name.
     placed: Mutex<BTreeMap<Object, Option<Arc<Node>>>>,
     /// The last reply of an owner that was not ready, by slot, and its time.
@@ -73,7 +73,7 @@ pub(super) struct ClusterState {
 
 /// Counters of nodes that were dropped.
 #[derive(Debug, Default)]
-struct Past {
+struct DroppedNodes {
     losses: u64,
     reconnects: u64,
 }
@@ -89,7 +89,7 @@ impl ClusterState {
             outgrown: Mutex::default(),
             obstacle: Mutex::default(),
             absences: Mutex::default(),
-            past: Mutex::default(),
+            dropped: Mutex::default(),
             placed: Mutex::default(),
             refused: Mutex::default(),
             unreceived: Mutex::default(),
@@ -158,7 +158,7 @@ impl ClusterState {
     }
 
     /// Returns why requests about `slot` reach no node.
-    pub(super) fn away(&self, slot: u16) -> Failure {
+    pub(super) fn failure(&self, slot: u16) -> Failure {
         let snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_ref() else {
             let why = self.obstacle.lock().clone();
@@ -171,17 +171,17 @@ impl ClusterState {
                 "no node of the cluster serves slot {slot}, to which this name belongs"
             )),
             Some(Err(why)) => Failure::unreachable(why.clone()),
-            Some(Ok(node)) => node.commands.away(),
+            Some(Ok(node)) => node.commands.failure(),
         }
     }
 
     /// Returns what prevents requests about `slot`, if anything does.
-    pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
+    pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
         let obstacle = match self.owner(slot) {
             // A rejected login is no outage, although the connection is lost.
-            Some(node) => node.commands.connect_failure().map(|_| node.commands.away()),
+            Some(node) => node.commands.connect_failure().map(|_| node.commands.failure()),
             None if self.is_sought() => None,
-            None => Some(self.away(slot)),
+            None => Some(self.failure(slot)),
         };
         if obstacle.is_some() {
             return obstacle;
@@ -218,9 +218,13 @@ impl ClusterState {
     /// Explains why nodes may report that the cluster is down.
     fn why_down(&self) -> String {
         let snapshot = self.snapshot.lock();
-        let away = snapshot.as_ref().map(TopologySnapshot::away).unwrap_or_default().into_iter();
+        let unreachable = snapshot
+            .as_ref()
+            .map(TopologySnapshot::unreachable_primaries)
+            .unwrap_or_default()
+            .into_iter();
         let gap = snapshot.as_ref().and_then(|it| it.map().gap()).map(slots_in_words);
-        let lost: Vec<_> = away.map(|it| it.slots).chain(gap).collect();
+        let lost: Vec<_> = unreachable.map(|it| it.slots).chain(gap).collect();
         why_down(&lost)
     }
 
@@ -231,7 +235,7 @@ impl ClusterState {
         let Some(snapshot) = snapshot.as_ref() else { return Vec::new() };
         let gap = gap_in(snapshot);
         let of_nodes = snapshot.masters().flat_map(|(_, node)| node.findings(&self.common));
-        of_nodes.chain(of_the_away(snapshot)).chain(gap).chain(channels).collect()
+        of_nodes.chain(of_unreachable_primaries(snapshot)).chain(gap).chain(channels).collect()
     }
 
     /// Returns the primaries without a connection, because they cannot be dialled.
@@ -250,13 +254,14 @@ impl ClusterState {
     /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. Returns
     /// when to check again, if an unreachable node was not logged yet.
     pub(super) fn check_absences(&self) -> Option<Duration> {
-        let away = self.snapshot.lock().as_ref().map(of_the_away).unwrap_or_default();
+        let unreachable =
+            self.snapshot.lock().as_ref().map(of_unreachable_primaries).unwrap_or_default();
         let mut absences = self.absences.lock();
-        let (new, over) = absences.seen(away, Instant::now());
+        let (new, over) = absences.seen(unreachable, Instant::now());
         let again = absences.any_unlogged().then_some(BLINK);
         drop(absences);
-        over.iter().for_each(warnings::say_over);
-        new.iter().for_each(warnings::say);
+        over.iter().for_each(warnings::log_resolved);
+        new.iter().for_each(warnings::log_detected);
         again
     }
 
@@ -275,7 +280,7 @@ impl ClusterState {
     pub(super) fn adopt(&self, map: SlotMap) -> bool {
         let confirms = |snapshot: &mut TopologySnapshot| snapshot.confirms(&map, Instant::now());
         if self.snapshot.lock().as_mut().is_some_and(confirms) {
-            self.see_guests_off();
+            self.drop_idle_slotless();
             self.translate_again();
             self.check_unserved_slots();
             self.place_all();
@@ -300,8 +305,8 @@ impl ClusterState {
     }
 
     /// Drops the nodes without slots that were not used for a while.
-    fn see_guests_off(&self) {
-        let gone = self.snapshot.lock().as_mut().map(|it| it.see_guests_off(Instant::now()));
+    fn drop_idle_slotless(&self) {
+        let gone = self.snapshot.lock().as_mut().map(|it| it.drop_idle_slotless(Instant::now()));
         // A request in flight keeps its own reference to the node.
         gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
@@ -313,7 +318,8 @@ impl ClusterState {
         for at in unreached {
             let Ok(dialer) = self.dialer(&at) else { continue };
             let mut snapshot = self.snapshot.lock();
-            let Some(master) = snapshot.as_mut().and_then(|it| it.astray(&at, &dialer)) else {
+            let Some(master) = snapshot.as_mut().and_then(|it| it.moved_primary(&at, &dialer))
+            else {
                 continue;
             };
             let before = std::mem::replace(master, Ok(self.node(dialer, true)));
@@ -357,7 +363,7 @@ impl ClusterState {
             return Ok(node);
         }
         let node = self.node(dialer, true);
-        snapshot.add_guest(at, &node, Instant::now());
+        snapshot.add_slotless(at, &node, Instant::now());
         Ok(node)
     }
 
@@ -372,8 +378,8 @@ impl ClusterState {
 
     /// Makes a node. It connects in the background.
     fn node(&self, dialer: Arc<Dialer>, replaces: bool) -> Arc<Node> {
-        let among = Among::Nodes(self.channels().unwrap_or_default());
-        Arc::new(Node::among(&self.common, dialer, among, replaces))
+        let delivery = Delivery::Nodes(self.channels().unwrap_or_default());
+        Arc::new(Node::delivery(&self.common, dialer, delivery, replaces))
     }
 
     /// Drops a node that is no longer a primary.
@@ -385,11 +391,11 @@ impl ClusterState {
 
     /// Cuts all connections to `node`, and keeps its counters.
     fn leave(&self, node: &Node) {
-        let mut past = self.past.lock();
+        let mut dropped = self.dropped.lock();
         // The current connection counts as a loss, too.
-        past.losses += node.commands.losses() + 1;
-        past.reconnects += node.reconnects() + 1;
-        drop(past);
+        dropped.losses += node.commands.losses() + 1;
+        dropped.reconnects += node.reconnects() + 1;
+        drop(dropped);
         node.cut();
         self.forget(node);
     }
@@ -401,14 +407,14 @@ impl ClusterState {
 
     /// Counts how often a connection for commands was lost.
     pub(super) fn losses(&self) -> u64 {
-        let past = self.past.lock().losses;
-        past + self.of_all(|node| node.commands.losses())
+        let dropped = self.dropped.lock().losses;
+        dropped + self.of_all(|node| node.commands.losses())
     }
 
     /// Counts how often any connection was made again.
     pub(super) fn reconnects(&self) -> u64 {
-        let past = self.past.lock().reconnects;
-        past + self.of_all(Node::reconnects)
+        let dropped = self.dropped.lock().reconnects;
+        dropped + self.of_all(Node::reconnects)
     }
 
     fn of_all(&self, count: impl Fn(&Node) -> u64) -> u64 {
@@ -484,7 +490,9 @@ impl ClusterState {
             if let Some(before) = at.take() {
                 before.subscriptions.forget(object);
             }
-            self.common.hub.say(Event::Subscribed(object.clone(), SubscriptionLevel::Nothing));
+            self.common
+                .hub
+                .send_event(Event::Subscribed(object.clone(), SubscriptionLevel::Nothing));
             if let Some(owner) = &owner {
                 owner.subscriptions.listen(object);
             }
@@ -513,10 +521,11 @@ fn gap_in(snapshot: &TopologySnapshot) -> Option<Finding> {
 }
 
 /// Returns a finding for each unreachable primary.
-fn of_the_away(snapshot: &TopologySnapshot) -> Vec<Finding> {
-    let found =
-        |Away { server, slots, why }| Finding::at(&server, Hazard::NodeUnreachable { slots, why });
-    snapshot.away().into_iter().map(found).collect()
+fn of_unreachable_primaries(snapshot: &TopologySnapshot) -> Vec<Finding> {
+    let found = |UnreachablePrimary { server, slots, why }| {
+        Finding::at(&server, Hazard::NodeUnreachable { slots, why })
+    };
+    snapshot.unreachable_primaries().into_iter().map(found).collect()
 }
 
 fn is_same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {

@@ -29,7 +29,7 @@ use super::{
     connection::{Dialer, Settings, Target},
     granted::Granted,
     slots::{slot_of, slot_of_name},
-    subscriptions::Rights,
+    subscriptions::Permissions,
     warnings::Warnings,
 };
 use crate::{
@@ -42,13 +42,13 @@ use crate::{
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a client has one")]
 pub(super) enum Topology {
-    One(One),
+    Single(SingleServer),
     Cluster(Cluster),
 }
 
 /// The only server of a deployment.
 #[derive(Debug)]
-pub(super) struct One {
+pub(super) struct SingleServer {
     common: Common,
     node: Node,
 }
@@ -62,14 +62,14 @@ impl Topology {
     ) -> Result<Self, Error> {
         let common = Common::of(client_id, Warnings::default(), limit);
         let node = Node::connect(&common, Arc::new(dialer)).await?;
-        Ok(Self::One(One { common, node }))
+        Ok(Self::Single(SingleServer { common, node }))
     }
 
     /// Returns at once, and connects in the background.
-    pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
+    pub(super) fn single_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
         let common = Common::of(client_id, Warnings::default(), limit);
         let node = Node::connect_lazy(&common, Arc::new(dialer));
-        Self::One(One { common, node })
+        Self::Single(SingleServer { common, node })
     }
 
     /// Connects to the cluster that has the seeds among its nodes.
@@ -96,7 +96,7 @@ impl Topology {
     /// server does not know the script, its text is sent.
     pub(super) async fn send(&self, request: &Request<'_>) -> Result<Value, Failure> {
         match self {
-            Self::One(one) => {
+            Self::Single(one) => {
                 let commands = &one.node.commands;
                 let reply = commands.call(&request.command).await?;
                 match request.by_text(&reply, Channels::Plain) {
@@ -111,7 +111,7 @@ impl Topology {
     /// Sends `command`, which is about `key`, and returns the reply or rejection.
     pub(super) async fn call(&self, key: &[u8], command: &Cmd) -> Result<Value, Failure> {
         match self {
-            Self::One(one) => one.node.commands.call(command).await,
+            Self::Single(one) => one.node.commands.call(command).await,
             Self::Cluster(cluster) => Box::pin(cluster.ask_plainly(slot_of(key), command)).await,
         }
     }
@@ -123,8 +123,8 @@ impl Topology {
         command: &Cmd,
     ) -> Option<Result<Value, Failure>> {
         match self {
-            Self::One(one) if index == 0 => Some(one.node.commands.call(command).await),
-            Self::One(_) => None,
+            Self::Single(one) if index == 0 => Some(one.node.commands.call(command).await),
+            Self::Single(_) => None,
             Self::Cluster(cluster) => {
                 let (_, node) = cluster.cluster_state.masters().into_iter().nth(index)?;
                 Some(node.commands.call(command).await)
@@ -139,26 +139,28 @@ impl Topology {
         commands: &[Cmd],
     ) -> Result<Vec<Value>, Failure> {
         match self {
-            Self::One(one) => one.node.commands.call_all(commands).await,
+            Self::Single(one) => one.node.commands.call_all(commands).await,
             Self::Cluster(cluster) => Box::pin(cluster.ask_all(slot_of(key), commands)).await,
         }
     }
 
     /// Sends a command, then the message that reports its effect. The message is sent even if the
     /// command fails.
-    pub(super) async fn call_then_say(
+    pub(super) async fn call_then_publish(
         &self,
         key: &[u8],
         command: Cmd,
-        say: impl FnOnce(Channels) -> Cmd + Send,
+        publish: impl FnOnce(Channels) -> Cmd + Send,
     ) -> Result<Vec<Value>, Failure> {
         match self {
-            Self::One(one) => one.node.commands.call_all(&[command, say(Channels::Plain)]).await,
+            Self::Single(one) => {
+                one.node.commands.call_all(&[command, publish(Channels::Plain)]).await
+            }
             Self::Cluster(cluster) => {
                 let slot = slot_of(key);
                 Box::pin(async move {
-                    let say = say(cluster.channels().await?);
-                    cluster.ask_then_publish(slot, [command, say]).await
+                    let publish = publish(cluster.channels().await?);
+                    cluster.ask_then_publish(slot, [command, publish]).await
                 })
                 .await
             }
@@ -175,7 +177,7 @@ impl Topology {
     ) -> Result<u32, Failure> {
         self.common().warnings.asked_for(replicas.least);
         match self {
-            Self::One(one) => one.node.replica_ack.ask(granted, false, replicas).await,
+            Self::Single(one) => one.node.replica_ack.ask(granted, false, replicas).await,
             Self::Cluster(cluster) => {
                 cluster.replicated(slot_of_name(claim.name()), &granted, replicas).await
             }
@@ -184,7 +186,7 @@ impl Topology {
 
     fn common(&self) -> &Common {
         match self {
-            Self::One(one) => &one.common,
+            Self::Single(one) => &one.common,
             Self::Cluster(cluster) => &cluster.cluster_state.common,
         }
     }
@@ -192,7 +194,7 @@ impl Topology {
     /// Returns the kind of channels of the deployment.
     pub(super) async fn channels(&self) -> Result<Channels, Failure> {
         match self {
-            Self::One(_) => Ok(Channels::Plain),
+            Self::Single(_) => Ok(Channels::Plain),
             Self::Cluster(cluster) => Box::pin(cluster.channels()).await,
         }
     }
@@ -200,7 +202,7 @@ impl Topology {
     /// Returns the slot of `object`, or 0 without a cluster.
     pub(super) fn group(&self, object: &Object) -> u32 {
         match self {
-            Self::One(_) => 0,
+            Self::Single(_) => 0,
             Self::Cluster(_) => slot_of_name(&object.name).into(),
         }
     }
@@ -209,7 +211,7 @@ impl Topology {
     /// it. The next call returns false.
     pub(super) fn is_to_be_published_again(&self, name: &Name) -> bool {
         match self {
-            Self::One(_) => false,
+            Self::Single(_) => false,
             Self::Cluster(cluster) => {
                 cluster.cluster_state.is_to_be_published_again(name.as_str().as_bytes())
             }
@@ -226,32 +228,32 @@ impl Topology {
     /// Sends events to `subscriber` from now on.
     pub(super) fn send_to(&self, subscriber: Weak<dyn Subscriber>) {
         match self {
-            Self::One(one) => one.common.hub.send_to(subscriber),
+            Self::Single(one) => one.common.hub.send_to(subscriber),
             Self::Cluster(cluster) => cluster.cluster_state.common.hub.send_to(subscriber),
         }
     }
 
     pub(super) fn listen(&self, object: &Object) {
         match self {
-            Self::One(one) => one.node.subscriptions.listen(object),
+            Self::Single(one) => one.node.subscriptions.listen(object),
             Self::Cluster(cluster) => cluster.cluster_state.listen(object),
         }
     }
 
     pub(super) fn unlisten(&self, object: &Object) {
         match self {
-            Self::One(one) => one.node.subscriptions.unlisten(object),
+            Self::Single(one) => one.node.subscriptions.unlisten(object),
             Self::Cluster(cluster) => cluster.cluster_state.unlisten(object),
         }
     }
 
     /// Returns the ACL permissions of this client for `object`.
-    pub(super) fn rights(&self, object: &Object) -> Rights {
+    pub(super) fn permissions(&self, object: &Object) -> Permissions {
         match self {
-            Self::One(one) => one.node.subscriptions.rights(object),
+            Self::Single(one) => one.node.subscriptions.permissions(object),
             Self::Cluster(cluster) => {
                 let owner = cluster.cluster_state.owner(slot_of_name(&object.name));
-                owner.map_or(Rights::ALL, |node| node.subscriptions.rights(object))
+                owner.map_or(Permissions::ALL, |node| node.subscriptions.permissions(object))
             }
         }
     }
@@ -259,7 +261,7 @@ impl Topology {
     /// Notes that the server denies this client the queue of `object`.
     pub(super) fn queue_refused(&self, object: &Object) {
         match self {
-            Self::One(one) => one.node.subscriptions.queue_refused(object),
+            Self::Single(one) => one.node.subscriptions.queue_refused(object),
             Self::Cluster(cluster) => {
                 if let Some(node) = cluster.cluster_state.owner(slot_of_name(&object.name)) {
                     node.subscriptions.queue_refused(object);
@@ -271,7 +273,7 @@ impl Topology {
     /// Returns whether this client receives the releases of `object`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         match self {
-            Self::One(one) => one.node.subscriptions.is_subscribed_to_releases(object),
+            Self::Single(one) => one.node.subscriptions.is_subscribed_to_releases(object),
             Self::Cluster(cluster) => cluster.cluster_state.is_subscribed_to_releases(object),
         }
     }
@@ -280,23 +282,23 @@ impl Topology {
 
     pub(super) fn keep_up(&self) {
         match self {
-            Self::One(one) => one.node.keep_up(),
+            Self::Single(one) => one.node.keep_up(),
             Self::Cluster(cluster) => cluster.keep_up(),
         }
     }
 
     /// Checks the health of the servers.
-    pub(super) async fn look(&self) -> About {
+    pub(super) async fn check(&self) -> About {
         match self {
-            Self::One(one) => one.look().await,
-            Self::Cluster(cluster) => Box::pin(cluster.look()).await,
+            Self::Single(one) => one.check().await,
+            Self::Cluster(cluster) => Box::pin(cluster.check()).await,
         }
     }
 
     /// Returns the hazards that were found so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         match self {
-            Self::One(one) => one.node.findings(&one.common),
+            Self::Single(one) => one.node.findings(&one.common),
             Self::Cluster(cluster) => cluster.cluster_state.findings(),
         }
     }
@@ -304,7 +306,9 @@ impl Topology {
     /// Returns whether all connections are up, for commands and for messages.
     pub(super) fn are_up(&self) -> (bool, bool) {
         match self {
-            Self::One(One { node, .. }) => (node.commands.is_up(), node.subscriptions.are_up()),
+            Self::Single(SingleServer { node, .. }) => {
+                (node.commands.is_up(), node.subscriptions.are_up())
+            }
             Self::Cluster(cluster) => cluster.cluster_state.are_up(),
         }
     }
@@ -312,36 +316,36 @@ impl Topology {
     /// Returns whether any server is connected.
     pub(super) fn is_up(&self) -> bool {
         match self {
-            Self::One(one) => one.node.commands.is_up(),
+            Self::Single(one) => one.node.commands.is_up(),
             Self::Cluster(cluster) => cluster.cluster_state.is_up(),
         }
     }
 
     pub(super) fn losses(&self) -> u64 {
         match self {
-            Self::One(one) => one.node.commands.losses(),
+            Self::Single(one) => one.node.commands.losses(),
             Self::Cluster(cluster) => cluster.cluster_state.losses(),
         }
     }
 
     /// Returns what prevents requests about `name`, if anything does.
-    pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
+    pub(super) fn unavailability(&self, name: &Name) -> Option<Failure> {
         match self {
-            Self::One(one) => one.node.commands.connect_failure().map(Failure::unreachable),
-            Self::Cluster(cluster) => cluster.cluster_state.in_the_way(slot_of_name(name)),
+            Self::Single(one) => one.node.commands.connect_failure().map(Failure::unreachable),
+            Self::Cluster(cluster) => cluster.cluster_state.unavailability(slot_of_name(name)),
         }
     }
 
     pub(super) fn reconnects(&self) -> u64 {
         match self {
-            Self::One(one) => one.node.reconnects(),
+            Self::Single(one) => one.node.reconnects(),
             Self::Cluster(cluster) => cluster.cluster_state.reconnects(),
         }
     }
 }
 
-impl One {
-    async fn look(&self) -> About {
+impl SingleServer {
+    async fn check(&self) -> About {
         let Self { common, node, .. } = self;
         node.keep_up();
         let (health, looked) = node.check(node.commands.server(), node.look(common)).await;

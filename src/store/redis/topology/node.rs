@@ -6,10 +6,10 @@ use redis::{Value, cmd};
 use tokio::time::{Instant, timeout};
 
 use super::super::{
-    connection::{Dialer, Link, Watcher, learnt, time_of_day},
+    connection::{Dialer, Link, Watcher, time_of_day, with_info},
     replica_ack::ReplicaAck,
     replies,
-    subscriptions::{Among, Hub, SubscriptionState, Subscriptions},
+    subscriptions::{Delivery, Hub, SubscriptionState, Subscriptions},
     warnings::Warnings,
     watcher::Commands,
 };
@@ -36,11 +36,11 @@ impl Common {
     }
 
     fn watcher(&self, dialer: &Arc<Dialer>, replaces: bool) -> Arc<dyn Watcher> {
-        Commands::telling(&self.hub, &self.warnings, dialer, replaces)
+        Commands::reporting(&self.hub, &self.warnings, dialer, replaces)
     }
 
-    fn subscription_state(&self, among: Among) -> Arc<SubscriptionState> {
-        SubscriptionState::of(&self.client_id, among, &self.hub)
+    fn subscription_state(&self, delivery: Delivery) -> Arc<SubscriptionState> {
+        SubscriptionState::of(&self.client_id, delivery, &self.hub)
     }
 }
 
@@ -58,7 +58,7 @@ impl Node {
         let watcher = common.watcher(&dialer, false);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
-        let subscription_state = common.subscription_state(Among::Alone);
+        let subscription_state = common.subscription_state(Delivery::Alone);
         let subscriptions =
             Subscriptions::connect(subscription_state, dialer, common.limit).await?;
         Ok(Self { commands, subscriptions, replica_ack })
@@ -69,7 +69,7 @@ impl Node {
         let watcher = common.watcher(&dialer, false);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
-        let subscription_state = common.subscription_state(Among::Alone);
+        let subscription_state = common.subscription_state(Delivery::Alone);
         let subscriptions = Subscriptions::connect_lazy(subscription_state, dialer, common.limit);
         Self { commands, subscriptions, replica_ack }
     }
@@ -77,17 +77,17 @@ impl Node {
     /// Makes one of several nodes, and connects in the background. The connection for messages is
     /// made when something subscribes. If the node rejects the login, the caller gets an error,
     /// because the other nodes accept it.
-    pub(super) fn among(
+    pub(super) fn delivery(
         common: &Common,
         dialer: Arc<Dialer>,
-        among: Among,
+        delivery: Delivery,
         replaces: bool,
     ) -> Self {
         let watcher = common.watcher(&dialer, replaces);
         let replica_ack = ReplicaAck::new(&dialer, common.limit);
         let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let commands = commands.reporting_rejection();
-        let subscription_state = common.subscription_state(among);
+        let subscription_state = common.subscription_state(delivery);
         let subscriptions = Subscriptions::when_wanted(subscription_state, dialer, common.limit);
         Self { commands, subscriptions, replica_ack }
     }
@@ -116,7 +116,7 @@ impl Node {
         // A new client waits for its first connection. A lost connection fails the check at once.
         self.commands.tried().await;
         if !self.commands.is_up() {
-            return Err(self.commands.away());
+            return Err(self.commands.failure());
         }
         let asked = time_of_day();
         let replies = self.commands.call_all(&[cmd("PING"), cmd("INFO")]).await?;
@@ -125,8 +125,8 @@ impl Node {
         {
             return Err(replies::refusal(error));
         }
-        let about = learnt(self.commands.about(), &replies, asked);
-        self.commands.learnt(&about);
+        let about = with_info(self.commands.about(), &replies, asked);
+        self.commands.note_server(&about);
         common.warnings.look(&about, self.commands.dialer());
         match about.is_full {
             true => Err(Failure::refused("OOM", "used memory > 'maxmemory'")),

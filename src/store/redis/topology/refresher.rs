@@ -114,7 +114,7 @@ impl TopologyRefresher {
         // Locked before the swap, so that handles are stored in the order in which the tasks start.
         let mut task = self.task.lock();
         if !self.running.swap(true, Ordering::AcqRel) {
-            let looking = Looking(Arc::clone(self));
+            let looking = RunningTask(Arc::clone(self));
             *task = Some(runtime.spawn(async move { looking.0.run().await }).abort_handle());
         }
         Ok(())
@@ -187,7 +187,7 @@ impl TopologyRefresher {
         let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, NodeReply> {
             Box::pin(async move {
                 let replies = node.commands.call_all(&questions()).await;
-                let replies = replies.map_err(|failure| in_the_way(&at, &failure, false))?;
+                let replies = replies.map_err(|failure| unavailability(&at, &failure, false))?;
                 read(&replies, &at, false)
             })
         };
@@ -301,11 +301,11 @@ fn questions() -> [Cmd; 3] {
 
 /// Reads the replies of the node at `at`. `alone`: it replied that it is not a cluster node.
 fn read(replies: &[Value], at: &HostPort, alone: bool) -> NodeReply {
-    let in_the_way = |failure: &Failure| in_the_way(at, failure, alone);
+    let unavailability = |failure: &Failure| unavailability(at, failure, alone);
     let [slots, nodes, channels] = replies else {
-        return Err(in_the_way(&Failure::Unreadable("too few replies".into())));
+        return Err(unavailability(&Failure::Unreadable("too few replies".into())));
     };
-    let map = SlotMap::read(slots, nodes, at).map_err(|failure| in_the_way(&failure))?;
+    let map = SlotMap::read(slots, nodes, at).map_err(|failure| unavailability(&failure))?;
     let channels = match channels {
         Value::ServerError(_) => Channels::Plain,
         _ => Channels::Sharded,
@@ -314,7 +314,7 @@ fn read(replies: &[Value], at: &HostPort, alone: bool) -> NodeReply {
 }
 
 /// Explains why the node at `at` returned no topology.
-fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
+fn unavailability(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
     // A denied command does not show whether the server has cluster support.
     let none = no_cluster(failure).or_else(|| (alone && lacks_a_right).then_some(NO_CLUSTER));
@@ -323,7 +323,7 @@ fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
         None if lacks_a_right => format!("{failure}; see the ACL page of the guide"),
         None => failure.to_string(),
     };
-    let lasting = none.is_some() || !failure.may_pass();
+    let lasting = none.is_some() || !failure.is_temporary();
     Error::Connect { server: address_shown(at), reason, permanent: lasting, source: None }
 }
 
@@ -337,9 +337,9 @@ impl Drop for RefreshRequest<'_> {
 }
 
 /// The running task. When its runtime ends, the drop lets another task start.
-struct Looking(Arc<TopologyRefresher>);
+struct RunningTask(Arc<TopologyRefresher>);
 
-impl Drop for Looking {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         self.0.running.store(false, Ordering::Release);
     }

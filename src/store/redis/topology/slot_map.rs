@@ -230,7 +230,7 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
 }
 
 /// An unreachable primary.
-pub(super) struct Away {
+pub(super) struct UnreachablePrimary {
     pub(super) server: String,
     pub(super) slots: String,
     pub(super) why: String,

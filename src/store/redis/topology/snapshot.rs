@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     super::connection::{Dialer, HostPort},
     node::Node,
-    slot_map::{Away, SlotMap, address_shown},
+    slot_map::{SlotMap, UnreachablePrimary, address_shown},
 };
 
 /// How long an older map is rejected after the current one was last confirmed.
@@ -27,7 +27,7 @@ type Found = Result<Arc<Node>, String>;
 type Nodes = BTreeMap<HostPort, Arc<Node>>;
 
 /// Nodes without slots, and the time of their last request.
-type Guests = BTreeMap<HostPort, (Arc<Node>, Instant)>;
+type SlotlessNodes = BTreeMap<HostPort, (Arc<Node>, Instant)>;
 
 /// A slot map, and the nodes of it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct TopologySnapshot {
     map: SlotMap,
     /// The primaries of the map, in its order.
     nodes: Vec<Found>,
-    guests: Guests,
+    slotless: SlotlessNodes,
     believed_at: Instant,
     /// The time of the last `MOVED`.
     moved_at: Option<Instant>,
@@ -51,24 +51,24 @@ impl TopologySnapshot {
         make: impl Fn(Dialer) -> Arc<Node>,
         now: Instant,
     ) -> (Self, Nodes) {
-        let (mut known, mut guests) = before.map(Self::into_nodes).unwrap_or_default();
+        let (mut known, mut slotless) = before.map(Self::into_nodes).unwrap_or_default();
         let node = |(at, dialer): (&HostPort, Result<_, String>)| match known.remove(at) {
             Some(node) => Ok(node),
             None => Ok(make(dialer?)),
         };
         let nodes = map.masters().iter().zip(dialers).map(node).collect();
-        guests.retain(|at, (_, used)| known.contains_key(at) && now < *used + GUESTS_STAY);
-        known.retain(|at, _| !guests.contains_key(at));
-        (Self { map, nodes, guests, believed_at: now, moved_at: None }, known)
+        slotless.retain(|at, (_, used)| known.contains_key(at) && now < *used + GUESTS_STAY);
+        known.retain(|at, _| !slotless.contains_key(at));
+        (Self { map, nodes, slotless, believed_at: now, moved_at: None }, known)
     }
 
     /// Returns all nodes by address, and which of them have no slot.
-    fn into_nodes(self) -> (Nodes, Guests) {
-        let Self { map, nodes, guests, .. } = self;
+    fn into_nodes(self) -> (Nodes, SlotlessNodes) {
+        let Self { map, nodes, slotless, .. } = self;
         let masters = map.masters().iter().cloned().zip(nodes);
         let masters = masters.filter_map(|(at, node)| Some((at, node.ok()?)));
-        let others = guests.iter().map(|(at, (node, _))| (at.clone(), Arc::clone(node)));
-        (masters.chain(others).collect(), guests)
+        let others = slotless.iter().map(|(at, (node, _))| (at.clone(), Arc::clone(node)));
+        (masters.chain(others).collect(), slotless)
     }
 
     pub(super) fn map(&self) -> &SlotMap {
@@ -98,11 +98,11 @@ impl TopologySnapshot {
     }
 
     /// Removes and returns the nodes without slots that were not used for a while.
-    pub(super) fn see_guests_off(&mut self, now: Instant) -> Vec<Arc<Node>> {
-        let all = std::mem::take(&mut self.guests).into_iter();
-        let (gone, stay): (Guests, Guests) =
+    pub(super) fn drop_idle_slotless(&mut self, now: Instant) -> Vec<Arc<Node>> {
+        let all = std::mem::take(&mut self.slotless).into_iter();
+        let (gone, stay): (SlotlessNodes, SlotlessNodes) =
             all.partition(|(_, (_, used))| now >= *used + GUESTS_STAY);
-        self.guests = stay;
+        self.slotless = stay;
         gone.into_values().map(|(node, _)| node).collect()
     }
 
@@ -124,18 +124,24 @@ impl TopologySnapshot {
     }
 
     /// Returns the unreachable primaries that have slots.
-    pub(super) fn away(&self) -> Vec<Away> {
+    pub(super) fn unreachable_primaries(&self) -> Vec<UnreachablePrimary> {
         let all = self.map.masters().iter().zip(&self.nodes).enumerate();
         let why = |node: &Found| match node {
             Err(why) => Some(why.clone()),
             Ok(node) if node.commands.is_up() => None,
-            Ok(node) => Some(node.commands.away().obstacle()),
+            Ok(node) => Some(node.commands.failure().obstacle()),
         };
-        let away = all.filter_map(|(index, (at, node))| {
+        let unreachable_primaries = all.filter_map(|(index, (at, node))| {
             let why = why(node)?;
-            Some(Away { server: address_shown(at), slots: self.map.slots_of(index), why })
+            Some(UnreachablePrimary {
+                server: address_shown(at),
+                slots: self.map.slots_of(index),
+                why,
+            })
         });
-        away.filter(|away| !away.slots.is_empty()).collect()
+        unreachable_primaries
+            .filter(|unreachable_primaries| !unreachable_primaries.slots.is_empty())
+            .collect()
     }
 
     /// Returns the addresses of the unreachable primaries.
@@ -145,17 +151,18 @@ impl TopologySnapshot {
     }
 
     /// Returns the primary at `at`, if it is unreachable and `dialer` leads to another address.
-    pub(super) fn astray(&mut self, at: &HostPort, dialer: &Dialer) -> Option<&mut Found> {
+    pub(super) fn moved_primary(&mut self, at: &HostPort, dialer: &Dialer) -> Option<&mut Found> {
         let index = self.map.masters().iter().position(|it| it == at)?;
         let master = self.nodes.get_mut(index)?;
-        let leads_there =
-            |node: &Found| node.as_ref().is_ok_and(|it| it.commands.dialer().leads_where(dialer));
+        let leads_there = |node: &Found| {
+            node.as_ref().is_ok_and(|it| it.commands.dialer().has_same_target(dialer))
+        };
         (!is_up(master) && !leads_there(master)).then_some(master)
     }
 
     /// Returns whether the node at `at` is in the snapshot, dialled or not.
     pub(super) fn knows(&self, at: &HostPort) -> bool {
-        self.guests.contains_key(at) || self.map.masters().contains(at)
+        self.slotless.contains_key(at) || self.map.masters().contains(at)
     }
 
     /// Returns the node at `at`, if there is one. A node without slots is kept for a while from now
@@ -165,14 +172,14 @@ impl TopologySnapshot {
         if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {
             return Some(Arc::clone(node));
         }
-        let (node, used) = self.guests.get_mut(at)?;
+        let (node, used) = self.slotless.get_mut(at)?;
         *used = now;
         Some(Arc::clone(node))
     }
 
     /// Adds a node that has no slot yet.
-    pub(super) fn add_guest(&mut self, at: &HostPort, guest: &Arc<Node>, now: Instant) {
-        self.guests.insert(at.clone(), (Arc::clone(guest), now));
+    pub(super) fn add_slotless(&mut self, at: &HostPort, slotless_node: &Arc<Node>, now: Instant) {
+        self.slotless.insert(at.clone(), (Arc::clone(slotless_node), now));
     }
 
     /// Notes that `slot` is at `at`. The node there becomes a primary; it is made if it is unknown.
@@ -186,8 +193,8 @@ impl TopologySnapshot {
         let index = self.map.note(slot, at.clone());
         self.moved_at = Some(now);
         if index == self.nodes.len() {
-            let guest = self.guests.remove(at).map(|(node, _)| node);
-            self.nodes.push(guest.map_or_else(make, Ok));
+            let slotless_node = self.slotless.remove(at).map(|(node, _)| node);
+            self.nodes.push(slotless_node.map_or_else(make, Ok));
         }
     }
 }

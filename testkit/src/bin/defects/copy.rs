@@ -27,17 +27,17 @@ const PARTS: [&str; 13] = [
 ];
 
 /// Where the copy is. No other run uses it while this value exists.
-pub(crate) struct Bed {
+pub(crate) struct WorkingCopy {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Bed {
+impl WorkingCopy {
     pub(crate) fn in_project(root: &Path) -> Result<Self, String> {
         let folder = root.join("target/defects");
-        let said = |error: io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(&folder).map_err(said)?;
-        let lock = File::create(folder.join("lock")).map_err(said)?;
+        let output = |error: io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(&folder).map_err(output)?;
+        let lock = File::create(folder.join("lock")).map_err(output)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another run is planting defects already".to_owned())?;
         Ok(Self { folder, _lock: lock })
@@ -52,10 +52,10 @@ impl Bed {
 /// Makes `folder` a copy of the sources in `root`, with `texts` in place of some files. An
 /// unchanged file keeps its time, so that cargo builds nothing twice.
 pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), String> {
-    let said = |error: io::Error| format!("{}: {error}", folder.display());
+    let output = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = BTreeSet::new();
     for part in PARTS {
-        list(&root.join(part), &mut files).map_err(said)?;
+        list(&root.join(part), &mut files).map_err(output)?;
     }
     let of_root =
         |file: PathBuf| file.strip_prefix(root).map(Path::to_owned).expect("it is in root");
@@ -64,9 +64,9 @@ pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), Stri
     for file in &wanted {
         let text = file.to_str().and_then(|file| texts.get(file));
         let text = text.map_or_else(|| fs::read(root.join(file)), |it| Ok(it.clone().into_bytes()));
-        text.and_then(|text| write(&folder.join(file), &text)).map_err(said)?;
+        text.and_then(|text| write(&folder.join(file), &text)).map_err(output)?;
     }
-    remove_others(folder, &wanted).map_err(said)
+    remove_others(folder, &wanted).map_err(output)
 }
 
 /// Adds a file to `files`, or those of a folder.

@@ -121,7 +121,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "the connection for messages stays with a replaced primary",
             edits: &[Edit {
                 file: "src/store/redis/connection/supervisor.rs",
-                from: "[gives_up.boxed(), is_gone.boxed(), strays.boxed()]",
+                from: "[gives_up.boxed(), is_gone.boxed(), until_moved.boxed()]",
                 to: "[gives_up.boxed(), if self.watcher.leads() { is_gone.boxed() } else { pending().boxed() }, pending().boxed()]",
             }],
         },
@@ -352,7 +352,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "ASK is taken for MOVED",
             edits: &[Edit {
                 file: "src/store/redis/topology/cluster.rs",
-                from: "            Redirect::Ask(Some(at)) => course.asks = Some(at),\n",
+                from: "            Redirect::Ask(Some(at)) => state.asks = Some(at),\n",
                 to: "            Redirect::Ask(Some(at)) => self.cluster_state.moved(slot, &at),\n",
             }],
         },
@@ -385,8 +385,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "a redirect is not followed",
             edits: &[Edit {
                 file: "src/store/redis/topology/cluster.rs",
-                from: "        if course.redirects <= MOST_REDIRECTS {\n",
-                to: "        if course.redirects < 1 {\n",
+                from: "        if state.redirects <= MOST_REDIRECTS {\n",
+                to: "        if state.redirects < 1 {\n",
             }],
         },
     ),
@@ -440,7 +440,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "a silent connection for messages is kept",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/mod.rs",
-                from: "                    self.see_whether_it_lives(wire).await;\n",
+                from: "                    self.ping(wire).await;\n",
                 to: "",
             }],
         },
@@ -451,7 +451,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "channels are left without unsubscribing",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "                (None, State::On) => {\n                    channel.state = State::Leaving;\n                    unsubscribe.entry(self.among.together(&name)).or_default().push(name);\n                }",
+                from: "                (None, State::On) => {\n                    channel.state = State::Leaving;\n                    unsubscribe.entry(self.delivery.together(&name)).or_default().push(name);\n                }",
                 to: "                (None, State::On) => {}",
             }],
         },
@@ -583,7 +583,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "replicas that cannot be asked count as enough",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
-                from: "            Ok(Err(failure)) => unasked(self.error(&name, failure)),\n",
+                from: "            Ok(Err(failure)) => not_requested(self.error(&name, failure)),\n",
                 to: "            Ok(Err(_)) => return Ok(held),\n",
             }],
         },
@@ -606,12 +606,12 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             edits: &[
                 Edit {
                     file: "src/store/redis/replica_ack/round.rs",
-                    from: "self.on_its_way.then(|| cmd(\"ASKING\")).into_iter()",
+                    from: "self.importing.then(|| cmd(\"ASKING\")).into_iter()",
                     to: "None.into_iter()",
                 },
                 Edit {
                     file: "src/store/redis/replica_ack/round.rs",
-                    from: "        let before = usize::from(self.on_its_way);",
+                    from: "        let before = usize::from(self.importing);",
                     to: "        let before = 0;",
                 },
             ],

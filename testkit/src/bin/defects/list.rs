@@ -124,8 +124,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "listening ends while somebody waits",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "let ended = entry.is_past(now, linger(object))",
-            to: "let ended = again.is_none() || entry.is_past(now, linger(object))",
+            from: "let ended = entry.is_past(now, idle_lifetime(object))",
+            to: "let ended = again.is_none() || entry.is_past(now, idle_lifetime(object))",
         }],
     },
     Defect {
@@ -148,7 +148,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/request_slot.rs",
-            from: "            entries.look_after(object, &self.core);\n        } else if",
+            from: "            entries.plan_check(object, &self.core);\n        } else if",
             to: "        } else if",
         }],
     },
@@ -324,7 +324,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/store/redis/replica_ack/mod.rs",
                 from: "                Ok(replies) => round.answered(replies, Instant::now()),\n",
-                to: "                Ok(replies) => {\n                    round.joined_by(std::mem::take(&mut *self.askers.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
+                to: "                Ok(replies) => {\n                    round.add(std::mem::take(&mut *self.askers.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
             }],
         },
     ),
@@ -448,8 +448,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a refusal of our own channels is taken for one of all",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "false => Refused::OwnChannels,",
-                to: "false => Refused::Releases,",
+                from: "false => Denied::OwnChannels,",
+                to: "false => Denied::Releases,",
             }],
         },
     ),
@@ -592,8 +592,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer with readers beside it is owed for as long as its own lease",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "if beside { ends.max(now + LATEST) } else { ends }",
-                to: "if beside { ends } else { ends.min(now + LATEST) }",
+                from: "if read_under_write { ends.max(now + LATEST) } else { ends }",
+                to: "if read_under_write { ends } else { ends.min(now + LATEST) }",
             }],
         },
     ),
@@ -630,7 +630,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "            pause().await;\n",
-                to: "            self.given_back = true;\n            pause().await;\n",
+                to: "            self.released = true;\n            pause().await;\n",
             }],
         },
     ),
@@ -705,7 +705,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a client that always comes back leaves a polling waiter no time",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "            held if in_its_turn() => held * RESTS_ONE_IN / 50,\n",
+                from: "            held if in_its_turn() => held * HOLD_BACK_ONE_IN / 50,\n",
                 to: "            held if in_its_turn() => held / 1_000,\n",
             }],
         },
@@ -731,7 +731,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one who leaves a gap is taken for one who asks",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "        slot.rests(self.core.clock.now() + longest);\n",
+                from: "        slot.note_sleep(self.core.clock.now() + longest);\n",
                 to: "",
             }],
         },
@@ -755,8 +755,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that reads as well is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "self.beside.store(true, Ordering::Release);\n        self.note_more();",
-                to: "self.beside.store(true, Ordering::Release);",
+                from: "self.read_under_write.store(true, Ordering::Release);\n        self.note_more();",
+                to: "self.read_under_write.store(true, Ordering::Release);",
             }],
         },
     ),
@@ -768,7 +768,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a reader shares a hold while a write of the writer beside it may reach the store",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "self.object().traits().is_shared() || self.is_read_beside()",
+                from: "self.object().traits().is_shared() || self.is_read_under_write()",
                 to: "self.object().traits().is_shared()",
             }],
         },
@@ -792,8 +792,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who reads beside its writing has one owner for both",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
-                from: "owner: request.object.seat_owner().unwrap_or_else(",
-                to: "owner: request.beside.clone().unwrap_or_else(",
+                from: "owner: request.object.task_owner().unwrap_or_else(",
+                to: "owner: request.writer.clone().unwrap_or_else(",
             }],
         },
     ),
@@ -1254,8 +1254,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one who waits for many permits is overtaken for ever",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
-                from: "self.patient |= waited >= PATIENT_AFTER;",
-                to: "self.patient |= waited >= PATIENT_AFTER * 1_000;",
+                from: "self.is_long |= waited >= LONG_WAIT_AFTER;",
+                to: "self.is_long |= waited >= LONG_WAIT_AFTER * 1_000;",
             }],
         },
     ),
@@ -1545,8 +1545,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one who sleeps until its time loses its turn",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "Some(until) if now < until && !self.inbox.is_told() => {",
-                to: "Some(until) if now < until && self.inbox.is_told() => {",
+                from: "Some(until) if now < until && !self.inbox.is_notified() => {",
+                to: "Some(until) if now < until && self.inbox.is_notified() => {",
             }],
         },
     ),
@@ -2077,7 +2077,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a thread whose writing was taken away waits for its own reading",
             edits: &[Edit {
                 file: "src/blocking/lock.rs",
-                from: "Err(Error::Lost { .. }) => self.enter_beside(patience),",
+                from: "Err(Error::Lost { .. }) => self.enter_under_write(max_wait),",
                 to: "Err(Error::Lost { .. }) => Ok(None),",
             }],
         },
@@ -2090,7 +2090,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a thread enters again what no replica has, though it wants some",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "Some(replicas) => self.acknowledged(replicas, again, patience.until()).await,",
+                from: "Some(replicas) => self.acknowledged(replicas, again, max_wait.until()).await,",
                 to: "Some(_) => Ok(again),",
             }],
         },
@@ -2127,8 +2127,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who enters again waits to be let in until its lease ends",
             edits: &[Edit {
                 file: "src/engine/held.rs",
-                from: "(Failure::may_pass, hold.ends())",
-                to: "(Failure::may_pass_or_let_in, hold.ends())",
+                from: "(Failure::is_temporary, hold.ends())",
+                to: "(Failure::is_temporary_for_release, hold.ends())",
             }],
         },
     ),
@@ -2139,7 +2139,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/pending.rs",
                 from: "if again == Some(true) {",
-                to: "if again.is_none() && pending.only().is_some() {",
+                to: "if again.is_none() && pending.unique_key().is_some() {",
             }],
         },
     ),
@@ -2160,7 +2160,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "each who enters again in vain has a count told",
             edits: &[Edit {
                 file: "src/engine/pending.rs",
-                from: "Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),",
+                from: "Self::Recount { hold } => Some(UniqueKey::Recount(hold.grant.id)),",
                 to: "Self::Recount { .. } => None,",
             }],
         },
@@ -2216,8 +2216,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a thread that enters again is answered whenever the store likes",
             edits: &[Edit {
-                file: "src/engine/acquire/patience.rs",
-                from: "Self::Once => Some(question),",
+                file: "src/engine/acquire/deadline.rs",
+                from: "Self::Once => Some(request_timeout),",
                 to: "Self::Once => None,",
             }],
         },
@@ -2314,7 +2314,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release that was not answered is given up",
             edits: &[Edit {
                 file: "src/engine/release/background.rs",
-                from: "false => Failure::may_pass_or_let_in,",
+                from: "false => Failure::is_temporary_for_release,",
                 to: "false => |_| false,",
             }],
         },
@@ -2325,8 +2325,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release that ran unanswered is taken for a loss",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "unsure: true, .. } => {\n                Ok(Some(GivenBack::Freed(",
-                to: "unsure: true, .. } if hold.shares() > 9 => {\n                Ok(Some(GivenBack::Freed(",
+                from: "unsure: true, .. } => {\n                Ok(Some(ReleaseReply::Freed(",
+                to: "unsure: true, .. } if hold.shares() > 9 => {\n                Ok(Some(ReleaseReply::Freed(",
             }],
         },
     ),
@@ -2347,8 +2347,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "after a lost connection nobody asks more often",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
-                from: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),",
-                to: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD * 1_000)),",
+                from: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNNOTIFIED)),",
+                to: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNNOTIFIED * 1_000)),",
             }],
         },
     ),
@@ -2428,8 +2428,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "those who queue hear of a gap as if it were a release, and the others do not",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
-                from: "let asks = !(queue_told && self.notices.lock().queued);",
-                to: "let asks = !queue_told;",
+                from: "let asks = !(queue_notified && self.notices.lock().queued);",
+                to: "let asks = !queue_notified;",
             }],
         },
     ),

@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use copy::Bed;
+use copy::WorkingCopy;
 use links::LINKS;
 use list::{DEFECTS, ELSEWHERE};
 use planting::Planted;
@@ -111,14 +111,14 @@ fn plant_all(part: Option<&str>) -> Result<bool, String> {
         return Err("no such defect".into());
     }
     let started = clock();
-    let bed = Bed::in_project(root())?;
+    let copy = WorkingCopy::in_project(root())?;
     let planted = Planted::of(&all, read)?;
-    copy::copy(root(), &bed.at("copy"), &planted.texts)?;
-    let program = Program::build(bed.at("copy"), &target()?, &planted)?;
+    copy::copy(root(), &copy.at("copy"), &planted.texts)?;
+    let program = Program::build(copy.at("copy"), &target()?, &planted)?;
     println!("{} defects built in {}\n", all.len(), seconds(started));
     println!("| # | defect | found by | after | time |");
     println!("|---|---|---|---|---|");
-    let missed = Searches { program, planted, bed }.run(&cases)?;
+    let missed = Searches { program, planted, copy }.run(&cases)?;
     let (planted, took) = (cases.len(), seconds(started));
     println!("\n{planted} defects planted, {} found, in {took}", planted - missed.len());
     for case in &missed {
@@ -152,7 +152,7 @@ enum Search {
 struct Searches {
     program: Program,
     planted: Planted,
-    bed: Bed,
+    copy: WorkingCopy,
 }
 
 impl Searches {
@@ -191,7 +191,7 @@ impl Searches {
 
     /// Without a defect, the test that finds it must pass.
     fn find_nothing(&self, finder: Finder) -> Result<(), String> {
-        let name = self.bed.at(&format!("{:?}", thread::current().id()));
+        let name = self.copy.at(&format!("{:?}", thread::current().id()));
         match search(&self.program, finder, 0, None, &name)? {
             None => Ok(()),
             Some(Found { by, after }) => {
@@ -205,7 +205,7 @@ impl Searches {
         let Case { number, finder, defect: Defect { says, .. } } = case;
         let started = clock();
         let included = self.planted.included_by(number);
-        let name = self.bed.at(&number.to_string());
+        let name = self.copy.at(&number.to_string());
         let outcome = search(&self.program, finder, number, included, &name);
         let (by, after) = match &outcome {
             Ok(Some(found)) => (found.by.as_str(), found.after.as_str()),

@@ -48,11 +48,11 @@ impl Program {
     ) -> Result<Self, String> {
         let built = cargo(&sources, target)?;
         let path = executable(&built).ok_or("cargo built no program of tests")?;
-        let said = |error: io::Error| format!("{}: {error}", path.display());
-        let bytes = fs::read(&path).map_err(said)?;
+        let text_out = |error: io::Error| format!("{}: {error}", path.display());
+        let bytes = fs::read(&path).map_err(text_out)?;
         let mut places = BTreeMap::new();
         for file in planted.included() {
-            let found = places_of(planted.texts[file].as_bytes(), &bytes).map_err(said)?;
+            let found = places_of(planted.texts[file].as_bytes(), &bytes).map_err(text_out)?;
             if found.is_empty() {
                 return Err(format!("the text of {file} does not stand in the program"));
             }
@@ -69,7 +69,7 @@ impl Program {
         name: &Path,
         longest: Duration,
     ) -> io::Result<(Option<ExitStatus>, String)> {
-        let said = Temporary(name.with_extension("said"));
+        let text_out = Temporary(name.with_extension("said"));
         let changed = run.included.map(|texts| (Temporary(name.to_owned()), texts));
         let mut child = {
             let _alone = self.starting.lock().expect("nobody panics while starting one");
@@ -77,11 +77,11 @@ impl Program {
                 self.write_changed(&path.0, texts)?;
             }
             let path = changed.as_ref().map_or(&self.path, |(path, _)| &path.0);
-            self.start(path, run, &said.0)?
+            self.start(path, run, &text_out.0)?
         };
         let status = ended(&mut child, longest)?;
-        let said = fs::read(&said.0)?;
-        Ok((status, String::from_utf8_lossy(&said).into_owned()))
+        let text_out = fs::read(&text_out.0)?;
+        Ok((status, String::from_utf8_lossy(&text_out).into_owned()))
     }
 
     /// Writes the program to `path` with other `texts` in it.
@@ -96,8 +96,8 @@ impl Program {
         Ok(())
     }
 
-    fn start(&self, path: &Path, run: &Run<'_>, said: &Path) -> io::Result<Child> {
-        let said = File::create(said)?;
+    fn start(&self, path: &Path, run: &Run<'_>, text_out: &Path) -> io::Result<Child> {
+        let text_out = File::create(text_out)?;
         Command::new(path)
             .current_dir(&self.sources)
             .args([run.test, "--exact", "--nocapture"])
@@ -107,8 +107,8 @@ impl Program {
             .env_remove("LEASEHOLD_SEED")
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
-            .stdout(said.try_clone()?)
-            .stderr(said)
+            .stdout(text_out.try_clone()?)
+            .stderr(text_out)
             .spawn()
     }
 }
@@ -219,8 +219,8 @@ mod tests {
         let name = folder.path().join("1");
         let run = |included, number| {
             let run = Run { test: "a::b", seeds: 7, number, included };
-            let (status, said) = program.run(&run, &name, Duration::from_secs(60)).unwrap();
-            (status.unwrap().code(), said)
+            let (status, text_out) = program.run(&run, &name, Duration::from_secs(60)).unwrap();
+            (status.unwrap().code(), text_out)
         };
 
         // then with other texts it prints those, and leaves no file behind

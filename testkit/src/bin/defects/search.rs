@@ -40,25 +40,26 @@ pub(crate) fn search(
     let seeds = if number == 0 { SOUND_SEEDS } else { SEEDS };
     let run = Run { test: &test, seeds, number, included };
     let run = program.run(&run, name, LONGEST);
-    let (status, said) = run.map_err(|error| format!("{test}: {error}"))?;
+    let (status, text_out) = run.map_err(|error| format!("{test}: {error}"))?;
     let Some(status) = status else {
         let after = format!("{} s without an end", LONGEST.as_secs());
         return Ok(Some(Found { by: format!("`{test}`"), after }));
     };
     match finder {
-        Finder::Simulation(_) => by_simulation(status.success(), &said),
-        Finder::Unit(_) => by_test(&test, status.success(), &said),
+        Finder::Simulation(_) => by_simulation(status.success(), &text_out),
+        Finder::Unit(_) => by_test(&test, status.success(), &text_out),
     }
 }
 
 /// Reads the output of the simulation: the first seed that breaks a rule, and the rule.
-fn by_simulation(passed: bool, said: &str) -> Outcome {
+fn by_simulation(passed: bool, text_out: &str) -> Outcome {
     if passed {
-        return exactly_one(said).map(|()| None);
+        return exactly_one(text_out).map(|()| None);
     }
-    let mut lines = said.lines();
+    let mut lines = text_out.lines();
     let line = lines.find(|line| line.starts_with("seed ") && line.contains("broke a rule"));
-    let line = line.ok_or_else(|| format!("the simulation failed and found nothing:\n{said}"))?;
+    let line =
+        line.ok_or_else(|| format!("the simulation failed and found nothing:\n{text_out}"))?;
     let rule = line.split_once(": ").map_or(line, |(_, rule)| rule);
     let seed: Option<u64> = line.split(' ').nth(1).and_then(|seed| seed.parse().ok());
     let seed = seed.ok_or_else(|| format!("no seed in: {line}"))?;
@@ -67,8 +68,8 @@ fn by_simulation(passed: bool, said: &str) -> Outcome {
 }
 
 /// Reads the output of a test that is selected by its name.
-fn by_test(name: &str, passed: bool, said: &str) -> Outcome {
-    exactly_one(said)?;
+fn by_test(name: &str, passed: bool, text_out: &str) -> Outcome {
+    exactly_one(text_out)?;
     match passed {
         true => Ok(None),
         false => Ok(Some(Found { by: format!("`{name}`"), after: "1 run".into() })),
@@ -76,10 +77,10 @@ fn by_test(name: &str, passed: bool, said: &str) -> Outcome {
 }
 
 /// If no test has the name, the run passes and proves nothing.
-fn exactly_one(said: &str) -> Result<(), String> {
-    match said.contains("running 1 test\n") {
+fn exactly_one(text_out: &str) -> Result<(), String> {
+    match text_out.contains("running 1 test\n") {
         true => Ok(()),
-        false => Err(format!("not one test was run:\n{said}")),
+        false => Err(format!("not one test was run:\n{text_out}")),
     }
 }
 
@@ -93,9 +94,10 @@ mod tests {
         let found = Found { by: "simulation: two believe".into(), after: "42 seeds".into() };
         assert_eq!(by_simulation(false, broken), Ok(Some(found)));
         assert_eq!(by_simulation(true, "\nrunning 1 test\nok"), Ok(None));
-        for (passed, said) in [(false, "running 1 test\nout of memory"), (true, "running 0 tests")]
+        for (passed, text_out) in
+            [(false, "running 1 test\nout of memory"), (true, "running 0 tests")]
         {
-            assert!(by_simulation(passed, said).is_err(), "{said}");
+            assert!(by_simulation(passed, text_out).is_err(), "{text_out}");
         }
     }
 

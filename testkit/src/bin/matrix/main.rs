@@ -3,11 +3,11 @@
 //! `matrix redis-6.2 redis_tls` one suite there, `matrix redis-6.2 'testkit server'` one of
 //! the test kit.
 //!
-//! The output of a suite is kept in `target/servers/NAME/said`. The table in `docs/servers.md` is
+//! The output of a suite is kept in `target/servers/NAME/results`. The table in `docs/servers.md` is
 //! made of all of them. A test that needs an ability that a server does not have fails there, and
 //! is counted separately.
 
-mod said;
+mod results;
 mod suite;
 mod table;
 
@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use said::Said;
+use results::SuiteResults;
 use suite::Suite;
 use table::{Column, table};
 
@@ -44,7 +44,7 @@ fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     }
     let columns = servers()?.iter().map(|server| server.column(&suites)).collect::<Vec<_>>();
     fs::write(root().join("docs/servers.md"), table(&suites, &columns))?;
-    Ok(columns.iter().flat_map(|column| &column.said).flatten().all(Said::is_well))
+    Ok(columns.iter().flat_map(|column| &column.results).flatten().all(SuiteResults::is_well))
 }
 
 /// All, or the one of this name.
@@ -91,28 +91,31 @@ impl Server {
     fn try_out(&self, suite: &Suite) -> io::Result<()> {
         let output = suite.run(&self.program())?;
         fs::create_dir_all(self.dir.join("said"))?;
-        fs::write(self.said(suite), &output)?;
-        println!("{}, {}: {}", self.version(), suite.name, Said::read(&output).cell());
+        fs::write(self.results(suite), &output)?;
+        println!("{}, {}: {}", self.version(), suite.name, SuiteResults::read(&output).cell());
         Ok(())
     }
 
-    fn said(&self, suite: &Suite) -> PathBuf {
+    fn results(&self, suite: &Suite) -> PathBuf {
         self.dir.join("said").join(suite.name.replace(' ', "_"))
     }
 
     /// The name and version of the server: `Redis 7.0.15`.
     fn version(&self) -> String {
-        let said = std::process::Command::new(self.program()).arg("--version").output();
-        let said =
-            String::from_utf8_lossy(&said.map(|it| it.stdout).unwrap_or_default()).into_owned();
-        let words: Vec<_> = said.split_whitespace().take(3).collect();
+        let results = std::process::Command::new(self.program()).arg("--version").output();
+        let results =
+            String::from_utf8_lossy(&results.map(|it| it.stdout).unwrap_or_default()).into_owned();
+        let words: Vec<_> = results.split_whitespace().take(3).collect();
         words.join(" ").replace("server v=", "")
     }
 
     fn column(&self, suites: &[Suite]) -> Column {
-        let read = |suite: &Suite| fs::read_to_string(self.said(suite)).ok();
-        let said = suites.iter().map(|suite| read(suite).map(|said| Said::read(&said))).collect();
-        Column { server: self.version(), said }
+        let read = |suite: &Suite| fs::read_to_string(self.results(suite)).ok();
+        let results = suites
+            .iter()
+            .map(|suite| read(suite).map(|results| SuiteResults::read(&results)))
+            .collect();
+        Column { server: self.version(), results }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::said::Said;
+use crate::results::SuiteResults;
 use crate::suite::Suite;
 
 /// The results of a server, suite by suite; `None` for suites that did not run.
 pub(crate) struct Column {
     pub(crate) server: String,
-    pub(crate) said: Vec<Option<Said>>,
+    pub(crate) results: Vec<Option<SuiteResults>>,
 }
 
 /// The whole page.
@@ -17,21 +17,21 @@ pub(crate) fn table(suites: &[Suite], columns: &[Column]) -> String {
     let mut page = format!("{HEAD}\n| tests | {} |\n", servers.join(" | "));
     page += &format!("|---|{}\n", "---|".repeat(servers.len()));
     for (number, suite) in suites.iter().enumerate() {
-        let cells = columns.iter().map(|column| cell(column.said[number].as_ref()));
+        let cells = columns.iter().map(|column| cell(column.results[number].as_ref()));
         page += &format!("| {} | {} |\n", suite.name, cells.collect::<Vec<_>>().join(" | "));
     }
     page + &unsupported(columns) + &failures(suites, columns) + DIFFERENCES
 }
 
-fn cell(said: Option<&Said>) -> String {
-    said.map_or_else(|| "not run".to_owned(), Said::cell)
+fn cell(results: Option<&SuiteResults>) -> String {
+    results.map_or_else(|| "not run".to_owned(), SuiteResults::cell)
 }
 
 /// Returns the abilities that each server does not have, and how many tests need them.
 fn unsupported(columns: &[Column]) -> String {
     let mut wanted = BTreeMap::<(&str, &str), usize>::new();
     for column in columns {
-        for (_, what) in column.said.iter().flatten().flat_map(|said| &said.unsupported) {
+        for (_, what) in column.results.iter().flatten().flat_map(|results| &results.unsupported) {
             *wanted.entry((column.server.as_str(), what.as_str())).or_default() += 1;
         }
     }
@@ -49,8 +49,8 @@ fn unsupported(columns: &[Column]) -> String {
 fn failures(suites: &[Suite], columns: &[Column]) -> String {
     let mut lines = String::new();
     for column in columns {
-        for (suite, said) in suites.iter().zip(&column.said) {
-            for name in said.iter().flat_map(|said| &said.failed) {
+        for (suite, results) in suites.iter().zip(&column.results) {
+            for name in results.iter().flat_map(|results| &results.failed) {
                 lines += &format!("| {} | {} | {name} |\n", column.server, suite.name);
             }
         }

@@ -45,7 +45,7 @@ impl Worker {
             self.reports_its_loss(&guard);
         }
         drop(believes);
-        self.gives_back(guard, async |guard| drop(guard.release().await)).await;
+        self.releases(guard, async |guard| drop(guard.release().await)).await;
     }
 
     fn reports_its_loss(&self, guard: &MultiGuard) {
@@ -67,9 +67,9 @@ impl Worker {
             let believes = self.believes(second.watch(), None);
             self.rest(self.scenario.hold).await;
             drop(believes);
-            self.gives_back(second, async |guard| drop(guard.release().await)).await;
+            self.releases(second, async |guard| drop(guard.release().await)).await;
         }
         drop(believes);
-        self.gives_back(first, async |guard| drop(guard.release().await)).await;
+        self.releases(first, async |guard| drop(guard.release().await)).await;
     }
 }

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::{InRedis, Reply};
 use crate::{
-    domain::{Claim, Failure, GivenBack, Name, Owner, ReleaseMode, RemoteWaiters},
+    domain::{Claim, Failure, Name, Owner, ReleaseMode, ReleaseReply, RemoteWaiters},
     store::{
         GENERATION_RESTS, RECEIPT_RESTS,
         redis::{
@@ -34,13 +34,13 @@ impl InRedis for Barrier {
         keys::openings(name)
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
         let keys = [keys::members(claim.name())];
         let request = Request::script(&LEAVE, &keys, claim.owner.as_str());
         let removed = store.ask(request.read(replies::number)).await?;
         Ok(match removed {
-            1 => GivenBack::Freed(RemoteWaiters::Nobody),
-            _ => GivenBack::NotHeld { holder: None },
+            1 => ReleaseReply::Freed(RemoteWaiters::Nobody),
+            _ => ReleaseReply::NotHeld { holder: None },
         })
     }
 }

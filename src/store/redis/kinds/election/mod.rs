@@ -9,8 +9,8 @@ use redis::Value;
 use super::{InRedis, Reply, lock::Lock};
 use crate::{
     domain::{
-        self, Claim, Failure, GivenBack, Holder, Leader, Name, Object, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Verdict, Work,
+        self, Claim, Failure, Holder, Leader, Name, Object, Outcome, Owner, Place, ReleaseMode,
+        ReleaseReply, Renewal, Verdict, Work,
     },
     store::redis::{
         RedisStore,
@@ -56,7 +56,7 @@ impl InRedis for Election {
         Lock::recount(store, claim, count, ttl).await
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         let released = Lock::release(store, claim, mode).await?;
         if mode != ReleaseMode::Leave {
             retire(store, claim).await;

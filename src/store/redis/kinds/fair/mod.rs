@@ -15,8 +15,8 @@ use redis::ToRedisArgs;
 use super::{InRedis, Reply, lock::Lock};
 use crate::{
     domain::{
-        self, Claim, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Verdict, Work,
+        self, Claim, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
+        Renewal, Verdict, Work,
     },
     store::{
         KNOWN_FOR,
@@ -63,10 +63,10 @@ impl InRedis for Fair {
         store.ask(request.read(|reply| replies::verdict(reply, claim))).await
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
         let name = claim.name();
         let request = on(name, &RELEASE, (claim.owner.as_str(), Self::channel(name)));
-        store.ask(request.read(|reply| replies::given_back(reply, name))).await
+        store.ask(request.read(|reply| replies::release_reply(reply, name))).await
     }
 
     async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {

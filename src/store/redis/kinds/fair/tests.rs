@@ -45,7 +45,7 @@ impl Bench {
 
     fn claim(&self) -> Claim {
         let owner = self.identity.fresh_owner();
-        let object = Object::of(Kind::Fair, "door").seated(owner.clone());
+        let object = Object::of(Kind::Fair, "door").for_task(owner.clone());
         Claim::plain(object, owner, Duration::from_millis(LEASE.unsigned_abs()))
     }
 
@@ -68,7 +68,7 @@ impl Bench {
 
     async fn frees(&self, claim: &Claim) {
         let freed = self.store.release(claim, ReleaseMode::HandOver).await.unwrap();
-        assert!(matches!(freed, GivenBack::Freed(_)), "{freed:?}");
+        assert!(matches!(freed, ReleaseReply::Freed(_)), "{freed:?}");
     }
 
     async fn withdraws(&self, claim: &Claim) {
@@ -189,8 +189,8 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     t.redisson("java:1", 2 * WAIT).await;
     let last = t.claim();
     t.ask(&last).await;
-    let said = Arc::<Mutex<Vec<String>>>::default();
-    let heard = Arc::clone(&said);
+    let output = Arc::<Mutex<Vec<String>>>::default();
+    let heard = Arc::clone(&output);
     t.twin.watch(move |it| {
         if it.command().starts_with("PUBLISH") {
             heard.lock().push(it.command());
@@ -199,7 +199,7 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     t.frees(&held).await;
     t.ask_for(KNOWN_FOR + Duration::from_secs(2), &[&last]).await;
     let to = |owner: &str| format!("PUBLISH redisson_lock__channel:{{door}}:{owner} 0");
-    assert_eq!(*said.lock(), [to(dead.owner.as_str()), to("java:1")]);
+    assert_eq!(*output.lock(), [to(dead.owner.as_str()), to("java:1")]);
 }
 
 #[tokio::test(start_paused = true)]

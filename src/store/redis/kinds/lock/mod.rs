@@ -9,8 +9,8 @@ use redis::Value;
 use super::{InRedis, Reply};
 use crate::{
     domain::{
-        self, Claim, Failure, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
-        RemoteWaiters, Renewal, Verdict, Work,
+        self, Claim, Failure, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
+        ReleaseReply, RemoteWaiters, Renewal, Verdict, Work,
     },
     store::{
         LATER, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
@@ -20,7 +20,7 @@ use crate::{
             channels::Channels,
             granted::Granted,
             keys, replies,
-            scripts::{Script, Scripts, millis, roomy, script},
+            scripts::{Script, Scripts, command_with_space, millis, script},
         },
     },
 };
@@ -80,7 +80,7 @@ impl InRedis for Lock {
         store.ask(request.read(replies::outcome)).await
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         match mode {
             ReleaseMode::Broadcast => release_openly(store, claim).await,
             ReleaseMode::HandOver | ReleaseMode::Forget | ReleaseMode::Leave => {
@@ -153,19 +153,19 @@ fn acquire<'a>(
 }
 
 /// Hands a lock to the next in its queue, or releases it to everybody if the ACL denies the queue.
-async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
+async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let ask = |queues: bool| async move {
         if !queues {
             return Box::pin(release_openly(store, claim)).await;
         }
         let name = claim.name();
-        let told = (Lock::channel(name), keys::queuers(name), keys::waiters(name));
+        let reported = (Lock::channel(name), keys::queuers(name), keys::waiters(name));
         let times = [RESERVATION, QUEUE_RESTS, WARNED_AFTER, LATER].map(millis);
-        let arguments = (claim.owner.as_str(), told, &times);
+        let arguments = (claim.owner.as_str(), reported, &times);
         let keys = [&*keys::queue(name), &*keys::yielded(name)];
         let request = Request::of(name, &HAND_OVER, &keys, arguments);
         let request = request.reporting_split(true);
-        store.ask(request.read(|reply| replies::given_back(reply, name))).await
+        store.ask(request.read(|reply| replies::release_reply(reply, name))).await
     };
     store.with_waiters(&claim.object, ask).await
 }
@@ -175,29 +175,29 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
 ///
 /// Both are sent even if the first one fails, so that a repeated request also repeats a lost
 /// message. An unnecessary message wakes waiters in vain.
-async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
+async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let name = claim.name();
-    let mut free = roomy("HDEL");
+    let mut free = command_with_space("HDEL");
     free.arg(name.as_str()).arg(claim.owner.as_str());
     let announce = |channels: Channels| {
-        let mut announce = roomy(channels.publish());
+        let mut announce = command_with_space(channels.publish());
         announce.arg(Lock::channel(name)).arg("0");
         announce
     };
     let key = name.as_str().as_bytes();
-    let replies = store.topology.call_then_say(key, free, announce).await?;
+    let replies = store.topology.call_then_publish(key, free, announce).await?;
     if let Some(Value::ServerError(error)) = replies.first() {
         let refused = replies::refusal(error).naming(Some("HDEL"));
         return Err(Box::pin(store.explained(name, refused)).await);
     }
     if !is_freed(replies.first().unwrap_or(&Value::Nil))? {
-        return Ok(GivenBack::NotHeld { holder: successor(store, &claim.object).await });
+        return Ok(ReleaseReply::NotHeld { holder: successor(store, &claim.object).await });
     }
-    let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, name))?;
+    let subscribers = replies.get(1).map_or(Ok(0), |reply| subscribers(reply, name))?;
     // Without listeners, nothing is looked up.
-    let others =
-        ears > 0 && ears > i64::from(store.topology.is_subscribed_to_releases(&claim.object));
-    Ok(GivenBack::Freed(match others {
+    let others = subscribers > 0
+        && subscribers > i64::from(store.topology.is_subscribed_to_releases(&claim.object));
+    Ok(ReleaseReply::Freed(match others {
         true => RemoteWaiters::Listeners,
         false => RemoteWaiters::Nobody,
     }))
@@ -233,9 +233,9 @@ fn is_freed(reply: &Value) -> Result<bool, Failure> {
 }
 
 /// Reads how many clients received a message.
-fn ears(reply: &Value, name: &Name) -> Result<i64, Failure> {
+fn subscribers(reply: &Value, name: &Name) -> Result<i64, Failure> {
     match reply {
-        Value::Int(ears) => Ok(*ears),
+        Value::Int(subscribers) => Ok(*subscribers),
         Value::ServerError(_) => {
             replies::warn_unannounced(name);
             Ok(0)

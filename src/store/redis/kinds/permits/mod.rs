@@ -7,7 +7,7 @@ use redis::{ToRedisArgs, Value, cmd};
 use super::{InRedis, Reply};
 use crate::{
     domain::{
-        Claim, Counts, Failure, GivenBack, Name, Outcome, Owner, PermitId, Place, ReleaseMode,
+        Claim, Counts, Failure, Name, Outcome, Owner, PermitId, Place, ReleaseMode, ReleaseReply,
         RemoteWaiters, Renewal, Share, Verdict, permits_of,
     },
     store::{
@@ -54,13 +54,13 @@ impl InRedis for Permits {
         store.ask(request.read(|reply| verdict(store, reply, claim))).await
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
         let name = claim.name();
         let mut request = on(name, &RELEASE, Self::channel(name));
         name_each(&mut request, &claim.owner, claim.share);
         Ok(match store.ask(request.read(|reply| all_were_held(reply, name))).await? {
-            true => GivenBack::Freed(RemoteWaiters::Nobody),
-            false => GivenBack::NotHeld { holder: None },
+            true => ReleaseReply::Freed(RemoteWaiters::Nobody),
+            false => ReleaseReply::NotHeld { holder: None },
         })
     }
 

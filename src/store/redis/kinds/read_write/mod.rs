@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     domain::{
-        self, Claim, Failure, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Share, Taken, Verdict, Work,
+        self, Claim, Failure, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
+        ReleaseReply, Renewal, Share, Taken, Verdict, Work,
     },
     store::{
         COURTESY_TURN, KNOWN_FOR,
@@ -67,7 +67,11 @@ impl InRedis for Readers {
         store.with_waiters(&claim.object, ask).await
     }
 
-    async fn acquire_beside(store: &RedisStore, claim: &Claim, writer: &Owner) -> Reply<Verdict> {
+    async fn acquire_read_under_write(
+        store: &RedisStore,
+        claim: &Claim,
+        writer: &Owner,
+    ) -> Reply<Verdict> {
         store.ask(read(claim, None, Some(writer))).await
     }
 
@@ -83,12 +87,12 @@ impl InRedis for Readers {
         Ok(outcomes.first().copied().unwrap_or(Outcome::Unknown))
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
         let name = claim.name();
         let arguments = (claim.owner.as_str(), channel(name), keys::in_slot(name));
         let lease = keys::reader(name, &claim.owner);
         let request = Request::of(name, &LEAVE, &[&lease], arguments);
-        store.ask(request.read(|reply| given_back(reply, name))).await
+        store.ask(request.read(|reply| release_reply(reply, name))).await
     }
 
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
@@ -158,7 +162,7 @@ impl InRedis for Writers {
         store.ask(request.read(replies::outcome)).await
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         match mode {
             ReleaseMode::Broadcast => store.ask(unlock(store, claim, false)).await,
             _ => {
@@ -239,7 +243,7 @@ fn unlock<'a>(
     store: &RedisStore,
     claim: &'a Claim,
     waited: bool,
-) -> Ask<'a, impl Read<GivenBack> + use<'a>> {
+) -> Ask<'a, impl Read<ReleaseReply> + use<'a>> {
     let name = claim.name();
     let writers = keys::writers(name);
     let others = [&*writers];
@@ -247,7 +251,7 @@ fn unlock<'a>(
     let channels = (channel(name), keys::in_slot(name));
     let arguments = (claim.owner.as_str(), writer(&claim.owner), channels, level);
     let request = Request::of(name, &UNLOCK, &others[..usize::from(waited)], arguments);
-    request.reporting_split(waited).read(|reply| given_back(reply, name))
+    request.reporting_split(waited).read(|reply| release_reply(reply, name))
 }
 
 /// Renews a reader whose lock and lease are on two nodes, each by itself. If it stops reading in
@@ -329,9 +333,9 @@ fn as_owner(holder: Holder) -> Holder {
     Holder { owner: owner.unwrap_or_else(|| holder.owner.clone()), ..holder }
 }
 
-fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
-    Ok(match replies::given_back(reply, name)? {
-        GivenBack::NotHeld { holder } => GivenBack::NotHeld { holder: holder.map(as_owner) },
-        freed @ GivenBack::Freed(_) => freed,
+fn release_reply(reply: &Value, name: &Name) -> Result<ReleaseReply, Failure> {
+    Ok(match replies::release_reply(reply, name)? {
+        ReleaseReply::NotHeld { holder } => ReleaseReply::NotHeld { holder: holder.map(as_owner) },
+        freed @ ReleaseReply::Freed(_) => freed,
     })
 }

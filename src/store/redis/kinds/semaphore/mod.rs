@@ -8,11 +8,11 @@ use redis::{Value, cmd};
 use super::{InRedis, Reply};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Name, Object, Outcome, Owner, Place, ReleaseMode, RemoteWaiters,
-        Renewal, Verdict,
+        Claim, Failure, Name, Object, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
+        RemoteWaiters, Renewal, Verdict,
     },
     store::{
-        LATEST, PATIENT_RESTS, PATIENT_TURN, RECEIPT_RESTS,
+        LATEST, LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN, RECEIPT_RESTS,
         redis::{
             RedisStore,
             ask::Request,
@@ -51,7 +51,7 @@ impl InRedis for Semaphore {
             Some(Place::Waited(time)) => millis(time).to_string(),
             _ => String::new(),
         };
-        let rests = [PATIENT_RESTS, PATIENT_TURN].map(millis);
+        let rests = [LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN].map(millis);
         let asks = (claim.owner.as_str(), claim.units());
         let [holders, withdrawn, patient] = beside(name);
         let request = Request::of(
@@ -63,7 +63,7 @@ impl InRedis for Semaphore {
         store.ask(request.read(|reply| verdict(store, reply, claim))).await
     }
 
-    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         let name = claim.name();
         let mode = match mode {
             ReleaseMode::Forget => "forget",
@@ -75,8 +75,8 @@ impl InRedis for Semaphore {
         let request = Request::of(name, &RELEASE, &[&holders, &withdrawn, &patient], arguments);
         let freed = store.ask(request.read(|reply| replies::freed(reply, name))).await?;
         Ok(match freed {
-            true => GivenBack::Freed(RemoteWaiters::Nobody),
-            false => GivenBack::NotHeld { holder: None },
+            true => ReleaseReply::Freed(RemoteWaiters::Nobody),
+            false => ReleaseReply::NotHeld { holder: None },
         })
     }
 
@@ -153,5 +153,5 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
 
 /// Returns the other keys: owners of permits, withdrawn owners, the longest waiter.
 fn beside(name: &Name) -> [String; 3] {
-    [keys::holders(name), keys::withdrawn(name), keys::patient(name)]
+    [keys::holders(name), keys::withdrawn(name), keys::longest_waiter(name)]
 }

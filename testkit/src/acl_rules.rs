@@ -6,9 +6,9 @@
 ///
 /// ```
 /// let text = "```console\n$ redis-cli ACL SETUSER app on '>secret' \\\n    '~app:*' +get\n```\n";
-/// assert_eq!(testkit::rights_in(text, "app"), [["on", ">secret", "~app:*", "+get"]]);
+/// assert_eq!(testkit::acl_rules_in(text, "app"), [["on", ">secret", "~app:*", "+get"]]);
 /// ```
-pub fn rights_in<'a>(text: &'a str, user: &str) -> Vec<Vec<&'a str>> {
+pub fn acl_rules_in<'a>(text: &'a str, user: &str) -> Vec<Vec<&'a str>> {
     let begins = format!("ACL SETUSER {user} ");
     let commands = text.match_indices(&begins).map(|(at, it)| &text[at + it.len()..]);
     commands.map(rules).collect()

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use super::{
     Bench,
     contender::Contender,
-    log::Story,
+    log::VisitLog,
     worker::{Answer, Launch, Worker},
 };
 use crate::{
@@ -16,15 +16,15 @@ use crate::{
 /// The crews that were started so far, by library, or why there is none. They
 /// stay from case to case, and grow.
 #[derive(Debug, Default)]
-pub(super) struct Crews(HashMap<&'static str, Answer<Crew>>);
+pub(super) struct WorkerGroups(HashMap<&'static str, Answer<WorkerGroup>>);
 
 /// Processes that are ready and warm.
 #[derive(Debug, Default)]
-pub(super) struct Crew(Vec<Worker>);
+pub(super) struct WorkerGroup(Vec<Worker>);
 
 /// What each process of a crew does.
 #[derive(Clone, Debug)]
-pub(super) struct Stay {
+pub(super) struct ContentionPlan {
     pub(super) processes: usize,
     pub(super) tasks: usize,
     pub(super) name: String,
@@ -38,22 +38,28 @@ impl Bench {
     pub(super) fn contend(
         &mut self,
         contender: Contender,
-        stay: &Stay,
-    ) -> Answer<(Story, Duration)> {
-        self.man(contender, stay.processes)?.contend(stay)
+        plan: &ContentionPlan,
+    ) -> Answer<(VisitLog, Duration)> {
+        self.group_of(contender, plan.processes)?.contend(plan)
     }
 
     /// Makes sure that `contender` has that many processes, warmed up.
-    pub(super) fn man(&mut self, contender: Contender, processes: usize) -> Answer<&mut Crew> {
-        let crew = self.crews.0.remove(contender.library).unwrap_or_else(|| Ok(Crew::default()));
-        let warm_up = self.settings.warm_up_of_crew(contender.language);
-        let crew = crew.and_then(|crew| crew.grown(&self.launch, contender, processes, warm_up));
-        let crew = self.crews.0.entry(contender.library).or_insert(crew);
-        crew.as_mut().map_err(|why| why.clone())
+    pub(super) fn group_of(
+        &mut self,
+        contender: Contender,
+        processes: usize,
+    ) -> Answer<&mut WorkerGroup> {
+        let group =
+            self.groups.0.remove(contender.library).unwrap_or_else(|| Ok(WorkerGroup::default()));
+        let warm_up = self.settings.warm_up_of_group(contender.language);
+        let group =
+            group.and_then(|group| group.grown(&self.launch, contender, processes, warm_up));
+        let group = self.groups.0.entry(contender.library).or_insert(group);
+        group.as_mut().map_err(|why| why.clone())
     }
 }
 
-impl Crew {
+impl WorkerGroup {
     /// With so many processes; those that are new are warmed up.
     fn grown(
         mut self,
@@ -72,18 +78,18 @@ impl Crew {
         Ok(self)
     }
 
-    fn contend(&mut self, stay: &Stay) -> Answer<(Story, Duration)> {
+    fn contend(&mut self, plan: &ContentionPlan) -> Answer<(VisitLog, Duration)> {
         let start_ns = clock::monotonic_ns() + HEAD_START.as_nanos() as u64;
-        let (tasks, name, hold_us) = (stay.tasks, stay.name.clone(), stay.hold_us);
-        let millis = stay.length.as_millis() as u64;
+        let (tasks, name, hold_us) = (plan.tasks, plan.name.clone(), plan.hold_us);
+        let millis = plan.length.as_millis() as u64;
         let job = Job::Contend { tasks, name, start_ns, millis, hold_us, log: true };
-        let workers = &mut self.0[..stay.processes];
+        let workers = &mut self.0[..plan.processes];
         workers.iter_mut().try_for_each(|worker| worker.send(&job))?;
         let found: Answer<Vec<Contended>> = workers.iter().map(|it| it.answer()).collect();
         let found = found?;
         let longest = found.iter().map(|it| it.longest_wait_ns).max().unwrap_or(0);
         let logs: Vec<_> = found.into_iter().map(|it| it.log).collect();
-        Ok((Story::of(&logs), Duration::from_nanos(longest)))
+        Ok((VisitLog::of(&logs), Duration::from_nanos(longest)))
     }
 }
 

@@ -5,27 +5,30 @@ use std::time::Duration;
 
 use chaos::clock::now;
 use chaos::orders::{Mode, Object};
-use chaos::said::Said;
+use chaos::worker_event::WorkerEvent;
 use leasehold::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::voice::Voice;
+use crate::event_pipe::EventPipe;
 use crate::{Names, now_called};
 
 /// The task of a worker that waits at latches.
 #[derive(Debug)]
-pub(crate) struct Doorman {
+pub(crate) struct LatchWaiter {
     client: Client,
-    voice: Arc<Voice>,
+    pipe: Arc<EventPipe>,
     names: Names,
     /// What the latch was called at first.
     latch: String,
 }
 
-impl Doorman {
-    pub(crate) fn new(latch: &Object, (client, voice, names): (Client, Arc<Voice>, Names)) -> Self {
-        Self { client, voice, names, latch: latch.name.clone() }
+impl LatchWaiter {
+    pub(crate) fn new(
+        latch: &Object,
+        (client, pipe, names): (Client, Arc<EventPipe>, Names),
+    ) -> Self {
+        Self { client, pipe, names, latch: latch.name.clone() }
     }
 
     pub(crate) async fn wait_at_each(self, mut stopped: watch::Receiver<bool>) {
@@ -41,17 +44,17 @@ impl Doorman {
 
     /// Whether it has passed.
     async fn wait_at(&self, name: &str, stopped: &mut watch::Receiver<bool>) -> bool {
-        let hold = self.voice.next_hold();
+        let hold = self.pipe.next_hold();
         let (mode, call) = (Mode::Pass, now());
-        self.voice.say(&Said::Ask { hold, name: name.to_owned(), mode, call });
+        self.pipe.send(&WorkerEvent::Ask { hold, name: name.to_owned(), mode, call });
         let passed = tokio::select! {
             passed = self.pass(name) => passed.is_ok(),
             _ = stopped.changed() => false,
         };
         let (at, why) = (now(), "latch".to_owned());
-        self.voice.say(&match passed {
-            true => Said::Enter { hold, at, token: None },
-            false => Said::GaveUp { hold, at, why },
+        self.pipe.send(&match passed {
+            true => WorkerEvent::Enter { hold, at, token: None },
+            false => WorkerEvent::GaveUp { hold, at, why },
         });
         passed
     }

@@ -15,7 +15,7 @@ use crate::port::bind_free_port;
 
 /// A reply of the server, or a message of a subscription.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct ServerMessage<'a> {
     /// The number of the connection: 0 is the first one.
     pub connection: usize,
     /// How many replies the server has sent before on this connection.
@@ -24,7 +24,7 @@ pub struct Said<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Said<'_> {
+impl ServerMessage<'_> {
     /// Whether it came without a request.
     pub fn is_push(&self) -> bool {
         self.bytes.starts_with(b">")
@@ -33,7 +33,7 @@ impl Said<'_> {
 
 /// What the client receives instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Lie {
+pub enum Tampering {
     /// The reply of the server.
     Truth,
     /// Each of these, after a pause before it. Without any, the client receives nothing.
@@ -49,28 +49,32 @@ pub enum Lie {
 /// # Examples
 ///
 /// ```
-/// use testkit::{Connection, Liar, Lie, Redis};
+/// use testkit::{Connection, Redis, Tampering, TamperingProxy};
 ///
 /// let redis = Redis::start();
-/// let liar = Liar::before(redis.port(), |_| Lie::Words(vec![(Default::default(), b":7\r\n".into())]));
-/// assert_eq!(Connection::open(liar.port()).command(&["PING"]).number(), 7);
+/// let reply = Tampering::Words(vec![(Default::default(), b":7\r\n".into())]);
+/// let proxy = TamperingProxy::before(redis.port(), move |_| reply.clone());
+/// assert_eq!(Connection::open(proxy.port()).command(&["PING"]).number(), 7);
 /// ```
-pub struct Liar {
+pub struct TamperingProxy {
     port: u16,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    tell: Box<dyn Fn(Said<'_>) -> Lie + Send + Sync>,
+    tell: Box<dyn Fn(ServerMessage<'_>) -> Tampering + Send + Sync>,
     closed: AtomicBool,
     connections: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
 }
 
-impl Liar {
+impl TamperingProxy {
     /// Starts a proxy in front of `port` that sends the result of `tell` for each reply.
-    pub fn before(port: u16, tell: impl Fn(Said<'_>) -> Lie + Send + Sync + 'static) -> Self {
+    pub fn before(
+        port: u16,
+        tell: impl Fn(ServerMessage<'_>) -> Tampering + Send + Sync + 'static,
+    ) -> Self {
         let listener = bind_free_port();
         let own_port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(Shared {
@@ -102,13 +106,13 @@ impl Liar {
     }
 }
 
-impl fmt::Debug for Liar {
+impl fmt::Debug for TamperingProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Liar").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("TamperingProxy").field("port", &self.port).finish_non_exhaustive()
     }
 }
 
-impl Drop for Liar {
+impl Drop for TamperingProxy {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         for stream in self.shared.streams().drain(..) {
@@ -162,18 +166,18 @@ fn tell(mut to: &TcpStream, from: &TcpStream, connection: usize, by: &Shared) ->
     for nth in 0.. {
         let mut bytes = Vec::new();
         read(&mut from, &mut bytes)?;
-        match (by.tell)(Said { connection, nth, bytes: &bytes }) {
-            Lie::Truth => to.write_all(&bytes)?,
-            Lie::Words(words) => {
+        match (by.tell)(ServerMessage { connection, nth, bytes: &bytes }) {
+            Tampering::Truth => to.write_all(&bytes)?,
+            Tampering::Words(words) => {
                 for (pause, word) in words {
                     sleep(pause);
                     to.write_all(&word)?;
                 }
             }
-            Lie::Endless(word) => loop {
+            Tampering::Endless(word) => loop {
                 to.write_all(&word)?;
             },
-            Lie::HangUp => break,
+            Tampering::HangUp => break,
         }
     }
     Ok(())
@@ -208,8 +212,8 @@ mod tests {
 
     #[test]
     fn each_reply_is_recorded_separately() {
-        let said = "%1\r\n+a\r\n*2\r\n:1\r\n$2\r\n\r\n\r\n-ERR no\r\n$-1\r\n>1\r\n$1\r\nx\r\n";
-        let mut from = said.as_bytes();
+        let output = "%1\r\n+a\r\n*2\r\n:1\r\n$2\r\n\r\n\r\n-ERR no\r\n$-1\r\n>1\r\n$1\r\nx\r\n";
+        let mut from = output.as_bytes();
         let mut lengths = vec![];
         while !from.is_empty() {
             let mut bytes = Vec::new();

@@ -42,11 +42,11 @@ async fn timeout_error_names_the_own_hold() {
     let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
     assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
     let text = timed_out.to_string();
-    let said = format!(
+    let output = format!(
         "timed out after 5s waiting for `door`: held by this client itself, `{}`",
         guard.owner()
     );
-    assert!(text.starts_with(&said), "{text}");
+    assert!(text.starts_with(&output), "{text}");
     // The text has the end of the lease, which is renewed, and not of the hold.
     assert!(text.contains("`, lease ends in 2"), "{text}");
 }
@@ -91,13 +91,13 @@ async fn waiter_acquires_when_the_holder_releases_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn acquire_times_out_in_time_in_any_store_state() {
-    for patience in [millis(1), millis(500), secs(5), secs(60)] {
+    for max_wait in [millis(1), millis(500), secs(5), secs(60)] {
         let world = World::new();
         world.store.stall();
         let start = Instant::now();
-        let refused = world.door().acquire_within(patience).await.unwrap_err();
+        let refused = world.door().acquire_within(max_wait).await.unwrap_err();
         assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
-        assert!(start.elapsed() <= patience + AT_ONCE, "{patience:?}");
+        assert!(start.elapsed() <= max_wait + AT_ONCE, "{max_wait:?}");
         assert_eq!(world.one.stats().timed_out, 0);
     }
 }

@@ -21,9 +21,9 @@ use crate::answer::{Answer, text, whole};
 /// read at once there is a key `counter:beside`.
 ///
 /// It goes on for ever unless [`rounds`](Self::rounds),
-/// [`at_most`](Self::at_most) or [`until_told`](Self::until_told) bounds it, so a process insists on one of them.
+/// [`at_most`](Self::at_most) or [`until_stopped`](Self::until_told) bounds it, so a process insists on one of them.
 #[derive(Clone, Debug)]
-pub struct Crowd {
+pub struct Contenders {
     pub(crate) lock: String,
     counter: String,
     threads: u32,
@@ -32,10 +32,10 @@ pub struct Crowd {
     hold: Duration,
     rest: Duration,
     stubborn: bool,
-    until_told: bool,
+    until_stopped: bool,
 }
 
-/// What a [`Crowd`] did.
+/// What a [`Contenders`] did.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
     /// The additions of each thread.
@@ -48,11 +48,11 @@ pub struct Report {
     pub total_wait: Duration,
     /// From the start of the first thread to the end of the last.
     pub elapsed: Duration,
-    /// What a [stubborn](Crowd::stubborn) one was told by servers that refused.
+    /// What a [stubborn](Contenders::stubborn) one was told by servers that refused.
     pub refusals: Vec<String>,
 }
 
-impl Crowd {
+impl Contenders {
     /// A crowd of `threads` that adds to `counter` under `lock`.
     #[must_use]
     pub fn new(lock: &str, counter: &str, threads: u32) -> Self {
@@ -65,7 +65,7 @@ impl Crowd {
             hold: Duration::ZERO,
             rest: Duration::ZERO,
             stubborn: false,
-            until_told: false,
+            until_stopped: false,
         }
     }
 
@@ -102,8 +102,8 @@ impl Crowd {
     /// Goes on until there is a key `counter:over`, and counts its rounds in `counter:rust` or
     /// `counter:java` until then. Default: no end.
     #[must_use]
-    pub fn until_told(mut self) -> Self {
-        self.until_told = true;
+    pub fn until_stopped(mut self) -> Self {
+        self.until_stopped = true;
         self
     }
 
@@ -124,7 +124,7 @@ impl Crowd {
             "hold_us": micros(self.hold),
             "rest_us": micros(self.rest),
             "stubborn": self.stubborn,
-            "until_told": self.until_told,
+            "until_told": self.until_stopped,
         })
     }
 }

@@ -6,47 +6,49 @@ use tokio::time::Instant;
 
 /// A bounded timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Within {
+pub(crate) struct Deadline {
     pub(super) since: Instant,
     pub(crate) until: Instant,
 }
 
-impl Within {
+impl Deadline {
     /// Starts now.
-    pub(crate) fn from_now(patience: Duration) -> Self {
+    pub(crate) fn from_now(max_wait: Duration) -> Self {
         let since = Instant::now();
-        Self { since, until: since + patience }
+        Self { since, until: since + max_wait }
     }
 }
 
 /// The timeout of a caller that already holds the object.
 #[cfg(feature = "blocking")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum ReentryTimeout {
     /// No timeout: it waits for as long as it holds the object.
     Endless,
     /// One request: it waits for the request timeout.
     Once,
     /// This timeout.
-    Within(Within),
+    Within(Deadline),
 }
 
 #[cfg(feature = "blocking")]
-impl Patience {
+impl ReentryTimeout {
     /// Returns when the timeout ends, if there is one.
     pub(crate) fn until(self) -> Option<Instant> {
         match self {
             Self::Endless | Self::Once => None,
-            Self::Within(within) => Some(within.until),
+            Self::Within(deadline) => Some(deadline.until),
         }
     }
 
-    /// Returns how long the caller waits for a reply. `question` is the request timeout.
-    pub(super) fn for_an_answer(self, question: Duration) -> Option<Duration> {
+    /// Returns how long the caller waits for a reply.
+    pub(super) fn for_reply(self, request_timeout: Duration) -> Option<Duration> {
         match self {
             Self::Endless => None,
-            Self::Once => Some(question),
-            Self::Within(within) => Some(within.until.saturating_duration_since(Instant::now())),
+            Self::Once => Some(request_timeout),
+            Self::Within(deadline) => {
+                Some(deadline.until.saturating_duration_since(Instant::now()))
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ const MOST: usize = 1_024;
 
 /// The permissions for one name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::store::redis) struct Rights {
+pub(in crate::store::redis) struct Permissions {
     /// Permission to write its queue.
     pub(in crate::store::redis) queue: bool,
     /// Permission to subscribe to the channels that only Leasehold uses.
@@ -26,14 +26,14 @@ pub(in crate::store::redis) struct Rights {
     pub(super) releases: bool,
 }
 
-impl Rights {
+impl Permissions {
     pub(in crate::store::redis) const ALL: Self =
         Self { queue: true, own_channels: true, releases: true };
 }
 
 /// A denied permission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::store::redis) enum Refused {
+pub(in crate::store::redis) enum Denied {
     Queue,
     OwnChannels,
     Releases,
@@ -41,24 +41,24 @@ pub(in crate::store::redis) enum Refused {
 
 /// All denials that count now.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Map<Object, (Rights, Instant)>);
+pub(super) struct Denials(Map<Object, (Permissions, Instant)>);
 
-impl Refusals {
-    pub(super) fn rights(&self, object: &Object) -> Rights {
-        self.0.get(object).map_or(Rights::ALL, |(rights, _)| *rights)
+impl Denials {
+    pub(super) fn permissions(&self, object: &Object) -> Permissions {
+        self.0.get(object).map_or(Permissions::ALL, |(permissions, _)| *permissions)
     }
 
     /// Notes that the server denied `what` at `now`.
-    pub(super) fn note(&mut self, object: &Object, what: Refused, now: Instant) {
+    pub(super) fn note(&mut self, object: &Object, what: Denied, now: Instant) {
         if self.0.len() >= MOST && !self.0.contains_key(object) {
             self.forget_oldest();
         }
-        let (rights, until) = self.0.entry(object.clone()).or_insert((Rights::ALL, now));
+        let (permissions, until) = self.0.entry(object.clone()).or_insert((Permissions::ALL, now));
         *until = now + BELIEVED;
         match what {
-            Refused::Queue => rights.queue = false,
-            Refused::OwnChannels => rights.own_channels = false,
-            Refused::Releases => rights.releases = false,
+            Denied::Queue => permissions.queue = false,
+            Denied::OwnChannels => permissions.own_channels = false,
+            Denied::Releases => permissions.releases = false,
         }
     }
 
@@ -93,32 +93,32 @@ mod tests {
 
     #[test]
     fn denial_removes_the_denied_permission() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
-        assert_eq!(refusals.rights(&door()), Rights::ALL);
-        refusals.note(&door(), Refused::OwnChannels, now);
-        let left = refusals.rights(&door());
-        assert_eq!(left, Rights { own_channels: false, ..Rights::ALL });
-        refusals.note(&door(), Refused::Queue, now);
-        assert!(refusals.rights(&door()).releases && !refusals.rights(&door()).queue);
-        refusals.note(&door(), Refused::Releases, now);
-        assert!(!refusals.rights(&door()).releases);
+        let (mut refusals, now) = (Denials::default(), Instant::now());
+        assert_eq!(refusals.permissions(&door()), Permissions::ALL);
+        refusals.note(&door(), Denied::OwnChannels, now);
+        let left = refusals.permissions(&door());
+        assert_eq!(left, Permissions { own_channels: false, ..Permissions::ALL });
+        refusals.note(&door(), Denied::Queue, now);
+        assert!(refusals.permissions(&door()).releases && !refusals.permissions(&door()).queue);
+        refusals.note(&door(), Denied::Releases, now);
+        assert!(!refusals.permissions(&door()).releases);
     }
 
     #[test]
     fn denial_affects_one_name_and_expires() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
-        refusals.note(&door(), Refused::Queue, now);
-        assert_eq!(refusals.rights(&Object::lock("window")), Rights::ALL);
+        let (mut refusals, now) = (Denials::default(), Instant::now());
+        refusals.note(&door(), Denied::Queue, now);
+        assert_eq!(refusals.permissions(&Object::lock("window")), Permissions::ALL);
         assert!(refusals.forget(now).is_empty());
         assert_eq!(refusals.forget(now + BELIEVED), [door()]);
-        assert_eq!(refusals.rights(&door()), Rights::ALL);
+        assert_eq!(refusals.permissions(&door()), Permissions::ALL);
     }
 
     #[test]
     fn permission_table_is_bounded() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        let (mut refusals, now) = (Denials::default(), Instant::now());
         for n in 0..2 * MOST {
-            refusals.note(&Object::lock(format!("door-{n}")), Refused::Queue, now);
+            refusals.note(&Object::lock(format!("door-{n}")), Denied::Queue, now);
         }
         assert_eq!(refusals.0.len(), MOST);
     }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chaos::clock::now;
-use chaos::said::Said;
+use chaos::worker_event::WorkerEvent;
 
 /// The pipe to the referee, and the numbers of holds.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct EventPipe {
     next_hold: AtomicU64,
 }
 
-impl Voice {
+impl EventPipe {
     pub(crate) fn new(first_hold: u64) -> Arc<Self> {
         Arc::new(Self { next_hold: AtomicU64::new(first_hold) })
     }
@@ -25,12 +25,12 @@ impl Voice {
     }
 
     pub(crate) fn ready(&self) {
-        self.say(&Said::Ready { at: now() });
+        self.send(&WorkerEvent::Ready { at: now() });
     }
 
     /// Says it before it returns: whatever comes later is said later.
-    pub(crate) fn say(&self, said: &Said) {
-        let line = said.line() + "\n";
+    pub(crate) fn send(&self, event: &WorkerEvent) {
+        let line = event.line() + "\n";
         let mut out = stdout().lock();
         if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
             // Nobody listens any more.

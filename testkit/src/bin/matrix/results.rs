@@ -2,7 +2,7 @@
 
 /// The results of a suite on one server.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct SuiteResults {
     pub(crate) passed: usize,
     /// The names of those that failed.
     pub(crate) failed: Vec<String>,
@@ -12,19 +12,19 @@ pub(crate) struct Said {
     ended: bool,
 }
 
-impl Said {
+impl SuiteResults {
     /// Reads the output of a program of tests.
     pub(crate) fn read(output: &str) -> Self {
-        let mut said = Self { ended: output.contains("\ntest result: "), ..Self::default() };
+        let mut results = Self { ended: output.contains("\ntest result: "), ..Self::default() };
         for line in output.lines() {
             let Some((name, verdict)) = verdict(line) else { continue };
             match verdict {
-                "ok" => said.passed += 1,
-                "FAILED" => said.sort_in(name, output),
+                "ok" => results.passed += 1,
+                "FAILED" => results.sort_in(name, output),
                 _ => {}
             }
         }
-        said
+        results
     }
 
     fn sort_in(&mut self, name: &str, output: &str) {
@@ -78,18 +78,18 @@ mod tests {
 
     #[test]
     fn test_of_a_missing_feature_is_counted_separately() {
-        let said = Said::read(OUTPUT);
-        assert_eq!(said.failed, ["two"]);
-        assert_eq!(said.unsupported, [("three".to_owned(), "TLS".to_owned())]);
-        assert_eq!(said.cell(), "1, 1 failed, 1 not supported");
-        assert!(!said.is_well());
+        let results = SuiteResults::read(OUTPUT);
+        assert_eq!(results.failed, ["two"]);
+        assert_eq!(results.unsupported, [("three".to_owned(), "TLS".to_owned())]);
+        assert_eq!(results.cell(), "1, 1 failed, 1 not supported");
+        assert!(!results.is_well());
     }
 
     #[test]
     fn unfinished_suite_is_reported() {
-        let early = Said::read("");
+        let early = SuiteResults::read("");
         assert_eq!((early.cell().as_str(), early.is_well()), ("0, ended early", false));
-        let whole = Said::read("test one ... ok\n\ntest result: ok. 1 passed");
+        let whole = SuiteResults::read("test one ... ok\n\ntest result: ok. 1 passed");
         assert_eq!((whole.cell().as_str(), whole.is_well()), ("1", true));
     }
 }

@@ -8,7 +8,7 @@ use crate::orders::Mode;
 /// A line of a worker. Times are those of [`clock`](crate::clock).
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-pub enum Said {
+pub enum WorkerEvent {
     /// It is connected and begins.
     Ready {
         /// When.
@@ -77,7 +77,7 @@ pub enum Said {
     },
 }
 
-impl Said {
+impl WorkerEvent {
     /// Reads a line.
     ///
     /// # Errors
