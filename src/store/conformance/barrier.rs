@@ -7,7 +7,7 @@ pub(super) async fn all(t: &Bench) {
     barrier_opens_for_the_last_member_and_all_before_it(t).await;
     repeated_arrival_counts_once(t).await;
     member_that_leaves_does_not_count(t).await;
-    member_that_asks_no_more_does_not_count(t).await;
+    silent_member_does_not_count(t).await;
     opening_is_announced(t).await;
 }
 
@@ -75,7 +75,7 @@ async fn member_that_leaves_does_not_count(t: &Bench) {
     t.leaves(&one).await;
 }
 
-async fn member_that_asks_no_more_does_not_count(t: &Bench) {
+async fn silent_member_does_not_count(t: &Bench) {
     let short = Duration::from_millis(60);
     let dead = Claim { ttl: short, ..t.member("b-dead") };
     let [one, other] = [(); 2].map(|()| t.member("b-dead"));

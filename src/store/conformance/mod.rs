@@ -179,22 +179,22 @@ impl Bench {
 
 /// Runs every case on `bench`.
 pub(crate) async fn all(bench: &Bench) {
-    a_free_lock_is_granted_and_a_held_one_names_its_holder(bench).await;
-    asking_again_grants_again_and_counts_once(bench).await;
-    a_grant_ends_with_its_ttl(bench).await;
-    a_renewal_prolongs_only_what_is_still_held(bench).await;
-    a_look_does_not_prolong(bench).await;
-    a_count_is_set_and_only_by_the_holder(bench).await;
-    a_release_frees_whatever_the_count(bench).await;
-    a_release_of_nothing_says_who_holds(bench).await;
-    a_forced_release_frees_anybodys_hold_once(bench).await;
-    who_listens_is_told_of_each_release(bench).await;
-    a_release_knows_whether_others_listen(bench).await;
-    who_stops_listening_is_told_nothing(bench).await;
+    free_lock_is_granted_and_held_lock_names_its_holder(bench).await;
+    repeated_request_is_granted_and_counts_once(bench).await;
+    grant_ends_with_its_ttl(bench).await;
+    renewal_extends_only_current_holds(bench).await;
+    check_does_not_extend_the_lease(bench).await;
+    only_the_holder_sets_the_hold_count(bench).await;
+    release_ignores_the_hold_count(bench).await;
+    release_by_a_non_holder_returns_the_holder(bench).await;
+    forced_release_ends_any_hold_once(bench).await;
+    subscriber_is_notified_of_each_release(bench).await;
+    release_reports_other_subscribers(bench).await;
+    unsubscribed_client_receives_nothing(bench).await;
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
-    a_token_counter_is_raised_and_never_lowered(bench).await;
-    what_a_kind_is_not_asked_it_does_not_support(bench).await;
+    token_counter_is_raised_and_never_lowered(bench).await;
+    kind_rejects_unsupported_requests(bench).await;
     fair::all(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
@@ -207,7 +207,7 @@ pub(crate) async fn all(bench: &Bench) {
     rate_limiter::all(bench).await;
 }
 
-async fn what_a_kind_is_not_asked_it_does_not_support(t: &Bench) {
+async fn kind_rejects_unsupported_requests(t: &Bench) {
     let of = |kind| Claim { object: t.object(kind, "unasked"), ..t.claim("unasked") };
     let [read, semaphore, latch] = [Kind::Read, Kind::Semaphore, Kind::Latch].map(of);
     let store = &t.one;
@@ -244,7 +244,7 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     t.one.release(&next, ReleaseMode::HandOver).await.unwrap();
 }
 
-async fn a_token_counter_is_raised_and_never_lowered(t: &Bench) {
+async fn token_counter_is_raised_and_never_lowered(t: &Bench) {
     let fenced = || Claim { share: Share::Whole { tokens: 2 }, ..t.claim("raised") };
     let (held, next) = (fenced(), fenced());
     let raise = async |least| lock::raise_token(&t.other, held.name(), least).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_token_counter_is_raised_and_never_lowered(t: &Bench) {
     t.one.release(&next, ReleaseMode::Broadcast).await.unwrap();
 }
 
-async fn a_free_lock_is_granted_and_a_held_one_names_its_holder(t: &Bench) {
+async fn free_lock_is_granted_and_held_lock_names_its_holder(t: &Bench) {
     let (mine, yours) = (t.claim("free"), t.claim("free"));
     assert_eq!(t.one.holder(&mine.object).await.unwrap(), None);
     t.grant(&mine).await;
@@ -287,7 +287,7 @@ async fn a_free_lock_is_granted_and_a_held_one_names_its_holder(t: &Bench) {
     assert_eq!(t.other.held_by(&mine.object, &yours.owner).await.unwrap(), 0);
 }
 
-async fn asking_again_grants_again_and_counts_once(t: &Bench) {
+async fn repeated_request_is_granted_and_counts_once(t: &Bench) {
     let claim = t.claim("again");
     t.grant(&claim).await;
     t.grant(&claim).await;
@@ -296,7 +296,7 @@ async fn asking_again_grants_again_and_counts_once(t: &Bench) {
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
-async fn a_grant_ends_with_its_ttl(t: &Bench) {
+async fn grant_ends_with_its_ttl(t: &Bench) {
     let claim = t.claim_for("short", Duration::from_millis(60));
     t.grant(&claim).await;
     sleep(Duration::from_millis(80)).await;
@@ -304,7 +304,7 @@ async fn a_grant_ends_with_its_ttl(t: &Bench) {
     assert_eq!(t.other.acquire(&t.claim("short"), None).await.unwrap(), Verdict::GRANTED);
 }
 
-async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
+async fn renewal_extends_only_current_holds(t: &Bench) {
     let held = t.claim_for("renewed", Duration::from_secs(3));
     let gone = t.claim("renewed-gone");
     t.grant(&held).await;
@@ -324,7 +324,7 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
     assert_eq!(t.one.renew(&[]).await.unwrap(), []);
 }
 
-async fn a_look_does_not_prolong(t: &Bench) {
+async fn check_does_not_extend_the_lease(t: &Bench) {
     let claim = t.claim_for("looked-at", Duration::from_secs(5));
     t.grant(&claim).await;
     let Claim { object, owner, share, .. } = claim.clone();
@@ -335,7 +335,7 @@ async fn a_look_does_not_prolong(t: &Bench) {
     assert!(remaining <= claim.ttl, "{remaining:?}");
 }
 
-async fn a_count_is_set_and_only_by_the_holder(t: &Bench) {
+async fn only_the_holder_sets_the_hold_count(t: &Bench) {
     let claim = t.claim("counted");
     let ttl = Some(claim.ttl);
     assert_eq!(t.one.recount(&claim, 2, ttl).await.unwrap(), Outcome::NotOurs);
@@ -350,7 +350,7 @@ async fn a_count_is_set_and_only_by_the_holder(t: &Bench) {
     assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
 }
 
-async fn a_release_frees_whatever_the_count(t: &Bench) {
+async fn release_ignores_the_hold_count(t: &Bench) {
     let claim = t.claim("twice");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
@@ -358,7 +358,7 @@ async fn a_release_frees_whatever_the_count(t: &Bench) {
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
-async fn a_release_of_nothing_says_who_holds(t: &Bench) {
+async fn release_by_a_non_holder_returns_the_holder(t: &Bench) {
     let (mine, yours) = (t.claim("not-held"), t.claim("not-held"));
     assert_eq!(t.broadcast(&mine).await, ReleaseReply::NotHeld { holder: None });
     t.grant(&yours).await;
@@ -369,7 +369,7 @@ async fn a_release_of_nothing_says_who_holds(t: &Bench) {
     assert_eq!(t.one.held_by(&yours.object, &yours.owner).await.unwrap(), 1);
 }
 
-async fn a_forced_release_frees_anybodys_hold_once(t: &Bench) {
+async fn forced_release_ends_any_hold_once(t: &Bench) {
     let claim = t.claim("forced");
     t.grant(&claim).await;
     assert!(t.other.force_release(&claim.object).await.unwrap());
@@ -377,7 +377,7 @@ async fn a_forced_release_frees_anybodys_hold_once(t: &Bench) {
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
-async fn who_listens_is_told_of_each_release(t: &Bench) {
+async fn subscriber_is_notified_of_each_release(t: &Bench) {
     let [claim] = t.held("heard").await;
     t.broadcast(&claim).await;
     t.received(&freed(&claim), 1).await;
@@ -388,7 +388,7 @@ async fn who_listens_is_told_of_each_release(t: &Bench) {
     t.other.unlisten(&claim.object);
 }
 
-async fn a_release_knows_whether_others_listen(t: &Bench) {
+async fn release_reports_other_subscribers(t: &Bench) {
     let claim = t.claim("sought");
     t.other.listen(&claim.object);
     t.received(&listening(&claim), 1).await;
@@ -404,7 +404,7 @@ async fn a_release_knows_whether_others_listen(t: &Bench) {
     t.other.unlisten(&claim.object);
 }
 
-async fn who_stops_listening_is_told_nothing(t: &Bench) {
+async fn unsubscribed_client_receives_nothing(t: &Bench) {
     let [claim] = t.held("unheard").await;
     t.other.unlisten(&claim.object);
     // It may receive an event before the store has recorded it.

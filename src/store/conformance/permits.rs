@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// Runs every case on `bench`.
 pub(super) async fn all(bench: &Bench) {
-    permits_are_granted_as_long_as_there_are_enough(bench).await;
+    permits_are_granted_while_enough_are_free(bench).await;
     repeated_request_gets_the_same_permits(bench).await;
     repeated_release_counts_once(bench).await;
     rejected_request_learns_the_next_permit_expiry(bench).await;
@@ -79,7 +79,7 @@ fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
     Renewal { object, owner, share, ttl }
 }
 
-async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
+async fn permits_are_granted_while_enough_are_free(t: &Bench) {
     let [one, three, two] = [1, 3, 2].map(|count| wants(t, "p-some", count, LONG));
     assert_eq!(busy(t, &one).await, None, "nobody has said how many there are");
     let object = set(t, "p-some", 5).await;

@@ -7,7 +7,7 @@ use crate::{
 };
 
 pub(super) async fn all(t: &Bench) {
-    permits_are_granted_as_long_as_there_are_enough(t).await;
+    permits_are_granted_while_enough_are_free(t).await;
     repeated_acquire_and_release_count_once(t).await;
     withdrawn_request_takes_no_permits(t).await;
     abandoned_permits_stay_acquired(t).await;
@@ -60,7 +60,7 @@ impl Bench {
 
 const GONE: ReleaseReply = ReleaseReply::NotHeld { holder: None };
 
-async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
+async fn permits_are_granted_while_enough_are_free(t: &Bench) {
     let none = t.permits("none", 1);
     assert_eq!((t.busy(&none, None).await, t.free(&none).await), (None, 0));
 

@@ -1,23 +1,25 @@
-//! Stories of other objects than a plain lock, on the simulated server: a fair lock, a read-write
-//! lock, a semaphore, permits that expire, a latch, a multi-lock, an election, a barrier; one of
-//! them in each story.
+//! Stories of the other objects on the simulated server: a fair lock, a read-write lock, a
+//! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier. Each story has
+//! one of them.
+//!
+//! A *believer* is a task whose guard says that it holds.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | a holder of a fair lock, or a writer, is alone | somebody believes in a hold beside one who writes, and is not its own reader |
+//! | exclusion | a fair lock or a write lock has a believer, and another task believes, too, except in the writer's own read hold |
 //! | order | a fair lock is granted to an owner while another one is the first in its queue |
-//! | a member is held alone | two tasks believe in a hold of one member |
-//! | a loss is reported | a member is lost, and the guard of all does not report it |
-//! | a leader is alone | two believe that they lead, or a later leader has no higher term |
-//! | a record is the leader's | a leader is returned with a value that it has not proclaimed |
-//! | a barrier counts each arrival once | a generation has a member twice, or more members have passed than came |
-//! | no more than there are | guards have more permits together than there are |
-//! | belief is true | somebody believes, and the server does not know it |
-//! | closed is closed | somebody passes a latch that was closed all the time |
-//! | who waits enters | somebody waits for two minutes, though nothing lasts as long |
-//! | everything ends | a place, a permit or a key is left when all is done |
+//! | exclusion of members | two tasks believe in a hold of one member of a multi-lock |
+//! | reported losses | a member is lost, and the guard of the multi-lock does not report it |
+//! | one leader | two tasks believe that they lead, or a later leader has no higher term |
+//! | true records | an election returns a leader with a value that this leader has not proclaimed |
+//! | arrivals count once | a generation has a member twice, or more members have passed than arrived |
+//! | number of permits | guards have more permits together than the semaphore has |
+//! | true beliefs | a task believes, and the server does not know its hold |
+//! | closed latches | a task passes a latch that was closed all the time |
+//! | no starvation | a task waits for two minutes, though no hold and no fault lasts as long |
+//! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
-//! The server keeps what it has here: what it loses nobody can be sure of.
+//! The server keeps its data in these stories: after a data loss no rule could be checked.
 
 mod multi;
 
@@ -52,18 +54,18 @@ use crate::{
     store::QUEUE_RESTS,
 };
 
-/// For so long there is trouble.
-const TROUBLED: u32 = 6_000;
+/// The number of checks in which faults may begin.
+const CHECKS_WITH_FAULTS: u32 = 6_000;
 
-/// By then anybody who waits has entered.
-const SURELY: Duration = Duration::from_secs(120);
+/// A task that waits longer is starved.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// By then nothing that was asked for is on its way any more.
-const SETTLED: Duration = Duration::from_secs(20);
+/// No request is repeated or in flight for longer.
+const LONGEST_RETRY: Duration = Duration::from_secs(20);
 
-/// What a story is about.
+/// The object of a story.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum About {
+enum Subject {
     Fair,
     ReadWrite,
     Semaphore,
@@ -74,41 +76,41 @@ enum About {
     Barrier,
 }
 
-/// Lives through the story of `seed`.
+/// Runs the story of `seed`.
 pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Result<(), String> {
     fastrand::seed(seed);
     let mut chance = fastrand::Rng::with_seed(seed);
     let all = [
-        About::Fair,
-        About::ReadWrite,
-        About::Semaphore,
-        About::Permits,
-        About::Latch,
-        About::Multi,
+        Subject::Fair,
+        Subject::ReadWrite,
+        Subject::Semaphore,
+        Subject::Permits,
+        Subject::Latch,
+        Subject::Multi,
     ];
-    let about = all[chance.usize(..all.len())];
-    let about = match seed % 5 {
-        3 => About::Barrier,
-        4 => About::Election,
-        _ => about,
+    let subject = all[chance.usize(..all.len())];
+    let subject = match seed % 5 {
+        3 => Subject::Barrier,
+        4 => Subject::Election,
+        _ => subject,
     };
     let mut scenario = Scenario::draw(&mut chance);
     let faults = &mut scenario.faults;
     (faults.forgetting, faults.promotion, faults.permissions) = (false, false, false);
     (faults.runtimes, faults.forcing) = (false, false);
-    faults.shutdowns &= about != About::Latch;
-    // What has no lease dies with who has it.
-    faults.deaths &= !matches!(about, About::Semaphore | About::Latch);
+    faults.shutdowns &= subject != Subject::Latch;
+    // A dead process would keep a permit without a lease, or a closed latch, for ever.
+    faults.deaths &= !matches!(subject, Subject::Semaphore | Subject::Latch);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        trace.log(|| format!("{about:?}: {scenario:?}"));
-        World::new(about, scenario, &mut chance, trace).await.live(chance).await
+        trace.log(|| format!("{subject:?}: {scenario:?}"));
+        World::new(subject, scenario, &mut chance, trace).await.live(chance).await
     })
 }
 
 struct World {
-    about: About,
+    subject: Subject,
     scenario: Scenario,
     site: Site,
     trace: Arc<Trace>,
@@ -135,41 +137,41 @@ impl Worker {
         Duration::from_millis(1 + self.chance.u64(..=millis))
     }
 
-    async fn rest(&mut self, most: u64) {
+    async fn pause(&mut self, most: u64) {
         sleep(self.up_to(most)).await;
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
+    fn log(&self, what: impl FnOnce() -> String) {
         self.book.trace.log(|| format!("{}: {}", self.label, what()));
     }
 
-    async fn works(self, about: About) {
+    async fn work(self, subject: Subject) {
         let gate = self.peer.gate.clone();
-        match about {
-            About::Fair => gate.pass(self.takes_turns()).await,
-            About::ReadWrite => gate.pass(self.reads_and_writes()).await,
-            About::Semaphore => gate.pass(self.takes_seats()).await,
-            About::Permits => gate.pass(self.takes_permits()).await,
-            About::Latch => Box::pin(gate.pass(self.passes())).await,
-            About::Multi => Box::pin(gate.pass(self.holds_several())).await,
-            About::Election => Box::pin(gate.pass(self.leads())).await,
-            About::Barrier => Box::pin(gate.pass(self.arrives())).await,
+        match subject {
+            Subject::Fair => gate.pass(self.use_fair_lock()).await,
+            Subject::ReadWrite => gate.pass(self.use_read_write_lock()).await,
+            Subject::Semaphore => gate.pass(self.use_semaphore()).await,
+            Subject::Permits => gate.pass(self.use_expirable_semaphore()).await,
+            Subject::Latch => Box::pin(gate.pass(self.wait_for_latch())).await,
+            Subject::Multi => Box::pin(gate.pass(self.use_multi_lock())).await,
+            Subject::Election => Box::pin(gate.pass(self.use_election())).await,
+            Subject::Barrier => Box::pin(gate.pass(self.use_barrier())).await,
         }
     }
 
-    /// Enters by one question, with little patience, or surely.
-    async fn enters<G>(
+    /// Acquires by one request, with a short timeout, or by waiting.
+    async fn acquire<G>(
         &mut self,
         once: impl Future<Output = Result<Option<G>>>,
-        surely: impl Future<Output = Result<G>>,
+        waiting: impl Future<Output = Result<G>>,
     ) -> Option<G> {
         let entered = match self.chance.u32(..4) {
             0 => once.await,
-            1 => match timeout(self.up_to(500), surely).await {
+            1 => match timeout(self.up_to(500), waiting).await {
                 Ok(entered) => entered.map(Some),
                 Err(_) => Ok(None),
             },
-            _ => match timeout(SURELY, surely).await {
+            _ => match timeout(LONGEST_WAIT, waiting).await {
                 Ok(entered) => entered.map(Some),
                 Err(_) => {
                     self.book.breaks(format!("{} waits for ever", self.label));
@@ -178,14 +180,14 @@ impl Worker {
             },
         };
         entered.unwrap_or_else(|error| {
-            self.say(|| format!("does not enter: {error}"));
+            self.log(|| format!("does not enter: {error}"));
             None
         })
     }
 
-    fn believes(&self, watch: &Watch, writer: Option<&Watch>) -> Believes {
+    fn note_hold(&self, watch: &Watch, writer: Option<&Watch>) -> Believes {
         let claim = watch.claim();
-        self.say(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
+        self.log(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
         self.book.entered(Believer {
             watch: watch.clone(),
             writer: writer.map(|writer| writer.claim().owner.clone()),
@@ -193,52 +195,52 @@ impl Worker {
         })
     }
 
-    async fn takes_turns(mut self) {
+    async fn use_fair_lock(mut self) {
         let lock = self.client().fair_lock("gate").unwrap().ttl(self.scenario.ttl);
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
-            let Some(guard) = self.enters(lock.try_acquire(), lock.acquire()).await else {
+            self.pause(self.scenario.rest).await;
+            let Some(guard) = self.acquire(lock.try_acquire(), lock.acquire()).await else {
                 continue;
             };
-            let believes = self.believes(guard.watch(), None);
-            self.rest(self.scenario.hold).await;
+            let believes = self.note_hold(guard.watch(), None);
+            self.pause(self.scenario.hold).await;
             drop(believes);
-            self.releases(guard, async |guard| drop(guard.release().await)).await;
+            self.release(guard, async |guard| drop(guard.release().await)).await;
         }
     }
 
-    async fn reads_and_writes(mut self) {
+    async fn use_read_write_lock(mut self) {
         let name = Name::new("room").unwrap();
         let lock = ReadWriteLock::new(Arc::clone(&self.peer.engine), name, self.scenario.ttl);
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
+            self.pause(self.scenario.rest).await;
             let writes = self.chance.u32(..3) == 0;
             let side = if writes { lock.write() } else { lock.read() }.ttl(self.scenario.ttl);
-            let Some(guard) = self.enters(side.try_acquire(), side.acquire()).await else {
+            let Some(guard) = self.acquire(side.try_acquire(), side.acquire()).await else {
                 continue;
             };
             let writing = guard.watch().clone();
-            let believes = self.believes(&writing, None);
-            self.rest(self.scenario.hold).await;
+            let believes = self.note_hold(&writing, None);
+            self.pause(self.scenario.hold).await;
             let mut reading = vec![];
             for _ in 0..if writes { self.chance.u32(..3) } else { 0 } {
                 let max_wait = self.up_to(self.scenario.hold);
                 let read = timeout(max_wait, lock.acquire_read_with(&guard)).await;
                 let Ok(Ok(guard)) = read else { continue };
-                reading.push((self.believes(guard.watch(), Some(&writing)), guard));
+                reading.push((self.note_hold(guard.watch(), Some(&writing)), guard));
             }
             drop(believes);
-            self.releases(guard, async |guard| drop(guard.release().await)).await;
+            self.release(guard, async |guard| drop(guard.release().await)).await;
             for (believes, guard) in reading {
-                self.rest(self.scenario.hold).await;
+                self.pause(self.scenario.hold).await;
                 drop(believes);
-                self.releases(guard, async |guard| drop(guard.release().await)).await;
+                self.release(guard, async |guard| drop(guard.release().await)).await;
             }
         }
     }
 
-    /// Lets go of a guard, surely or in a hurry.
-    async fn releases<G>(&mut self, guard: G, release: impl AsyncFnOnce(G)) {
+    /// Releases a guard: by its drop, with a short timeout, or by waiting.
+    async fn release<G>(&mut self, guard: G, release: impl AsyncFnOnce(G)) {
         match self.chance.u32(..4) {
             0 => drop(guard),
             1 => drop(timeout(self.up_to(50), release(guard)).await),
@@ -246,45 +248,45 @@ impl Worker {
         }
     }
 
-    async fn takes_seats(mut self) {
+    async fn use_semaphore(mut self) {
         let seats = self.client().semaphore("seats").unwrap();
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
+            self.pause(self.scenario.rest).await;
             let wanted = self.chance.u32(1..=self.book.count);
-            let entered = self.enters(seats.try_acquire(wanted), seats.acquire(wanted)).await;
+            let entered = self.acquire(seats.try_acquire(wanted), seats.acquire(wanted)).await;
             let Some(guard) = entered else { continue };
-            let believes = self.believes(guard.watch(), None);
-            self.rest(self.scenario.hold).await;
+            let believes = self.note_hold(guard.watch(), None);
+            self.pause(self.scenario.hold).await;
             drop(believes);
-            self.releases(guard, async |guard| drop(guard.release().await)).await;
+            self.release(guard, async |guard| drop(guard.release().await)).await;
         }
     }
 
-    async fn takes_permits(mut self) {
+    async fn use_expirable_semaphore(mut self) {
         let permits = self.client().expirable_semaphore("permits").unwrap().ttl(self.scenario.ttl);
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
+            self.pause(self.scenario.rest).await;
             let wanted = if self.chance.bool() { 1 } else { self.chance.u32(1..=self.book.count) };
             let once = permits.try_acquire_many(wanted);
-            let Some(guard) = self.enters(once, permits.acquire_many(wanted)).await else {
+            let Some(guard) = self.acquire(once, permits.acquire_many(wanted)).await else {
                 continue;
             };
-            let believes = self.believes(guard.watch(), None);
-            self.rest(self.scenario.hold).await;
+            let believes = self.note_hold(guard.watch(), None);
+            self.pause(self.scenario.hold).await;
             drop(believes);
-            self.releases(guard, async |guard| drop(guard.release().await)).await;
+            self.release(guard, async |guard| drop(guard.release().await)).await;
         }
     }
 
-    /// Leads again and again. The value that it proclaims is its owner.
-    async fn leads(mut self) {
+    /// Leads repeatedly. The value that it proclaims is its owner.
+    async fn use_election(mut self) {
         let election = self.client().election("office").unwrap().ttl(self.scenario.ttl);
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
-            let entered = self.enters(election.try_campaign(""), election.campaign("")).await;
+            self.pause(self.scenario.rest).await;
+            let entered = self.acquire(election.try_campaign(""), election.campaign("")).await;
             let Some(leadership) = entered else { continue };
             let (watch, term) = (leadership.watch().clone(), leadership.term());
-            let believes = self.believes(&watch, None);
+            let believes = self.note_hold(&watch, None);
             let last = self.book.note(|known| {
                 let last = known.term;
                 known.term = last.max(term);
@@ -294,42 +296,42 @@ impl Worker {
                 self.book.breaks(format!("{} leads in term {term} after {last}", self.label));
             }
             drop(leadership.proclaim(leadership.owner().as_str()).await);
-            self.rest(self.scenario.hold).await;
+            self.pause(self.scenario.hold).await;
             if let Ok(Some(leader)) = election.leader().await
                 && leader.value().is_some_and(|it| !it.is_empty() && it != leader.owner().as_str())
             {
                 self.book.breaks(format!("{leader:?} has not proclaimed this"));
             }
             drop(believes);
-            self.releases(leadership, async |it| drop(it.step_down().await)).await;
+            self.release(leadership, async |it| drop(it.step_down().await)).await;
         }
     }
 
-    /// Arrives at a barrier again and again.
-    async fn arrives(mut self) {
+    /// Arrives at a barrier repeatedly.
+    async fn use_barrier(mut self) {
         let barrier = self.client().barrier("phase", self.book.count).unwrap();
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
+            self.pause(self.scenario.rest).await;
             self.book.note(|known| known.arrivals += 1);
             let arrived = match self.chance.u32(..3) {
                 0 => timeout(self.up_to(500), barrier.arrive_and_wait()).await.ok(),
                 _ => Some(barrier.arrive_and_wait_within(self.up_to(20_000)).await),
             };
-            self.say(|| format!("{arrived:?}"));
+            self.log(|| format!("{arrived:?}"));
             if let Some(Ok(arrived)) = arrived {
                 self.book.passed(arrived);
             }
         }
     }
 
-    /// Waits for a latch again and again.
-    async fn passes(mut self) {
+    /// Waits for a latch repeatedly.
+    async fn wait_for_latch(mut self) {
         let latch = self.client().latch("start").unwrap();
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
+            self.pause(self.scenario.rest).await;
             let before = self.book.note(|known| (known.closed, known.may_be_open));
             let once = async { Ok((latch.count().await? == 0).then_some(())) };
-            if self.enters(once, latch.wait()).await.is_none() {
+            if self.acquire(once, latch.wait()).await.is_none() {
                 continue;
             }
             let after = self.book.note(|known| (known.closed, known.may_be_open));
@@ -339,27 +341,27 @@ impl Worker {
         }
     }
 
-    /// Closes the latch and counts it down, again and again.
-    async fn counts(mut self) {
+    /// Closes the latch and counts it down, repeatedly.
+    async fn count_latch_down(mut self) {
         let latch = self.client().latch("start").unwrap();
         for _ in 0..self.scenario.rounds {
-            until_known(SETTLED, || latch.set(3)).await;
+            until_known(LONGEST_RETRY, || latch.set(3)).await;
             self.book.note(|known| {
                 (known.closed, known.may_be_open) = (known.closed + 1, false);
             });
-            self.say(|| "closes".into());
+            self.log(|| "closes".into());
             loop {
-                self.rest(self.scenario.rest).await;
-                let left = until_known(SETTLED, || latch.count()).await;
+                self.pause(self.scenario.rest).await;
+                let left = until_known(LONGEST_RETRY, || latch.count()).await;
                 if left <= 1 {
                     self.book.note(|known| known.may_be_open = true);
                 }
                 let counted = latch.count_down().await;
-                self.say(|| format!("counts down, of {left}: {counted:?}"));
+                self.log(|| format!("counts down, of {left}: {counted:?}"));
                 if counted.is_err() {
-                    sleep(SETTLED).await;
+                    sleep(LONGEST_RETRY).await;
                 }
-                if until_known(SETTLED, || latch.count()).await == 0 {
+                if until_known(LONGEST_RETRY, || latch.count()).await == 0 {
                     break;
                 }
             }
@@ -369,7 +371,7 @@ impl Worker {
 
 impl World {
     async fn new(
-        about: About,
+        subject: Subject,
         scenario: Scenario,
         chance: &mut fastrand::Rng,
         trace: &Arc<Trace>,
@@ -382,30 +384,34 @@ impl World {
         }
         let count = chance.u32(1..=4);
         let client = Client::of(Arc::clone(&peers[0].engine));
-        match about {
-            About::Fair | About::ReadWrite | About::Multi | About::Election | About::Barrier => {}
-            About::Semaphore => {
+        match subject {
+            Subject::Fair
+            | Subject::ReadWrite
+            | Subject::Multi
+            | Subject::Election
+            | Subject::Barrier => {}
+            Subject::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
-            About::Permits => {
+            Subject::Permits => {
                 client.expirable_semaphore("permits").unwrap().set(count).await.unwrap();
             }
-            About::Latch => drop(client.latch("start").unwrap().set(1).await.unwrap()),
+            Subject::Latch => drop(client.latch("start").unwrap().set(1).await.unwrap()),
         }
         let way = Delay::UpTo(Duration::from_millis(scenario.delay));
         site.delay(way, way);
         let (trace, known) = (Arc::clone(trace), Mutex::default());
         let book = Arc::new(Book { site: site.clone(), trace: Arc::clone(&trace), count, known });
-        if about == About::Fair {
+        if subject == Subject::Fair {
             let breaks = Arc::clone(&book);
             facts::watch_order(&site.master(), "gate", move |rule| breaks.breaks(rule));
         }
-        Self { about, scenario, site, trace, judge, peers, book }
+        Self { subject, scenario, site, trace, judge, peers, book }
     }
 
     async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
         let mut workers = JoinSet::new();
-        self.hire(&mut chance, &mut workers);
+        self.spawn_workers(&mut chance, &mut workers);
         let mut faults = FaultInjector {
             site: self.site.clone(),
             judge: Arc::clone(&self.judge),
@@ -420,7 +426,7 @@ impl World {
             while let Some(done) = workers.try_join_next() {
                 done.or_else(|e| if e.is_cancelled() { Ok(()) } else { Err(e.to_string()) })?;
             }
-            if looks < TROUBLED {
+            if looks < CHECKS_WITH_FAULTS {
                 faults.check(&self.peers);
             }
             looks += 1;
@@ -429,10 +435,10 @@ impl World {
             self.book.held_up()?;
         }
         faults.end().await;
-        self.settle().await
+        self.check_end().await
     }
 
-    fn hire(&self, chance: &mut fastrand::Rng, workers: &mut JoinSet<()>) {
+    fn spawn_workers(&self, chance: &mut fastrand::Rng, workers: &mut JoinSet<()>) {
         for number in 0..self.scenario.workers {
             for peer in &self.peers {
                 let worker = Worker {
@@ -442,20 +448,22 @@ impl World {
                     chance: chance.fork(),
                     scenario: self.scenario,
                 };
-                let counts = self.about == About::Latch && workers.is_empty();
+                let counts = self.subject == Subject::Latch && workers.is_empty();
                 let gate = peer.gate.clone();
                 peer.owns(match counts {
-                    true => workers.spawn(async move { gate.pass(worker.counts()).await }),
-                    false => workers.spawn(worker.works(self.about)),
+                    true => {
+                        workers.spawn(async move { gate.pass(worker.count_latch_down()).await })
+                    }
+                    false => workers.spawn(worker.work(self.subject)),
                 });
             }
         }
     }
 
-    /// After everybody has gone everything is free, and nothing is left.
-    async fn settle(self) -> Result<(), String> {
-        // Releases look again for so long, and leases end.
-        sleep(3 * SETTLED + self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await;
+    /// Checks that all is free, and that no state is left, after the last task has ended.
+    async fn check_end(self) -> Result<(), String> {
+        // Releases are repeated for this long, and leases end.
+        sleep(3 * LONGEST_RETRY + self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await;
         self.book.held_up()?;
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
             let stats = peer.engine.stats();
@@ -463,23 +471,25 @@ impl World {
                 return Err(format!("something is left: {:?}", peer.engine));
             }
         }
-        self.all_is_free().await
+        self.check_all_free().await
     }
 
-    async fn all_is_free(&self) -> Result<(), String> {
+    async fn check_all_free(&self) -> Result<(), String> {
         let operator = Peer::connect(self.scenario.clients, &self.site, Permissions::All).await;
         let client = Client::of(Arc::clone(&operator.engine));
-        let free = match self.about {
-            About::Semaphore => client.semaphore("seats").unwrap().available().await,
-            About::Permits => client.expirable_semaphore("permits").unwrap().available().await,
+        let free = match self.subject {
+            Subject::Semaphore => client.semaphore("seats").unwrap().available().await,
+            Subject::Permits => client.expirable_semaphore("permits").unwrap().available().await,
             // It drops dead waiters.
-            About::Fair => {
+            Subject::Fair => {
                 let lock = client.fair_lock("gate").unwrap();
-                lock.run_within(SETTLED, async |_held| self.book.count.into()).await
+                lock.run_within(LONGEST_RETRY, async |_held| self.book.count.into()).await
             }
-            About::ReadWrite | About::Latch | About::Multi | About::Election | About::Barrier => {
-                Ok(self.book.count.into())
-            }
+            Subject::ReadWrite
+            | Subject::Latch
+            | Subject::Multi
+            | Subject::Election
+            | Subject::Barrier => Ok(self.book.count.into()),
         };
         let free = free.map_err(|error| error.to_string())?;
         if free != i64::from(self.book.count) {
@@ -487,7 +497,7 @@ impl World {
         }
         let counters = ["seats", "permits", "redisson_lock_token:{office}"];
         let counter = |key: &String| counters.contains(&key.as_str());
-        // Receipts and what was withdrawn are remembered for some minutes.
+        // Idempotency keys and withdrawn requests are kept for some minutes.
         let endless = self.site.master().keys_without_ttl().into_iter().filter(|key| !counter(key));
         let endless: Vec<String> = endless.collect();
         let held = [

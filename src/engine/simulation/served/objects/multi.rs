@@ -12,17 +12,17 @@ pub(super) const MEMBERS: [&str; 3] = ["hall", "lobby", "stairs"];
 
 impl Worker {
     /// Holds several locks together, or one by one in the opposite order.
-    pub(super) async fn holds_several(mut self) {
+    pub(super) async fn use_multi_lock(mut self) {
         for _ in 0..self.scenario.rounds {
-            self.rest(self.scenario.rest).await;
+            self.pause(self.scenario.rest).await;
             match self.chance.u32(..4) {
-                0 => self.nests().await,
-                _ => self.holds_together().await,
+                0 => self.hold_one_by_one().await,
+                _ => self.hold_together().await,
             }
         }
     }
 
-    async fn holds_together(&mut self) {
+    async fn hold_together(&mut self) {
         let mut names = MEMBERS;
         self.chance.shuffle(&mut names);
         let number = self.chance.usize(2..=names.len());
@@ -37,18 +37,18 @@ impl Worker {
             });
         }
         let lock = MultiLock::new(members).unwrap();
-        let Some(guard) = self.enters(lock.try_acquire(), lock.acquire()).await else { return };
+        let Some(guard) = self.acquire(lock.try_acquire(), lock.acquire()).await else { return };
         let members = guard.members().iter();
-        let believes: Vec<_> = members.map(|it| self.believes(it.watch(), None)).collect();
+        let believes: Vec<_> = members.map(|it| self.note_hold(it.watch(), None)).collect();
         for _ in 0..2 {
-            self.rest(self.scenario.hold).await;
-            self.reports_its_loss(&guard);
+            self.pause(self.scenario.hold).await;
+            self.check_reported_loss(&guard);
         }
         drop(believes);
-        self.releases(guard, async |guard| drop(guard.release().await)).await;
+        self.release(guard, async |guard| drop(guard.release().await)).await;
     }
 
-    fn reports_its_loss(&self, guard: &MultiGuard) {
+    fn check_reported_loss(&self, guard: &MultiGuard) {
         let lost = guard.members().iter().any(|member| member.watch().remaining().is_err());
         let reported = [!guard.is_held(), guard.lost().now_or_never().is_some()];
         if reported != [lost; 2] {
@@ -58,18 +58,18 @@ impl Worker {
     }
 
     /// Waits for the first member while it holds the last one.
-    async fn nests(&mut self) {
+    async fn hold_one_by_one(&mut self) {
         let (client, ttl) = (self.client(), self.scenario.ttl);
         let [inner, .., outer] = MEMBERS.map(|name| client.lock(name).unwrap().ttl(ttl));
-        let Some(first) = self.enters(outer.try_acquire(), outer.acquire()).await else { return };
-        let believes = self.believes(first.watch(), None);
-        if let Some(second) = self.enters(inner.try_acquire(), inner.acquire()).await {
-            let believes = self.believes(second.watch(), None);
-            self.rest(self.scenario.hold).await;
+        let Some(first) = self.acquire(outer.try_acquire(), outer.acquire()).await else { return };
+        let believes = self.note_hold(first.watch(), None);
+        if let Some(second) = self.acquire(inner.try_acquire(), inner.acquire()).await {
+            let believes = self.note_hold(second.watch(), None);
+            self.pause(self.scenario.hold).await;
             drop(believes);
-            self.releases(second, async |guard| drop(guard.release().await)).await;
+            self.release(second, async |guard| drop(guard.release().await)).await;
         }
         drop(believes);
-        self.releases(first, async |guard| drop(guard.release().await)).await;
+        self.release(first, async |guard| drop(guard.release().await)).await;
     }
 }
