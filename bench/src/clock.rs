@@ -1,4 +1,4 @@
-//! Clocks that mean the same to every process of this machine.
+//! Clocks that all processes of this machine share.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ pub fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
-/// Nanoseconds that this process has used of all processors.
+/// The processor time that this process has used, in nanoseconds.
 #[must_use]
 pub fn cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// What is left until `at_ns` of the monotonic clock.
+/// The time from now until `at_ns` of the monotonic clock.
 #[must_use]
 pub fn until(at_ns: u64) -> Duration {
     Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()))

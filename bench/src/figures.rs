@@ -1,6 +1,6 @@
-//! The few statistics there are.
+//! Statistics.
 
-/// The value below which the part `q` of `values` lies; 0 if there are none.
+/// The quantile `q` of `values`, or 0 if there are none.
 #[must_use]
 pub fn percentile(values: &mut [u64], q: f64) -> u64 {
     values.sort_unstable();
@@ -8,7 +8,7 @@ pub fn percentile(values: &mut [u64], q: f64) -> u64 {
     values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(0)
 }
 
-/// The middle of `values`, or NaN if there are none.
+/// The median of `values`, or NaN if there are none.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -21,7 +21,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How evenly something is shared: 1 if all have the same, 1/n if one has all.
+/// Jain's fairness index: 1 if all values are equal, 1/n if one has everything.
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
@@ -29,7 +29,7 @@ pub fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// How far the farthest of `values` is from their median, in percent of it.
+/// The largest deviation of `values` from their median, in percent of it.
 #[must_use]
 pub fn deviation(values: &[f64]) -> f64 {
     let middle = median(values);

@@ -1,8 +1,8 @@
-//! What a worker can be asked to do: one line of JSON each, answered by one.
+//! The jobs of a worker: one line of JSON for each, and one line as the reply.
 //!
-//! Every library is driven in a process of its own by these lines, whatever
-//! language it is written in, so that all of them are measured alike. A worker
-//! stays alive between jobs: that keeps a JVM warm while rounds alternate.
+//! A worker is a separate process for each library, in the language of the library. All libraries
+//! get the same lines, so the measurements are alike. A worker stays alive between jobs, so a JVM
+//! stays warm while rounds alternate.
 
 use std::time::Duration;
 
@@ -12,171 +12,171 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "job", rename_all = "snake_case")]
 pub enum Job {
-    /// Many tasks on one name. Answers with [`Contended`].
+    /// Many tasks contend for one name. The reply is [`Contended`].
     Contend {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: usize,
-        /// The name they all want.
+        /// The name.
         name: String,
-        /// When to begin, by the monotonic clock; 0 for now.
+        /// The start, on the monotonic clock; 0 for now.
         start_ns: u64,
-        /// How long they go on.
+        /// The duration.
         millis: u64,
-        /// How long each entry keeps its processor busy.
+        /// How long each hold keeps its processor busy.
         hold_us: u64,
-        /// Whether to answer with every entry.
+        /// Whether the reply has a log of every entry.
         log: bool,
     },
-    /// Waits for the lock, enters once and leaves. Answers with [`Entered`].
+    /// Waits for the lock, acquires it once and releases it. The reply is [`Entered`].
     Enter {
         /// The lock.
         name: String,
     },
-    /// Acquires many locks and keeps them alive. Answers with [`Grown`].
+    /// Acquires many locks and renews them. The reply is [`Grown`].
     Hold {
-        /// How many names.
+        /// The number of names.
         count: usize,
-        /// What the names begin with.
+        /// The prefix of the names.
         prefix: String,
         /// The lease that is renewed.
         ttl_ms: u64,
     },
-    /// Does nothing but what goes on by itself. Answers with [`Idled`].
+    /// Does only background work. The reply is [`Idled`].
     Idle {
-        /// For how long.
+        /// The duration.
         millis: u64,
     },
-    /// Notes when messages come that say when they were sent. Answers with [`Delays`].
+    /// Receives messages that contain the time of their sending. The reply is [`Delays`].
     Listen {
-        /// Where.
+        /// The channel.
         channel: String,
-        /// How many messages to wait for.
+        /// The number of messages.
         count: usize,
     },
-    /// Acquires and releases until nothing was granted for some time, whatever fails. Answers
-    /// with the [`Entered`] that ended this.
+    /// Acquires and releases, despite errors, until a gap without grants is over. The reply is the
+    /// [`Entered`] after the gap.
     Outlast {
-        /// What the names begin with.
+        /// The prefix of the names.
         prefix: String,
-        /// How long nothing was granted.
+        /// The length of the gap.
         gap_ms: u64,
     },
-    /// Acquire and release, each task on names of its own. Answers with [`Paired`].
+    /// Acquires and releases, each task its own names. The reply is [`Paired`].
     Pairs {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: usize,
-        /// How many names there are in all; each task goes round its share.
+        /// The total number of names. Each task uses its share in turns.
         names: usize,
-        /// What the names begin with.
+        /// The prefix of the names.
         prefix: String,
-        /// How long they go on.
+        /// The duration.
         millis: u64,
-        /// Whether they go on until every name had its turn.
+        /// Whether they go on until each name was used.
         all: bool,
     },
-    /// Sends the smallest command there is, again and again. Answers with [`Delays`].
+    /// Sends the smallest command repeatedly. The reply is [`Delays`].
     Ping {
-        /// How often.
+        /// The number of commands.
         count: usize,
     },
-    /// Sends messages that say when they were sent. Answers with [`Delays`] of the replies.
+    /// Sends messages that contain the time of their sending. The reply is the [`Delays`] of the
+    /// replies.
     Publish {
-        /// Where.
+        /// The channel.
         channel: String,
-        /// How many.
+        /// The number of messages.
         count: usize,
     },
-    /// Acquires with a fixed lease and never gives back. Answers with [`Entered`].
+    /// Acquires with a fixed lease and never releases. The reply is [`Entered`].
     Seize {
         /// The lock.
         name: String,
-        /// How long the lease is.
+        /// The lease.
         lease_ms: u64,
     },
-    /// Acquire and release, all tasks by one name. Answers with [`Paired`].
+    /// Acquires and releases, all tasks the same name. The reply is [`Paired`].
     Share {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: usize,
         /// The name.
         name: String,
-        /// How long they go on.
+        /// The duration.
         millis: u64,
     },
-    /// Lets many tasks wait for a lock that somebody else has. Answers with [`Grown`].
+    /// Lets many tasks wait for a lock of another process. The reply is [`Grown`].
     Wait {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: usize,
         /// The lock.
         name: String,
     },
-    /// Lets many tasks wait for a latch, and opens it. Answers with [`Delays`] from then until
-    /// they know.
+    /// Lets many tasks wait for a latch, and opens it. The reply is the [`Delays`] until they know.
     Wake {
-        /// How many tasks.
+        /// The number of tasks.
         tasks: usize,
         /// The latch.
         name: String,
     },
 }
 
-/// How many pairs were made.
+/// The pairs of an acquisition and a release that were made.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Paired {
     /// Pairs of all tasks.
     pub pairs: u64,
-    /// From the first to the end of the last.
+    /// From the start of the first task to the end of the last one.
     pub wall_ns: u64,
-    /// What this process used of the processors meanwhile.
+    /// The processor time that this process used meanwhile.
     pub cpu_ns: u64,
     /// The median duration of a pair.
     pub p50_ns: u64,
-    /// The 99th percentile of it.
+    /// The 99th percentile.
     pub p99_ns: u64,
 }
 
-/// What came of a crowd on one name.
+/// The result of contention for one name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Contended {
     /// Entries before the end.
     pub entries: u64,
-    /// Those by another task of this process than the one before.
+    /// The entries by another task of this process than the previous one.
     pub hand_overs: u64,
-    /// Entries while another task of this process was inside.
+    /// The entries while another task of this process held the lock.
     pub overlaps: u64,
-    /// The longest that a task waited.
+    /// The longest wait of a task.
     pub longest_wait_ns: u64,
-    /// What this process used of the processors.
+    /// The processor time that this process used.
     pub cpu_ns: u64,
-    /// Every entry, if that was wanted: task, entered, began to leave.
+    /// A log of every entry, if requested: task, entered, began to release.
     pub log: Vec<(u64, u64, u64)>,
 }
 
-/// How much memory something took.
+/// The memory of a job.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Grown {
-    /// Bytes in use after minus bytes in use before; may be negative.
+    /// The bytes in use after the job minus those before it; it may be negative.
     pub bytes: i64,
 }
 
-/// What went on while nothing was asked.
+/// The result of a job with background work only.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Idled {
-    /// How long it was.
+    /// The duration.
     pub wall_ns: u64,
-    /// What this process used of the processors.
+    /// The processor time that this process used.
     pub cpu_ns: u64,
-    /// The greatest lag of a renewal, where the library tells.
+    /// The greatest lag of a renewal, if the library reports it.
     pub lag_ns: Option<u64>,
 }
 
-/// When somebody entered.
+/// The time of an acquisition.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Entered {
-    /// By the monotonic clock.
+    /// On the monotonic clock.
     pub entered_ns: u64,
 }
 
-/// How long messages or replies took.
+/// The delays of messages or replies.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Delays {
     /// The median.
@@ -185,5 +185,5 @@ pub struct Delays {
     pub p99_ns: u64,
 }
 
-/// The default duration of a lease, and Redisson's.
+/// The default lease of Leasehold and of Redisson.
 pub const TTL: Duration = Duration::from_secs(30);

@@ -1,9 +1,8 @@
-//! Measures Leasehold beside its limits and its rivals.
+//! Measures Leasehold, its lower limits and its rivals.
 //!
-//! A **driver** starts a Redis and one **worker** process per library, asks them
-//! one after the other, round by round, and writes a table, a file of figures
-//! and plots. Start with [`driver::main`]; what is asked of a worker is a
-//! [`job::Job`].
+//! A **driver** starts a Redis server and one **worker** process for each library. It sends jobs to
+//! one worker after the other, round by round, and writes a table, a file of figures and plots.
+//! Start with [`driver::main`]. The work of a worker is a [`job::Job`].
 
 pub mod clock;
 pub mod driver;

@@ -1,4 +1,4 @@
-//! One clock for all processes of this machine: CLOCK_MONOTONIC, which is Java's
+//! One clock for all processes of this machine: `CLOCK_MONOTONIC`, which is Java's
 //! `System.nanoTime()` on Linux.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub type Nanos = u64;
 
-/// The time.
+/// The time now.
 #[must_use]
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
@@ -22,7 +22,7 @@ pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// From one instant to a later one, or nothing.
+/// The time from one instant to a later one, or zero.
 #[must_use]
 pub fn since(earlier: Nanos, later: Nanos) -> Duration {
     Duration::from_nanos(later.saturating_sub(earlier))

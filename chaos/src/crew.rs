@@ -1,4 +1,4 @@
-//! All workers of a run: those with Leasehold, and those with the real Redisson.
+//! All workers of a run: with Leasehold, and with the real Redisson.
 
 use std::env;
 use std::fs::File;
@@ -14,22 +14,22 @@ use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Orders, Place};
 use crate::worker::{Shared, Worker, look};
 
-/// What all workers are told alike.
+/// The settings that all workers share.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the servers are.
+    /// The address of the servers.
     pub url: String,
-    /// Where they are for the first worker, which has links of its own.
+    /// The same for the first worker, which has its own links.
     pub apart: Place,
-    /// What is contended for.
+    /// The objects of the contention.
     pub objects: Vec<Object>,
-    /// The lease of everything.
+    /// The lease of all objects.
     pub ttl: Duration,
-    /// Where workers write what their libraries complain of.
+    /// The folder for the logs of the libraries.
     pub folder: PathBuf,
-    /// By what everybody chooses.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Whether the first one disobeys.
+    /// Whether the first worker is disobedient: it sometimes enters without a request.
     pub disobeys: bool,
 }
 
@@ -39,9 +39,9 @@ pub struct Crew {
     plan: Plan,
     record: Shared,
     workers: Vec<(Language, Worker)>,
-    /// How many were ever started.
+    /// The number of workers that were ever started.
     started: u64,
-    /// What is called otherwise than at first.
+    /// The current names of renamed objects, by their first names.
     renamed: Vec<(String, String)>,
 }
 
@@ -52,11 +52,11 @@ enum Language {
 }
 
 impl Crew {
-    /// Starts all of them, and waits until they have begun.
+    /// Starts all workers, and waits until they are ready.
     ///
     /// # Panics
     ///
-    /// If one does not.
+    /// If a worker is not ready in time.
     #[must_use]
     pub fn start(plan: Plan, record: &Shared) -> Self {
         let record = Shared::clone(record);
@@ -73,13 +73,13 @@ impl Crew {
         crew
     }
 
-    /// What they are called.
+    /// The names of the workers.
     #[must_use]
     pub fn processes(&self) -> Vec<String> {
         self.workers.iter().map(|(_, worker)| worker.process().to_owned()).collect()
     }
 
-    /// Kills one of them, or stops it for a while.
+    /// Kills a worker, or suspends it for a while.
     pub fn strike(&mut self, fault: Fault, rng: &mut Rng) -> HealedFault {
         let victim = rng.usize(0..self.workers.len());
         if fault == Fault::WorkerKilled {
@@ -91,22 +91,22 @@ impl Crew {
         HealedFault { fault, from, served: from, healed, failover: false, names: None }
     }
 
-    /// Has everybody contend for `to` in the place of `name`.
+    /// Lets all workers contend for `to` instead of `name`.
     pub fn rename(&mut self, name: &str, to: &str) {
         self.renamed.retain(|(old, _)| old != name);
         self.renamed.push((name.to_owned(), to.to_owned()));
         self.workers.iter_mut().for_each(|(_, worker)| worker.rename(name, to));
     }
 
-    /// Has everybody give back what they hold, and end. Returns what was wrong with that.
+    /// Lets all workers release what they hold, and end. Returns the errors of that.
     pub fn dismiss(mut self) -> Vec<String> {
         self.workers.iter_mut().for_each(|(_, worker)| worker.dismiss());
         let gone = self.workers.iter_mut().map(|(_, worker)| worker.wait_until_gone(FAREWELL));
         gone.flatten().collect()
     }
 
-    /// Kills one, and starts another in its place. What the dead one held is free when its
-    /// lease ends, and that tells how long it took.
+    /// Kills a worker, and starts another one. The holds of the dead one are free when their leases
+    /// end: the recovery of their names shows it.
     fn replace(&mut self, victim: usize) -> HealedFault {
         let language = self.workers[victim].0;
         self.workers[victim].1.kill();
@@ -140,8 +140,8 @@ impl Crew {
 
     fn orders(&self, language: Language, number: u64, process: String, place: Place) -> Orders {
         let plan = &self.plan;
-        // What Redisson sends again after a timeout counts twice at a semaphore, and no
-        // lease ends that; and it asks no replica.
+        // Redisson repeats a request after a timeout, and a semaphore then counts it twice. No
+        // lease corrects that. And Redisson does not wait for replicas.
         let of_ours = [Kind::Semaphore, Kind::Latch];
         let of_all = |it: &&Object| !of_ours.contains(&it.kind) && !it.replicated;
         let wanted = |it: &&Object| language == Language::Rust || of_all(it);
@@ -158,7 +158,7 @@ impl Crew {
     }
 }
 
-/// The worker with Leasehold, which lies beside us.
+/// The program of the worker with Leasehold, which is in the same folder.
 fn rust() -> Command {
     let own = env::current_exe().expect("a running program has a path");
     Command::new(own.with_file_name("worker"))
@@ -172,7 +172,7 @@ const RUST: usize = 5;
 const JAVA: usize = 2;
 const RUST_TASKS: u64 = 4;
 const JAVA_THREADS: u64 = 3;
-/// So many holds a process may have.
+/// The largest number of holds of a process.
 const HOLDS: u64 = 1_000_000_000;
-/// How long a worker may take to give everything back.
+/// The time in which a worker must release everything.
 const FAREWELL: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What is done to servers, links and processes, and what came of it.
+//! Faults of servers, links and processes, and their results.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,39 +10,39 @@ use crate::clock::Nanos;
 pub enum Fault {
     /// A worker is killed, and another one started.
     WorkerKilled,
-    /// A worker stands still, some of the time for longer than its leases.
+    /// A worker is suspended, sometimes for longer than its leases.
     WorkerStopped,
     /// The only server is killed, and started with its data.
     ServerKilled,
-    /// A server stands still, for too short a time to be replaced.
+    /// A server is suspended, but not for long enough to be replaced.
     ServerStopped,
-    /// All connections of clients are closed by the server.
+    /// A server closes all connections of clients.
     ConnectionsKilled,
-    /// No client reaches a server: connections end, new ones are refused.
+    /// No client reaches a server: connections end, and new ones are refused.
     LinksCut,
-    /// No client reaches a server: nothing arrives, and nobody is told.
+    /// No client reaches a server: nothing arrives, and no connection ends.
     LinksBlackHoled,
-    /// A master is killed, and replaced; later it comes back.
+    /// A master is killed and replaced. Later it comes back.
     MasterKilled,
-    /// A master stands still until it is replaced, and then goes on.
+    /// A master is suspended until it is replaced. Then it continues.
     MasterStopped,
-    /// A master is cut off from all other servers, and clients reach it.
+    /// A master loses the links to all other servers, and clients still reach it.
     MasterCutOff,
-    /// A master and one worker reach each other, and nobody else.
+    /// A master and one worker reach each other, and no other process.
     MasterAndWorkerCutOff,
-    /// A master that is well is replaced.
+    /// A healthy master is replaced.
     FailoverAsked,
     /// A replica is killed, and started again.
     ReplicaKilled,
-    /// A replica is cut off from its master.
+    /// A replica loses the link to its master.
     ReplicaCutOff,
     /// A sentinel is killed, and started again.
     SentinelKilled,
-    /// A slot moves from master to master, with the locks in it.
+    /// A slot with its locks moves from master to master.
     SlotMoved,
 }
 
-/// In the words of the report.
+/// Its name in the report.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -69,7 +69,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Whether a server takes the place of another.
+    /// Whether a server replaces another one.
     #[must_use]
     pub fn replaces_a_master(self) -> bool {
         use Fault::{
@@ -79,14 +79,14 @@ impl Fault {
         all.contains(&self)
     }
 
-    /// Whether clients are kept away from a server as long as it lasts.
+    /// Whether clients cannot reach a server during the fault.
     #[must_use]
     pub fn keeps_clients_away(self) -> bool {
         let all = [Self::ServerKilled, Self::ServerStopped, Self::LinksCut, Self::LinksBlackHoled];
         all.contains(&self)
     }
 
-    /// One word for it, in the history.
+    /// Its name in the history.
     #[must_use]
     pub fn word(self) -> String {
         format!("{self:?}")
@@ -96,17 +96,16 @@ impl Fault {
 /// A fault that has struck and is healed.
 #[derive(Clone, Debug)]
 pub struct HealedFault {
-    /// Which one.
+    /// The kind of fault.
     pub fault: Fault,
     /// When it began.
     pub from: Nanos,
-    /// When the servers could serve again, though not everything was healed.
+    /// When the servers could serve again. Something else may not have been healed yet.
     pub served: Nanos,
     /// When everything was healed.
     pub healed: Nanos,
-    /// Whether a server took the place of another, in a way that may lose what was
-    /// granted last.
+    /// Whether one server replaced another one, so that the latest grants may be lost.
     pub failover: bool,
-    /// Whose recovery tells how long it took. Nothing stands for all.
+    /// The names whose recovery is measured. `None` means all.
     pub names: Option<BTreeSet<String>>,
 }

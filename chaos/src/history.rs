@@ -1,4 +1,4 @@
-//! The history of a run as a file, for a judge that is not ours: a line of JSON each.
+//! The history of a run as a file for the external judge: a line of JSON for each event.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use crate::orders::{Kind, Mode, Object};
 use crate::record::{Hold, Record};
 use crate::referee::windows;
 
-/// Writes down what happened to these objects.
+/// Writes the events of these objects.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn write(
     ttl: Duration,
 ) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    // A latch is nothing that is held.
+    // A latch has no holds.
     let held: Vec<_> = objects.iter().filter(|it| it.kind != Kind::Latch).collect();
     let header = json!({ "header": 1, "seed": seed, "on": on, "objects": held });
     let faults = record.faults.iter().filter(|it| !it.failover).map(
@@ -49,7 +49,7 @@ pub fn write(
     file.flush()
 }
 
-/// How it was entered and how it ended, if it was entered.
+/// The start and the end of a hold, if there was a grant.
 fn operations(number: u64, hold: &Hold) -> Vec<Value> {
     let Some(entered) = hold.entered else { return vec![] };
     let mut enter = json!({ "op": "enter", "hold": number, "process": hold.process,

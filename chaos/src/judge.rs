@@ -1,13 +1,13 @@
-//! The judge that is not ours: Porcupine, a program in Go.
+//! The external judge: Porcupine, a program in Go.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Gives it the history. Returns what it says.
+/// Lets it check the history. Returns its output.
 ///
 /// # Errors
 ///
-/// What it found, or why it cannot be asked.
+/// Its output if it rejects the history, or why it could not be started.
 pub fn ask(history: &Path) -> Result<String, String> {
     let check: PathBuf = [env!("CARGO_MANIFEST_DIR"), "porcupine", "check.sh"].iter().collect();
     let run = Command::new(&check).arg(history).output();

@@ -1,4 +1,4 @@
-//! What stays in Redis when everybody has gone, and must not.
+//! Data that stays in Redis after all workers have ended, and must not.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -10,9 +10,9 @@ use crate::clock::{nanos, now};
 use crate::orders::{Kind, Object};
 use crate::site::Site;
 
-/// Waits for one lease, and looks: locks must be gone, permits be there, and whatever is
-/// left must end by itself, but for the numbers that are meant to stay.
-/// A latch that a failover has closed again stays, too.
+/// Waits for one lease, and checks: locks must be free, permits must be available, and all other
+/// keys must have a TTL. Exceptions are numbers that never expire, and a latch that a failover has
+/// closed again.
 pub fn look(
     site: &dyn Site,
     client: &Client,
@@ -21,7 +21,7 @@ pub fn look(
 ) -> Vec<String> {
     let limit = now() + nanos(ttl + GRACE);
     loop {
-        // A permit that expired is taken back by whoever asks next.
+        // The next request takes an expired permit back.
         let found = [unavailable(client, objects), left(site, objects, closed_again)].concat();
         if found.is_empty() || now() > limit {
             return found;
@@ -30,7 +30,7 @@ pub fn look(
     }
 }
 
-/// Permits that expire, and are not all there again.
+/// Expirable semaphores without all of their permits.
 fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in objects.iter().filter(|it| it.kind == Kind::Permits) {
@@ -42,7 +42,7 @@ fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     found
 }
 
-/// Semaphores that do not have all their permits again.
+/// Semaphores without all of their permits.
 pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in semaphores {
@@ -81,7 +81,7 @@ fn is_number(object: &Object) -> bool {
     matches!(object.kind, Kind::Semaphore | Kind::Permits)
 }
 
-/// Numbers of permits, tokens, and what the dead had of a semaphore.
+/// Numbers of permits, tokens, and the semaphore permits of dead processes.
 fn what_stays(object: &Object) -> Vec<String> {
     let name = &object.name;
     match object.kind {
@@ -96,13 +96,13 @@ fn what_stays(object: &Object) -> Vec<String> {
     }
 }
 
-/// All keys, each with what is left of its time in milliseconds, or -1.
+/// All keys, each with its TTL in milliseconds, or -1.
 const KEYS_AND_TIMES: &str = "local found = {} \
     for _, key in ipairs(redis.call('KEYS', '*')) do \
         found[#found + 1] = key \
         found[#found + 1] = tostring(redis.call('PTTL', key)) \
     end \
     return found";
-/// What looks every so often may see it this much later.
+/// A periodic check may see it this much later.
 const GRACE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,11 +1,11 @@
-//! Chaos: processes that contend for names of every kind while servers, links and
-//! processes fail, and a referee outside Redis that saw who held what, and when.
+//! Chaos: processes contend for objects of every kind while servers, links and processes fail. A
+//! referee outside Redis sees all holds with their times.
 //!
-//! `make chaos` runs it; `src/bin/chaos.rs` is where a run begins. A worker is a process
-//! that obeys [`Orders`](orders::Orders) and tells on its pipe what it does, as a
-//! [`WorkerEvent`](worker_event::WorkerEvent) a line: `src/bin/worker` with Leasehold,
-//! `leasehold.interop.Contender` with the real Redisson. The [`record`] is what they
-//! said, the [`referee`] finds what must not be, and the [`report`] tells it.
+//! `make chaos` runs it. A run begins in `src/bin/chaos.rs`. A worker is a process that follows
+//! [`Orders`](orders::Orders). It writes each of its actions to its pipe, as a
+//! [`WorkerEvent`](worker_event::WorkerEvent). Workers with Leasehold are in `src/bin/worker`,
+//! those with the real Redisson in `leasehold.interop.Contender`. The [`record`] collects the
+//! events, the [`referee`] finds violations, and the [`report`] counts them.
 
 pub mod clock;
 pub mod crew;

@@ -1,4 +1,4 @@
-//! What a worker is told: one line of JSON at first, and some later.
+//! The orders of a worker: lines of JSON, the first one at its start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,62 +8,62 @@ use serde::{Deserialize, Serialize};
 /// The first line that a worker reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Orders {
-    /// What it is called.
+    /// Its name.
     pub process: String,
-    /// It numbers its holds from here.
+    /// The number of its first hold.
     pub first_hold: u64,
-    /// Where the servers are.
+    /// The address of the servers.
     pub place: Place,
-    /// It chooses by this.
+    /// The seed of its random choices.
     pub seed: u64,
-    /// How many of its tasks or threads contend.
+    /// The number of its contending tasks or threads.
     pub tasks: u64,
-    /// The lease that it asks for.
+    /// The lease of its holds.
     pub ttl_ms: u64,
-    /// Whether it enters without asking, now and then: the referee must see it.
+    /// Whether it sometimes enters without a request, which the referee must notice.
     pub disobeys: bool,
-    /// What it contends for.
+    /// The objects.
     pub objects: Vec<Object>,
 }
 
-/// Where a worker finds the servers.
+/// The address of the servers for a worker.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Place {
-    /// Where some of them are.
+    /// The addresses of some of them.
     pub url: String,
-    /// By which port it reaches one that is announced at another.
+    /// The port of a link, by the announced port.
     pub ports: BTreeMap<u16, u16>,
 }
 
-/// What a worker reads later.
+/// A later order.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Order {
-    /// Contend for another name from now on, in the place of this one.
+    /// Contend for this name instead of another one.
     Rename {
-        /// What it was called at first.
+        /// Its first name.
         name: String,
-        /// What it is called now.
+        /// Its current name.
         to: String,
     },
-    /// Give everything back, and end.
+    /// Release everything, and end.
     Stop,
 }
 
-/// Something that is contended for.
+/// An object of the contention.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Object {
     /// Its name in Redis.
     pub name: String,
-    /// What it is.
+    /// The kind of the object.
     pub kind: Kind,
-    /// How many may hold it at once, of permits.
+    /// The number of concurrent holds, of permits.
     pub permits: u32,
     /// Whether a replica must have acknowledged each grant.
     pub replicated: bool,
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -71,38 +71,38 @@ pub enum Kind {
     Lock,
     /// A lock whose holds have tokens.
     Fenced,
-    /// Many who read, or one who writes.
+    /// Many readers, or one writer.
     ReadWrite,
     /// Permits without a lease.
     Semaphore,
     /// Permits that expire.
     Permits,
-    /// Closed for one count.
+    /// A latch that is closed with the count 1.
     Latch,
 }
 
-/// How an object is held.
+/// The mode of a hold.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// By one alone.
+    /// Exclusive.
     Exclusive,
-    /// By all who read.
+    /// Shared by all readers.
     Shared,
-    /// By as many as there are permits.
+    /// One permit.
     Permit,
-    /// By nobody: who has it has passed.
+    /// No hold: a task passes a latch.
     Pass,
 }
 
 impl Place {
-    /// Where everybody finds them who has no ways of its own.
+    /// The address for workers without their own links.
     #[must_use]
     pub fn of_all(url: String) -> Self {
         Self { url, ports: BTreeMap::new() }
     }
 
-    /// The address in the place of this one.
+    /// The link to this address, or the address itself.
     #[must_use]
     pub fn translated(&self, address: &str) -> Option<String> {
         let (host, port) = address.rsplit_once(':')?;
@@ -112,20 +112,20 @@ impl Place {
 }
 
 impl Object {
-    /// An object that one may hold at a time, by the word of the primary.
+    /// An object with one hold at a time, by the word of the primary.
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         Self { name: name.into(), kind, permits: 1, replicated: false }
     }
 
-    /// Sets how many may hold it.
+    /// Sets the number of concurrent holds.
     #[must_use]
     pub fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
         self
     }
 
-    /// Has its grants acknowledged by a replica.
+    /// Requires a replica to acknowledge each grant.
     #[must_use]
     pub fn replicated(mut self) -> Self {
         self.replicated = true;
@@ -139,7 +139,7 @@ impl Object {
     }
 }
 
-/// As a user says it.
+/// The name of the kind in reports.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)

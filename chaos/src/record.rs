@@ -1,4 +1,4 @@
-//! What happened, as the workers said it and the runner saw it.
+//! The events of a run, from the workers and from the runner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,72 +9,72 @@ use crate::fault::HealedFault;
 use crate::orders::Mode;
 use crate::worker_event::WorkerEvent;
 
-/// All that happened in one run.
+/// All events of one run.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// What was asked for, by number.
+    /// The requests, by number of the hold.
     pub holds: BTreeMap<u64, Hold>,
-    /// Who was killed, or ended, and when.
+    /// The processes that were killed or ended, and when.
     pub deaths: BTreeMap<String, Nanos>,
     /// Writes behind the fence, in the order in which they arrived.
     pub writes: Vec<Write>,
-    /// What was done to servers, links and processes.
+    /// The faults of servers, links and processes.
     pub faults: Vec<HealedFault>,
-    /// Which latches were opened, and when that began.
+    /// The latches that were opened, and when that began.
     pub opened: BTreeMap<String, Nanos>,
-    /// Who has begun.
+    /// The workers that have begun.
     pub ready: BTreeMap<String, Nanos>,
-    /// Why nothing came of a question, and how often.
+    /// The errors of requests, and their numbers.
     pub refusals: BTreeMap<String, u64>,
-    /// Lines that make no sense.
+    /// Lines that could not be parsed.
     pub nonsense: Vec<String>,
-    /// Holds in the order in which their owners said that they have them.
+    /// The granted holds, in the order of their reports.
     entries: Vec<u64>,
     gate: Gate,
 }
 
-/// Something that was asked for, and what became of it.
+/// A request, and its result.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// Who asked.
+    /// The worker.
     pub process: String,
-    /// For what.
+    /// The object.
     pub name: String,
-    /// How.
+    /// The mode.
     pub mode: Mode,
-    /// When.
+    /// When it was sent.
     pub call: Nanos,
-    /// When it believed to hold, if it ever did.
+    /// When the worker began to believe that it holds, if it did.
     pub entered: Option<Nanos>,
     /// Its token, of a fenced lock.
     pub token: Option<u64>,
-    /// When it asked no more, without a hold.
+    /// When it gave up without a hold.
     pub gave_up: Option<Nanos>,
-    /// When it began to give back.
+    /// When it began to release.
     pub leaving: Option<Nanos>,
-    /// When it was told that it has given back.
+    /// When it received the reply to the release.
     pub left: Option<Nanos>,
-    /// When it believed for the last time, if it has not given back.
+    /// When it believed in the hold for the last time, if it has not released it.
     pub lost: Option<Nanos>,
 }
 
-/// A write to what a fence guards.
+/// A write to the resource of a fence.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// The resource.
     pub name: String,
-    /// Who wrote.
+    /// The process that wrote.
     pub hold: u64,
-    /// By which token.
+    /// Its token.
     pub token: u64,
     /// When it arrived.
     pub at: Nanos,
-    /// Whether the gate took it.
+    /// Whether the gate accepted it.
     pub accepted: bool,
 }
 
 impl Record {
-    /// Notes what a process said.
+    /// Notes an event of a process.
     pub fn note(&mut self, process: &str, event: WorkerEvent) {
         match event {
             WorkerEvent::Ready { at } => {
@@ -101,9 +101,9 @@ impl Record {
         }
     }
 
-    /// The holds that were entered from `from` on, the first one first.
+    /// The holds that were granted since `from`, in the order of the grants.
     pub fn entered_since(&self, from: Nanos) -> Vec<(Nanos, &Hold)> {
-        // A line may come late, but not by more than this.
+        // A line may arrive late, but at most by this.
         let enough = from.saturating_sub(LATE);
         let entries = self.entries.iter().rev().map(|it| &self.holds[it]);
         let dated = entries.filter_map(|it| Some((it.entered?, it)));
@@ -113,13 +113,13 @@ impl Record {
         found
     }
 
-    /// How many holds there were.
+    /// The number of holds.
     #[must_use]
     pub fn entered(&self) -> usize {
         self.entries.len()
     }
 
-    /// From when until when the owner of a hold believed in it, if it ever did.
+    /// The time in which the owner of a hold believed in it, if it did.
     #[must_use]
     pub fn belief(&self, hold: &Hold) -> Option<(Nanos, Nanos)> {
         let from = hold.entered?;
@@ -128,7 +128,7 @@ impl Record {
         Some((from, until.unwrap_or(Nanos::MAX)))
     }
 
-    /// What a process that died may have held then, of what has a lease.
+    /// The holds with leases that a process may have had when it died.
     #[must_use]
     pub fn held_by(&self, process: &str) -> BTreeSet<String> {
         let of_it = |it: &&Hold| it.process == process && it.mode == Mode::Exclusive;
@@ -161,5 +161,5 @@ impl Hold {
     }
 }
 
-/// A worker that stands still for long says then what it did before.
+/// A worker that is suspended for long reports its earlier events afterwards.
 const LATE: Nanos = 10_000_000_000;

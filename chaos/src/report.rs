@@ -8,21 +8,20 @@ use crate::clock::Nanos;
 use crate::fault::{Fault, HealedFault};
 use crate::referee::{Verdict, Violation};
 
-/// How everybody came back after a fault.
+/// The recovery after a fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
-    /// From when the servers could serve until the first grant.
+    /// From the moment at which the servers could serve until the first grant.
     pub first: Option<Duration>,
-    /// From when everything was healed until everybody had something, and everything
-    /// was had by somebody.
+    /// From the end of the fault until each worker had a grant, and each object was granted.
     pub everybody: Option<Duration>,
 }
 
-/// What came of each kind of fault.
+/// The results of each kind of fault.
 #[derive(Debug, Default)]
 pub struct Report {
     rows: BTreeMap<Fault, Row>,
-    /// What was seen when nothing had struck yet.
+    /// Violations before the first fault.
     before: Row,
 }
 
@@ -36,7 +35,7 @@ struct Row {
 }
 
 impl Report {
-    /// Counts what was found, each thing for the fault that struck last before it.
+    /// Counts each violation for the latest fault before it.
     #[must_use]
     pub fn new(faults: &[(HealedFault, Recovery)], verdict: &Verdict) -> Self {
         let mut report = Self::default();
@@ -64,7 +63,7 @@ impl Report {
     }
 }
 
-/// In Markdown.
+/// The report in Markdown.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEAD)?;
@@ -95,7 +94,7 @@ fn median(times: &[Duration]) -> Option<Duration> {
 fn shown(time: Option<Duration>) -> String {
     let mut text = String::new();
     match time {
-        // A text takes everything.
+        // A write to a string never fails.
         Some(time) => write!(text, "{} ms", time.as_millis()).unwrap_or_default(),
         None => text.push('–'),
     }

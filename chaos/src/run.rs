@@ -1,5 +1,4 @@
-//! One run: workers contend, one fault strikes after the other, and everybody must come
-//! back after each.
+//! One run: workers contend, one fault follows the other, and all workers must recover after each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,27 +21,27 @@ use crate::site::{Site, start};
 use crate::worker::{Shared, look};
 use crate::{history, leftovers};
 
-/// What is run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For how long faults strike.
+    /// How long faults are injected.
     pub time: Duration,
-    /// By what everything is chosen.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// On which deployment: `single`, `sentinel` or `cluster`.
+    /// The deployment: `single`, `sentinel` or `cluster`.
     pub on: String,
-    /// Whether one worker enters without asking, now and then.
+    /// Whether one worker sometimes enters without a request.
     pub disobeys: bool,
-    /// Where history and report are written.
+    /// The folder of the history and the report.
     pub folder: PathBuf,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The table, and what was counted.
     pub report: String,
-    /// What must not be, a sentence each.
+    /// The violations, a sentence for each.
     pub violations: Vec<String>,
     /// The file for the judge.
     pub history: PathBuf,
@@ -52,7 +51,7 @@ pub struct Outcome {
 ///
 /// # Panics
 ///
-/// If the deployment does what it is told by nobody: does not start, or does not heal.
+/// If the deployment does not start or does not recover.
 #[must_use]
 pub fn run(settings: &Settings) -> Outcome {
     let mut run = Run::begin(settings);
@@ -63,14 +62,14 @@ pub fn run(settings: &Settings) -> Outcome {
     run.end(settings)
 }
 
-/// A run while it goes on.
+/// A run in progress.
 struct Run {
     site: Box<dyn Site>,
     crew: Crew,
     record: Shared,
-    /// Everything that was ever contended for.
+    /// All objects that were ever contended for.
     objects: Vec<Object>,
-    /// What semaphores and latches are called now, by what they were called at first.
+    /// The current names of semaphores and latches, by their first names.
     renewed: BTreeMap<String, Object>,
     plot: Plot,
     recoveries: Vec<Recovery>,
@@ -115,8 +114,8 @@ impl Run {
             Fault::WorkerKilled | Fault::WorkerStopped => self.crew.strike(fault, &mut rng),
             _ => self.site.strike(fault, &mut rng),
         };
-        // What a dead process had of a semaphore it has for ever, and what a failover has
-        // forgotten nobody gives back.
+        // A semaphore does not get the permits of a dead process back, nor those of a request that
+        // a failover has forgotten.
         self.renew(Kind::Semaphore);
         self.open_latches();
         let recovery = self.recover(&healed_fault);
@@ -125,7 +124,7 @@ impl Run {
         sleep(Duration::from_millis(rng.u64(100..800)));
     }
 
-    /// Has everybody go on with another object in the place of each one of this kind.
+    /// Lets all workers use a new object instead of each one of this kind.
     fn renew(&mut self, kind: Kind) {
         let number = self.recoveries.len();
         for (name, object) in self.renewed.iter_mut().filter(|(_, it)| it.kind == kind) {
@@ -144,12 +143,12 @@ impl Run {
         }
     }
 
-    /// Waits until every process has had something, and everything was had by somebody.
+    /// Waits until each process had a grant, and each object was granted.
     fn recover(&mut self, healed_fault: &HealedFault) -> Recovery {
         let processes = self.crew.processes();
         let names: Vec<_> = self.names().collect();
         let limit = healed_fault.healed + nanos(PATIENCE);
-        // The master that it alone reaches goes on for a while.
+        // The master that only this worker reaches continues for a while.
         let served = &processes[usize::from(healed_fault.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
@@ -174,7 +173,7 @@ impl Run {
         }
     }
 
-    /// What everybody contends for now.
+    /// The current objects.
     fn names(&self) -> impl Iterator<Item = String> {
         let firsts = self.site.objects().into_iter();
         firsts.map(|it| self.renewed.get(&it.name).map_or(it.name, |now| now.name.clone()))
@@ -212,14 +211,14 @@ impl Settings {
     }
 }
 
-/// Who has entered what since a fault, and when first.
+/// The grants since a fault: by whom, of which object, and the first time.
 struct Entries<'a> {
     first: BTreeMap<&'a str, Nanos>,
 }
 
 impl<'a> Entries<'a> {
-    /// Since `healed_fault` was healed. A latch whose data is lost is open, and passed by then: who has
-    /// passed it does not come again.
+    /// Since `healed_fault` was healed. A latch whose data is lost is open, and workers have passed
+    /// it by then. A worker that has passed it does not come again.
     fn since(record: &'a Record, healed_fault: &HealedFault) -> Self {
         let mut first = BTreeMap::new();
         for (at, hold) in record.entered_since(healed_fault.from) {
@@ -234,20 +233,20 @@ impl<'a> Entries<'a> {
         Self { first }
     }
 
-    /// Who has entered nothing, and what nobody has entered.
+    /// The workers without a grant, and the objects that were not granted.
     fn missing(&self, processes: &[String], names: &[String]) -> Vec<String> {
         let all = processes.iter().chain(names);
         all.filter(|it| !self.first.contains_key(it.as_str())).cloned().collect()
     }
 
-    /// When the last one of them came.
+    /// When the last of them had its first grant.
     fn last(&self) -> Option<Nanos> {
         self.first.values().max().copied()
     }
 }
 
-/// How long after the servers could serve one of these had something of what the fault was
-/// about.
+/// The time from the end of the outage to the first grant to one of these workers, of an object
+/// that the fault concerned.
 fn first_grant(record: &Record, healed_fault: &HealedFault, served: &[String]) -> Option<Duration> {
     let is_it =
         |name: &String| healed_fault.names.as_ref().is_none_or(|names| names.contains(name));
@@ -258,7 +257,7 @@ fn first_grant(record: &Record, healed_fault: &HealedFault, served: &[String]) -
     Some(since(healed_fault.served, first.0))
 }
 
-/// Permits are there, and a latch is closed, once somebody has said how many.
+/// Permits are available, and a latch is closed, after their number was set.
 fn fill(client: &Client, object: &Object) {
     let set = match object.kind {
         Kind::Semaphore => {
@@ -297,9 +296,9 @@ fn report_text(record: &Record, recoveries: &[Recovery], verdict: &Verdict) -> S
     text
 }
 
-/// The lease of everything.
+/// The lease of all objects.
 const TTL: Duration = Duration::from_secs(3);
-/// How long after a heal everybody must have had something.
+/// The time in which each worker must have a grant after the end of a fault.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(10);
 

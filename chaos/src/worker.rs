@@ -1,4 +1,4 @@
-//! A worker's process: started, told, stopped where it is, killed.
+//! The process of a worker: started, ordered, suspended, killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -13,10 +13,10 @@ use crate::orders::{Order, Orders};
 use crate::record::Record;
 use crate::worker_event::WorkerEvent;
 
-/// What all have said, behind its lock.
+/// The record of all events, behind its lock.
 pub type Shared = Arc<Mutex<Record>>;
 
-/// Looks at what was said.
+/// Reads the record.
 pub fn look(record: &Shared) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -32,7 +32,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it. What it says goes into the record.
+    /// Starts it. The record receives its events.
     ///
     /// # Panics
     ///
@@ -54,17 +54,17 @@ impl Worker {
         worker
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn process(&self) -> &str {
         &self.process
     }
 
-    /// Waits until it says that it has begun.
+    /// Waits until it is ready.
     ///
     /// # Panics
     ///
-    /// If it does not within half a minute, or speaks of another clock.
+    /// If it is not ready within half a minute, or uses another clock.
     pub fn wait_until_ready(&self, started: u64) {
         let limit = started + nanos(START);
         while !look(&self.record).ready.contains_key(&self.process) {
@@ -75,21 +75,21 @@ impl Worker {
         assert!((started..=now()).contains(&at), "{} has another clock", self.process);
     }
 
-    /// Contends for another name in the place of this one.
+    /// Lets it contend for another name instead of this one.
     pub fn rename(&mut self, name: &str, to: &str) {
         self.order(&Order::Rename { name: name.to_owned(), to: to.to_owned() });
     }
 
-    /// Stops it where it is for so long.
+    /// Suspends it for this time.
     pub fn stand_still(&self, time: Duration) {
         self.signal(Signal::STOP);
         sleep(time);
         self.signal(Signal::CONT);
     }
 
-    /// Kills it. Everything that it has said by then is in the record.
+    /// Kills it. The record has all of its events up to then.
     pub fn kill(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         self.child.kill().ok();
         self.child.wait().expect("our own child");
         let at = now();
@@ -97,12 +97,12 @@ impl Worker {
         look(&self.record).deaths.entry(self.process.clone()).or_insert(at);
     }
 
-    /// Asks it to give everything back, and to end. It is killed if it does not.
+    /// Orders it to release everything and to end. It is killed if it does not.
     pub fn dismiss(&mut self) {
         self.order(&Order::Stop);
     }
 
-    /// Waits until it has ended, and says how if that was not well.
+    /// Waits until it has ended. Returns an error if it did not end normally.
     pub fn wait_until_gone(&mut self, limit: Duration) -> Option<String> {
         let limit = now() + nanos(limit);
         loop {
@@ -126,7 +126,7 @@ impl Worker {
     }
 
     fn tell(&mut self, line: &str) {
-        // Whoever has ended is found when it is waited for.
+        // The end of a process is found when it is awaited.
         writeln!(self.orders, "{line}").and_then(|()| self.orders.flush()).ok();
     }
 
@@ -141,8 +141,8 @@ impl Drop for Worker {
     }
 }
 
-/// Puts what a process says into the record, until it says no more. A last line without
-/// an end is of one who was killed.
+/// Copies the events of a process to the record until its pipe is closed. A last line without an
+/// end is from a process that was killed.
 fn listen(process: &str, output: ChildStdout, record: &Shared) {
     let mut output = BufReader::new(output);
     let mut line = String::new();
@@ -156,6 +156,6 @@ fn listen(process: &str, output: ChildStdout, record: &Shared) {
     }
 }
 
-/// How long a worker may take to begin.
+/// The time in which a worker must be ready.
 const START: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);

@@ -1,74 +1,74 @@
-//! What a worker says: a line of JSON for each thing that it does.
+//! The events of a worker: a line of JSON for each action.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
 use crate::orders::Mode;
 
-/// A line of a worker. Times are those of [`clock`](crate::clock).
+/// An event. Times are those of [`clock`](crate::clock).
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum WorkerEvent {
-    /// It is connected and begins.
+    /// It is connected and ready.
     Ready {
         /// When.
         at: Nanos,
     },
-    /// It asks for a name.
+    /// It sends a request for a name.
     Ask {
-        /// The hold that may come of it.
+        /// The number of the hold, if it is granted.
         hold: u64,
-        /// What it asks for.
+        /// The name.
         name: String,
-        /// How it wants to hold it.
+        /// The mode of the hold.
         mode: Mode,
         /// When.
         call: Nanos,
     },
-    /// It holds what it asked for.
+    /// The request was granted.
     Enter {
-        /// Which hold.
+        /// The number of the hold.
         hold: u64,
-        /// Since when.
+        /// When.
         at: Nanos,
         /// Its token, of a fenced lock.
         token: Option<u64>,
     },
-    /// It asks no more, and holds nothing.
+    /// It gave up without a hold.
     GaveUp {
-        /// Which hold will never be.
+        /// The number of the hold that it will never have.
         hold: u64,
         /// When.
         at: Nanos,
         /// Why.
         why: String,
     },
-    /// It begins to give back; from then on it does not believe that it holds.
+    /// It begins to release. From then on it does not believe that it holds.
     Leaving {
-        /// Which hold.
+        /// The number of the hold.
         hold: u64,
-        /// Since when.
+        /// When.
         at: Nanos,
     },
-    /// It has given back.
+    /// The store has confirmed the release.
     Left {
-        /// Which hold.
+        /// The number of the hold.
         hold: u64,
-        /// When it was answered.
+        /// When the reply came.
         at: Nanos,
     },
-    /// The hold was over before it was given back, or that was not answered.
+    /// The hold was over before its release, or the release got no reply.
     Lost {
-        /// Which hold.
+        /// The number of the hold.
         hold: u64,
-        /// When it believed in it for the last time.
+        /// When it believed in the hold for the last time.
         at: Nanos,
     },
-    /// It writes to the resource that the token of a fenced lock guards.
+    /// It writes to the resource of a fenced lock.
     Write {
         /// The resource.
         name: String,
-        /// Which hold writes, over or not.
+        /// The number of the hold, which may be over.
         hold: u64,
         /// Its token.
         token: u64,
@@ -82,7 +82,7 @@ impl WorkerEvent {
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If the line is no event.
     pub fn read(line: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(line)
     }

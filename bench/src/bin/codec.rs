@@ -1,7 +1,8 @@
-//! What it costs to write a request and to read a reply: in Leasehold, with the parser of the
-//! crate `redis` alone, and with the crate `redis-protocol`. No server is needed.
+//! The cost to write a request and to read a reply, in three implementations: Leasehold, the parser
+//! of the crate `redis` alone, and the crate `redis-protocol`. No server is needed.
 //!
-//! `cargo run --release --bin codec` prints nanoseconds, the median of eleven rounds in turn.
+//! `cargo run --release --bin codec` prints nanoseconds: the median of eleven rounds, which
+//! alternate between the implementations.
 
 use std::{hint::black_box, time::Instant};
 
@@ -16,7 +17,7 @@ use redis_protocol::resp3::{
 #[allow(dead_code, reason = "as the library has it")]
 mod frames;
 
-/// Who reads a reply, and how.
+/// A parser by name, and its function.
 type Read = (&'static str, fn(&[u8]));
 
 const ROUNDS: usize = 11;
@@ -79,7 +80,7 @@ fn by_protocol() -> Vec<u8> {
     bytes
 }
 
-/// The median nanoseconds of each, in rounds that go through all of them in turn.
+/// The median nanoseconds of each function. A round runs all of them, one after the other.
 fn medians<F: Fn(), const N: usize>(works: &[F; N]) -> [f64; N] {
     let mut rounds = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
@@ -95,7 +96,7 @@ fn medians<F: Fn(), const N: usize>(works: &[F; N]) -> [f64; N] {
     })
 }
 
-/// The replies are what they are called.
+/// Each reply must be of the kind that its name says.
 #[test]
 fn each_reads_the_same_replies() {
     for reply in REPLIES {

@@ -1,4 +1,4 @@
-//! Runs every case and writes what was found.
+//! Runs every case and writes the results.
 
 fn main() -> std::process::ExitCode {
     leasehold_bench::driver::main()

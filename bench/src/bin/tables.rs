@@ -1,5 +1,5 @@
-//! Makes the tables and plots of `docs/performance.md` from `results.json` anew,
-//! in the folder of the benchmarks.
+//! Regenerates the tables and plots of `docs/performance.md` from `results.json` in the folder of
+//! the benchmarks.
 
 use leasehold_bench::report;
 

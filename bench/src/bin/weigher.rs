@@ -1,5 +1,5 @@
-//! A worker that counts its memory. It is a program of its own so that counting
-//! costs nothing where time is measured.
+//! A worker that counts its memory. It is a separate program, so that the counting costs nothing in
+//! measurements of time.
 
 use std::{alloc::System, process::ExitCode};
 
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     leasehold_bench::worker::main(live_bytes)
 }
 
-/// What is allocated now, as it was asked for: the allocator's own share is not counted.
+/// The bytes that are allocated now, as requested. The overhead of the allocator is not counted.
 fn live_bytes() -> Option<i64> {
     let stats = ALLOCATOR.stats();
     let grown = stats.bytes_allocated as i64 - stats.bytes_deallocated as i64;

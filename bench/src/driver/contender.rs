@@ -1,8 +1,8 @@
-//! Who is measured.
+//! The libraries that are measured.
 
 use crate::report::board::{LIMIT, OURS};
 
-/// The language that a contender is written in, and so the program that drives it.
+/// The language of a contender, which selects the program that drives it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Language {
     Go,
@@ -10,7 +10,7 @@ pub(super) enum Language {
     Rust,
 }
 
-/// A library, as its worker knows it and as the table shows it.
+/// A library: its name for the worker, and its column of the table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Contender {
     pub(super) library: &'static str,
@@ -23,9 +23,9 @@ const fn contender(library: &'static str, column: &'static str, language: Langua
 }
 
 pub(super) const LEASEHOLD: Contender = contender("leasehold", OURS, Language::Rust);
-/// The limit of what a pair costs.
+/// The lower limit of the cost of a pair.
 pub(super) const RAW: Contender = contender("raw", LIMIT, Language::Rust);
-/// The limit of what waiting in one process can be.
+/// The lower limit of waiting in one process.
 pub(super) const MUTEX: Contender = contender("mutex", LIMIT, Language::Rust);
 pub(super) const REDISSON: Contender = contender("redisson", "Redisson", Language::Java);
 pub(super) const RSLOCK: Contender = contender("rslock", "rslock", Language::Rust);
@@ -39,18 +39,18 @@ pub(super) const SEMAPHORE: [Contender; 2] = both("leasehold-semaphore", "rediss
 pub(super) const PERMITS: [Contender; 2] = both("leasehold-permits", "redisson-permits");
 pub(super) const LIMITER: [Contender; 2] = both("leasehold-limiter", "redisson-limiter");
 
-/// One object of ours, and Redisson's. Each kind has workers of its own.
+/// An object of Leasehold, and the same of Redisson. Each kind has its own workers.
 const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {
     [contender(ours, OURS, Language::Rust), contender(theirs, "Redisson", Language::Java)]
 }
 
-/// Ours, if a replica has to have what was granted, and the limit of that.
+/// Locks of Leasehold that a replica must acknowledge, and the lower limit of their cost.
 pub(super) const REPLICATED: [Contender; 2] = [
     contender("leasehold-replicated", OURS, Language::Rust),
     contender("raw-wait", LIMIT, Language::Rust),
 ];
 
-/// Plain locks of ours, beside others of the same client that wait for replicas, and alone.
+/// Plain locks of Leasehold: while other locks of the client wait for replicas, and alone.
 pub(super) const UNREPLICATED: [Contender; 2] = [
     contender("leasehold-beside", OURS, Language::Rust),
     contender("leasehold", LIMIT, Language::Rust),
@@ -58,7 +58,7 @@ pub(super) const UNREPLICATED: [Contender; 2] = [
 
 pub(super) const RIVALS: [Contender; 5] = [REDISSON, RSLOCK, RLOCK, REDSYNC, REDISLOCK];
 
-/// Ours, then `limit`, then the rivals.
+/// Leasehold, then `limit`, then the rivals.
 pub(super) fn with_rivals(limit: Option<Contender>) -> Vec<Contender> {
     [LEASEHOLD].into_iter().chain(limit).chain(RIVALS).collect()
 }

@@ -1,4 +1,4 @@
-//! The workers that stay alive from case to case, one per library.
+//! The workers that stay alive from case to case: one for each library.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,13 @@ use super::{
 };
 use crate::job::{Job, Paired};
 
-/// Workers by library, or why there is none.
+/// The workers by library, or why a library has none.
 #[derive(Debug, Default)]
 pub(super) struct Fleet(HashMap<&'static str, Answer<Worker>>);
 
 impl Bench {
-    /// Asks the worker of `contender`, which is started and warmed up before its first job.
+    /// Sends a job to the worker of `contender`. Before its first job the worker is started and
+    /// warmed up.
     pub(super) fn ask<T: DeserializeOwned>(
         &mut self,
         contender: Contender,
@@ -42,14 +43,15 @@ impl Bench {
         Ok(worker)
     }
 
-    /// Ends the workers of `contenders`, which are not needed any more.
+    /// Ends the workers of `contenders`.
     pub(super) fn dismiss(&mut self, contenders: &[Contender]) {
         for contender in contenders {
             self.fleet.0.remove(contender.library);
         }
     }
 
-    /// Lets each have its turn, `rounds` times over: whatever disturbs the machine disturbs all.
+    /// Measures all in turns, `rounds` times, so that a disturbance of the machine affects all
+    /// alike.
     pub(super) fn in_turn(
         &mut self,
         rounds: usize,

@@ -1,4 +1,4 @@
-//! Several processes of one library that want one name together.
+//! Several processes of one library that contend for one name.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     job::{Contended, Job, Paired},
 };
 
-/// The crews that were started so far, by library, or why there is none. They
-/// stay from case to case, and grow.
+/// The groups that were started so far, by library, or why a library has none. They stay alive from
+/// case to case, and grow.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroups(HashMap<&'static str, Answer<WorkerGroup>>);
 
-/// Processes that are ready and warm.
+/// Warm processes.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroup(Vec<Worker>);
 
-/// What each process of a crew does.
+/// The work of each process of a group.
 #[derive(Clone, Debug)]
 pub(super) struct ContentionPlan {
     pub(super) processes: usize,
@@ -33,8 +33,8 @@ pub(super) struct ContentionPlan {
 }
 
 impl Bench {
-    /// Lets as many processes of `contender` as it takes begin at the same moment.
-    /// Returns what happened inside the lock, and the longest wait.
+    /// Starts the processes of `contender` at the same moment. Returns the visits to the lock, and
+    /// the longest wait.
     pub(super) fn contend(
         &mut self,
         contender: Contender,
@@ -43,7 +43,7 @@ impl Bench {
         self.group_of(contender, plan.processes)?.contend(plan)
     }
 
-    /// Makes sure that `contender` has that many processes, warmed up.
+    /// Makes sure that `contender` has so many processes, and warms up the new ones.
     pub(super) fn group_of(
         &mut self,
         contender: Contender,
@@ -60,7 +60,7 @@ impl Bench {
 }
 
 impl WorkerGroup {
-    /// With so many processes; those that are new are warmed up.
+    /// Grows to so many processes, and warms up the new ones.
     fn grown(
         mut self,
         launch: &Launch,
@@ -70,7 +70,7 @@ impl WorkerGroup {
     ) -> Answer<Self> {
         let known = self.0.len();
         let launch = Launch { heap: "-Xmx96m", ..launch.clone() };
-        // All are started before the first is waited for.
+        // All are started before the first reply is awaited.
         let started: Answer<Vec<_>> = (known..processes).map(|_| launch.start(contender)).collect();
         let ready: Answer<Vec<_>> = started?.into_iter().map(Worker::ready).collect();
         self.0.extend(ready?);
@@ -101,5 +101,5 @@ fn warm(workers: &mut [Worker], length: Duration) -> Answer<()> {
     workers.iter().try_for_each(|worker| worker.answer::<Paired>().map(drop))
 }
 
-/// Time for every process to read its line.
+/// The time in which every process reads its line.
 const HEAD_START: Duration = Duration::from_millis(50);

@@ -1,12 +1,12 @@
-//! What happened inside one lock, put together from the logs of all processes.
+//! The visits to one lock, merged from the logs of all processes.
 
 use crate::figures::{jain, percentile};
 
-/// One stay inside the lock.
+/// One visit to the lock.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Visit {
     pub(super) entered_ns: u64,
-    /// When it began to leave.
+    /// When it began to release.
     pub(super) left_ns: u64,
     pub(super) process: usize,
     pub(super) task: u64,
@@ -20,7 +20,8 @@ pub(super) struct VisitLog {
 }
 
 impl VisitLog {
-    /// Merges the logs: one per process, each entry task, entered, left.
+    /// Merges the logs. Each process has one, with these fields for each entry: task, entered,
+    /// released.
     pub(super) fn of(logs: &[Vec<(u64, u64, u64)>]) -> Self {
         let mut visits: Vec<_> = logs
             .iter()
@@ -38,7 +39,7 @@ impl VisitLog {
         Self { visits, processes: logs.len() }
     }
 
-    /// Entries before somebody else had begun to leave.
+    /// The number of entries before the previous holder had begun to release.
     pub(super) fn overlaps(&self) -> usize {
         let mut empty_at = 0;
         let mut overlaps = 0;
@@ -49,24 +50,24 @@ impl VisitLog {
         overlaps
     }
 
-    /// From the moment one process began to leave until another one had entered.
+    /// The times from the release of one process to the entry of another one.
     pub(super) fn between_processes(&self) -> Vec<u64> {
         let pairs = self.visits.windows(2).filter(|pair| pair[0].process != pair[1].process);
         pairs.map(|pair| pair[1].entered_ns.saturating_sub(pair[0].left_ns)).collect()
     }
 
-    /// Entries of another task than the one before.
+    /// The number of entries by another task than the previous one.
     pub(super) fn hand_overs(&self) -> usize {
         let who = |visit: &Visit| (visit.process, visit.task);
         self.visits.windows(2).filter(|pair| who(&pair[0]) != who(&pair[1])).count()
     }
 
-    /// How many entries there were.
+    /// The number of entries.
     pub(super) fn entries(&self) -> usize {
         self.visits.len()
     }
 
-    /// How many entries each process had.
+    /// The number of entries of each process.
     pub(super) fn shares(&self) -> Vec<f64> {
         let mut shares = vec![0.0; self.processes];
         for visit in &self.visits {
@@ -75,7 +76,7 @@ impl VisitLog {
         shares
     }
 
-    /// The part of the process with most entries and of the one with fewest, in percent.
+    /// The share of the process with most entries, and of the one with fewest, in percent.
     pub(super) fn luckiest_and_unluckiest(&self) -> (f64, f64) {
         let percent = |entries: f64| entries / self.visits.len() as f64 * 100.0;
         let (least, most) = self
@@ -89,7 +90,7 @@ impl VisitLog {
         jain(&self.shares())
     }
 
-    /// Seconds from the first entry to the last.
+    /// The seconds from the first entry to the last.
     pub(super) fn seconds(&self) -> f64 {
         let ends = self.visits.first().zip(self.visits.last());
         ends.map_or(0.0, |(first, last)| (last.entered_ns - first.entered_ns) as f64 / 1e9)
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn hand_over_lasts_from_release_to_the_next_acquisition() {
-        // given two processes: the first enters twice, then the second
+        // Of two processes, the first one enters twice, and then the second one.
         let story = VisitLog::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
 
         assert_eq!(story.between_processes(), [30]);

@@ -1,4 +1,4 @@
-//! Runs every case, one contender after the other, round by round.
+//! Runs every case: one contender after the other, round by round.
 
 mod cases;
 mod contender;
@@ -24,7 +24,7 @@ use server::Servers;
 use settings::Settings;
 use worker::Launch;
 
-/// Everything that a case needs.
+/// The state that all cases share.
 struct Bench {
     settings: Settings,
     redis: Servers,
@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
             let started = Instant::now();
             run(&mut bench);
             eprintln!("bench: {name} took {:.0} s", started.elapsed().as_secs_f64());
-            // Even if a later case hangs there is something to look at.
+            // Results are written after each case, because a later case may hang.
             bench.write();
         }
     }
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Bench {
-    /// Measures at other servers: all workers are new there, and end with `run`.
+    /// Measures on other servers. All workers there are new, and end with `run`.
     fn elsewhere(&mut self, redis: Servers, url: &str, run: impl FnOnce(&mut Self)) {
         let launch = Launch { url: url.to_owned(), ..self.launch.clone() };
         let redis = replace(&mut self.redis, redis);
@@ -87,7 +87,7 @@ impl Bench {
         if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// Says what is worse than what is committed.
+    /// Returns the regressions against the committed results.
     fn compare(&self, now: &Results) {
         let before = report::committed().expect("the committed figures can be read");
         let Some(before) = before else { return eprintln!("bench: nothing is committed yet") };

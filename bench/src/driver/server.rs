@@ -1,10 +1,10 @@
-//! What the servers themselves say about their work.
+//! Figures from the servers themselves.
 
 use std::sync::Arc;
 
 use testkit::{Redis, Reply};
 
-/// Those that a case measures: most have one.
+/// The servers of a case. Most cases have one.
 #[derive(Debug)]
 pub(super) struct Servers(Vec<Arc<Redis>>);
 
@@ -17,12 +17,12 @@ impl Servers {
         Self(vec![Arc::new(redis)])
     }
 
-    /// The only one, where there is one.
+    /// The only server of a case with one.
     pub(super) fn first(&self) -> &Redis {
         &self.0[0]
     }
 
-    /// Asks all of them.
+    /// Sends a command to all servers.
     fn each<T>(&self, ask: impl Fn(&Redis) -> T) -> impl Iterator<Item = T> {
         self.0.iter().map(move |redis| ask(redis))
     }
@@ -32,7 +32,7 @@ impl Servers {
     }
 }
 
-/// Seconds of processor time that they have used so far.
+/// The processor time that they have used so far, in seconds.
 pub(super) fn cpu_seconds(servers: &Servers) -> f64 {
     servers.each(cpu_seconds_of).sum()
 }
@@ -47,20 +47,20 @@ fn cpu_seconds_of(redis: &Redis) -> f64 {
     reply.text().lines().filter_map(figure).sum()
 }
 
-/// How many commands they have run so far, those inside scripts too, this question
-/// not. Whatever else the driver asks between two of these is counted.
+/// The number of commands that they have executed so far, including commands in scripts, and
+/// without this request. Any other request of the driver between two calls is counted.
 pub(super) fn commands(servers: &Servers) -> u64 {
     servers.each(|redis| redis.calls().total()).sum()
 }
 
-/// Lets them note every command of 10 µs and more, from now on.
+/// Turns on the slow log for commands of 10 µs and more.
 pub(super) fn watch_slow_commands(servers: &Servers) {
     servers.tell(&["CONFIG", "SET", "slowlog-log-slower-than", "10"]);
     servers.tell(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
     servers.tell(&["SLOWLOG", "RESET"]);
 }
 
-/// The duration in µs of the longest script since then, or 10 if none took longer.
+/// The duration of the longest script since then, in µs, or 10 if none took longer.
 pub(super) fn longest_script(servers: &Servers) -> f64 {
     servers.each(longest_script_of).fold(10.0, f64::max)
 }
@@ -79,12 +79,12 @@ fn script_micros(entry: &Reply) -> Option<f64> {
     (command == "eval" || command == "evalsha").then(|| micros.number() as f64)
 }
 
-/// How many keys there are.
+/// The number of keys.
 pub(super) fn keys(servers: &Servers) -> i64 {
     servers.each(|redis| redis.command(&["DBSIZE"]).number()).sum()
 }
 
-/// Milliseconds until the one key that contains `part` ends.
+/// The TTL of the one key whose name contains `part`, in ms.
 pub(super) fn pttl(servers: &Servers, part: &str) -> Option<i64> {
     let redis = servers.first();
     let found = redis.command(&["KEYS", &format!("*{part}*")]);
@@ -92,7 +92,7 @@ pub(super) fn pttl(servers: &Servers, part: &str) -> Option<i64> {
     found.texts().iter().find_map(ends)
 }
 
-/// Makes so many permits called `name`, of a semaphore, or of one whose permits expire.
+/// Creates a semaphore `name` with this number of permits, which expire or do not.
 pub(super) fn fill(servers: &Servers, name: &str, permits: u32) {
     servers.first().command(&["SET", name, &permits.to_string()]);
 }
@@ -104,12 +104,12 @@ pub(super) fn limit(servers: &Servers, name: &str, rate: u32) {
     servers.first().command(&[&["HSET", name], &fields[..]].concat());
 }
 
-/// How many permits that expire are taken of those called `name`.
+/// The number of acquired permits of the expirable semaphore `name`.
 pub(super) fn taken(servers: &Servers, name: &str) -> i64 {
     servers.first().command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()
 }
 
-/// Forgets everything.
+/// Deletes all keys.
 pub(super) fn clear(servers: &Servers) {
     servers.tell(&["FLUSHALL"]);
 }

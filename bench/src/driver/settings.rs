@@ -1,42 +1,42 @@
-//! How long, how often, how many: for a full run and for a quick one.
+//! Durations and counts, for a full run and for a quick one.
 
 use std::{env, path::PathBuf, time::Duration};
 
 use super::contender::Language;
 
-/// What a run is like.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) quick: bool,
     only: Option<String>,
-    /// Where the results go.
+    /// The folder of the results.
     pub(super) out: PathBuf,
     /// Threads of the runtime of a Rust worker.
     pub(super) threads: usize,
-    /// How often contenders alternate.
+    /// The number of rounds, in which contenders alternate.
     pub(super) rounds: usize,
-    /// How often they do where polling makes a round long.
+    /// The number of rounds of cases with polling, which take long.
     pub(super) rounds_in_process: usize,
-    /// How long one contender runs in one round.
+    /// The duration of one contender in one round.
     pub(super) round: Duration,
-    /// The same where several processes of each contender take part.
+    /// The same if each contender has several processes.
     pub(super) rounds_of_processes: usize,
     pub(super) round_of_processes: Duration,
-    /// How long a JVM runs before it is measured.
+    /// The warm-up time of a JVM.
     warm_up: Duration,
-    /// The same for eight JVMs that warm up side by side.
+    /// The same for eight JVMs that warm up at the same time.
     warm_up_of_group: Duration,
-    /// Through how many names a pair goes at most.
+    /// The largest number of names of a pair.
     pub(super) most_names: usize,
-    /// How many holds are watched.
+    /// The number of holds for the watchdog.
     pub(super) holds: &'static [usize],
-    /// The lease of these.
+    /// The lease of these holds.
     pub(super) watched_ttl: Duration,
-    /// How many masters are killed, behind Sentinels and in a cluster.
+    /// The number of failovers, of sentinels and of a cluster.
     pub(super) failovers: usize,
-    /// How many tasks wait.
+    /// The number of waiting tasks.
     pub(super) waiting: &'static [usize],
-    /// How many of them may belong to a library that polls or is slow to start.
+    /// The largest number of tasks of a library that polls or starts slowly.
     pub(super) waiting_of_rivals: usize,
 }
 
@@ -97,12 +97,12 @@ impl Settings {
         }
     }
 
-    /// How long a worker runs before it is measured.
+    /// The warm-up time of a worker.
     pub(super) fn warm_up(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up } else { Duration::from_millis(200) }
     }
 
-    /// The same where several of them do so side by side.
+    /// The same if several workers warm up at the same time.
     pub(super) fn warm_up_of_group(&self, language: Language) -> Duration {
         if language == Language::Java { self.warm_up_of_group } else { Duration::from_millis(100) }
     }
@@ -111,20 +111,20 @@ impl Settings {
         self.only.as_ref().is_none_or(|part| case.contains(part.as_str()))
     }
 
-    /// Whether nothing was left out, made shorter or set otherwise, so that what
-    /// it finds can be committed.
+    /// Whether the run is complete: no case is left out, shortened or changed. Only its results can
+    /// be committed.
     pub(super) fn is_whole(&self) -> bool {
         let full = Self::full();
         let is_usual = self.threads == full.threads && self.rounds == full.rounds;
         !self.quick && self.only.is_none() && is_usual
     }
 
-    /// How long holds are watched: two renewals and a bit.
+    /// How long holds are watched: a little longer than two renewals.
     pub(super) fn watched(&self) -> Duration {
         self.watched_ttl * 2 / 3 + self.watched_ttl / 15
     }
 
-    /// What the results have to say about the run itself.
+    /// Facts about the run, for the results.
     pub(super) fn note(&self) -> String {
         let kind =
             if self.quick { "A **quick** run: short, with small sizes" } else { "A full run" };

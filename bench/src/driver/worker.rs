@@ -1,4 +1,4 @@
-//! A worker process, and the lines that go to and fro.
+//! A worker process, and the lines between it and the driver.
 
 use std::{
     env,
@@ -20,19 +20,19 @@ use super::{
 };
 use crate::job::{Job, TTL};
 
-/// What a worker says in time, or why it does not.
+/// The reply of a worker, or why there is none.
 pub(super) type Answer<T> = Result<T, String>;
 
-/// How workers are started.
+/// How a worker is started.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
     pub(super) url: String,
     pub(super) threads: usize,
-    /// The lease that a library which knows only one has in this process.
+    /// The lease for libraries that have one lease for the whole process.
     pub(super) ttl: Duration,
-    /// Whether memory is counted rather than time.
+    /// Whether it counts memory instead of time.
     pub(super) weigh: bool,
-    /// Most of the heap of a JVM.
+    /// The largest heap of a JVM.
     pub(super) heap: &'static str,
 }
 
@@ -70,7 +70,7 @@ fn setting(name: &str) -> PathBuf {
     env::var_os(name).map_or_else(|| format!("{name}-is-not-set").into(), PathBuf::from)
 }
 
-/// A process that answers jobs. It ends with its standard input, so with us.
+/// A process that executes jobs. It ends when its stdin is closed, so also with the driver.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -87,7 +87,7 @@ impl Worker {
         Ok(Self { child, stdin, lines })
     }
 
-    /// Waits until it is ready for jobs. To be called once, before the first.
+    /// Waits until it is ready for jobs. It must be called once, before the first job.
     pub(super) fn ready(self) -> Answer<Self> {
         self.answer::<Value>().map(|_| self)
     }
@@ -111,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Ends it, lest a late answer be taken for that of another job.
+    /// Ends the process, so that a late reply is not taken for that of another job.
     fn given_up(&self, error: RecvTimeoutError) -> String {
         match error {
             RecvTimeoutError::Disconnected => "it has ended".to_owned(),
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// Stops it where it is, as a machine that stands still does.
+    /// Suspends the process, like a machine that stands still.
     pub(super) fn pause(&self) {
         self.signal(Signal::STOP);
     }
@@ -144,7 +144,7 @@ impl Drop for Worker {
     }
 }
 
-/// Reads on a thread of its own, so that waiting for a line can end.
+/// Reads on a separate thread, so that the wait for a line can time out.
 fn lines_of(stdout: ChildStdout) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The figures of all rounds, by case and by whom they are of.
+//! The figures of all rounds, by case and by library.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use crate::figures::median;
 
 /// The column of Leasehold.
 pub const OURS: &str = "ours";
-/// The column of what cannot be beaten.
+/// The column of the lower limit.
 pub const LIMIT: &str = "limit";
-/// The columns of the others, in the order of the table.
+/// The columns of the rivals, in the order of the table.
 pub const RIVALS: [&str; 5] = ["Redisson", "rslock", "rlock", "redsync", "redislock"];
 
-/// Whether little or much of it is good.
+/// Whether lower or higher figures are better.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Little.
+    /// Lower.
     Less,
-    /// Much.
+    /// Higher.
     More,
 }
 
-/// What is known of one library in one case.
+/// The figures of one library in one case.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// It is not measured, for a reason that the documents give.
+    /// It is deliberately not measured, for a reason that the documents give.
     Absent(String),
     /// It could not be measured.
     Failed(String),
@@ -38,29 +38,29 @@ pub enum Cell {
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The table it belongs to.
+    /// The table.
     pub group: &'static str,
-    /// What was done.
+    /// The name of the case.
     pub name: String,
-    /// What the figures are.
+    /// The unit of the figures.
     pub unit: &'static str,
-    /// Which of them are good.
+    /// Whether lower or higher figures are better.
     pub better: Better,
-    /// What is to be reached.
+    /// The targets.
     pub targets: Vec<Target>,
-    /// By column.
+    /// The figures by column.
     pub cells: BTreeMap<&'static str, Cell>,
-    /// Where it stands in a plot: the plot and the place on its x axis.
+    /// The position in a plot: the name of the plot, and the place on its x axis.
     pub plotted: Option<(&'static str, f64)>,
 }
 
 impl Case {
-    /// A case where little is good.
+    /// A case in which lower figures are better.
     pub fn less(group: &'static str, name: impl Into<String>, unit: &'static str) -> Self {
         Self::new(group, name.into(), unit, Better::Less)
     }
 
-    /// A case where much is good.
+    /// A case in which higher figures are better.
     pub fn more(group: &'static str, name: impl Into<String>, unit: &'static str) -> Self {
         Self::new(group, name.into(), unit, Better::More)
     }
@@ -70,7 +70,7 @@ impl Case {
         Self { group, name, unit, better, targets, cells, plotted: None }
     }
 
-    /// Adds something to reach.
+    /// Adds a target.
     #[must_use]
     pub fn target(mut self, target: Target) -> Self {
         self.targets.push(target);
@@ -93,7 +93,7 @@ impl Case {
         }
     }
 
-    /// The least figure of `column`, if it was measured.
+    /// The lowest figure of `column`, if it was measured.
     #[must_use]
     pub fn least(&self, column: &str) -> Option<f64> {
         match self.cells.get(column)? {
@@ -121,19 +121,18 @@ pub struct Board {
 }
 
 impl Board {
-    /// Notes a figure of one round. `case` says what it is of, and is used when
-    /// it is the first.
+    /// Notes a figure of one round. `case` describes the case, and is used for its first figure.
     pub fn note(&mut self, case: Case, column: &'static str, value: f64) {
         self.case(case).note(column, value);
     }
 
-    /// Notes that `column` is left out, and why, unless there is a figure.
+    /// Notes why `column` is left out, unless it has a figure.
     pub fn absent(&mut self, case: Case, column: &'static str, why: &str) {
         let cells = &mut self.case(case).cells;
         cells.entry(column).or_insert_with(|| Cell::Absent(why.to_owned()));
     }
 
-    /// Notes that `column` could not be measured, and why.
+    /// Notes why `column` could not be measured.
     pub fn failed(&mut self, case: Case, column: &'static str, why: &str) {
         self.case(case).cells.insert(column, Cell::Failed(why.to_owned()));
     }
@@ -159,8 +158,7 @@ impl Board {
         groups
     }
 
-    /// Everything that makes this run worthless: what could not be measured,
-    /// and what must never happen and did.
+    /// The failures of the run: failed measurements, and violated hard targets.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         self.cases.iter().flat_map(failures).collect()
@@ -176,7 +174,7 @@ fn failures(case: &Case) -> Vec<String> {
     reasons.chain(broken).collect()
 }
 
-/// What a target says that must not be missed.
+/// The text of a hard target.
 fn broken(case: &Case, target: Target) -> Option<String> {
     let ours = case.value(OURS)?;
     match target {

@@ -1,4 +1,4 @@
-//! What has become worse than what is committed.
+//! Regressions against the committed results.
 
 use super::{
     board::{Better, LIMIT},
@@ -6,13 +6,13 @@ use super::{
     results::{Entry, Results},
 };
 
-/// How much worse is told.
+/// A regression above this factor is reported.
 const WORSE: f64 = 1.1;
 
-/// A line for each case of `now` that has fallen by more than a tenth.
+/// Returns a line for each case of `now` whose score has fallen by more than a tenth.
 ///
-/// Machines differ, and have moods. So a figure is taken beside the limit of its
-/// own run, or beside Redisson's; only where there is neither it stands for itself.
+/// Machines differ, and vary. So a figure is divided by the lower limit of the same run, or by
+/// Redisson's figure. Without either, it is compared directly.
 #[must_use]
 pub fn fallen(before: &Results, now: &Results) -> Vec<String> {
     let pairs = now.results.iter().filter_map(|entry| Some((before.entry(&entry.case)?, entry)));
@@ -35,7 +35,7 @@ fn fell(before: &Entry, now: &Entry) -> Option<String> {
     };
     let (is, was) = (figure(is), figure(was));
     let by = figure((worse - 1.0) * 100.0);
-    // Where nothing was, nothing can be a tenth of it.
+    // Without a former figure there is no regression.
     let reported = worse > WORSE && worse.is_finite();
     reported.then(|| format!("{}: {is} {of}, was {was}: {by} % worse", now.case))
 }

@@ -1,4 +1,4 @@
-//! The tables of `docs/performance.md`: which of the results it shows.
+//! The tables of `docs/performance.md`, made from the results.
 
 use super::{
     board::{Better, LIMIT, OURS, RIVALS},
@@ -11,15 +11,15 @@ struct Table {
     name: &'static str,
     title: &'static str,
     columns: &'static [Column],
-    /// What it is called here, the group of the case, and the case.
+    /// The name of the row in the document, the group of the case, and the case.
     rows: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// What a column shows of a case.
+/// The content of a column for a case.
 #[derive(Clone, Copy)]
 enum Column {
     Of(&'static str),
-    /// The best of the rivals that have no column of their own.
+    /// The best of the rivals without a column of their own.
     BestOther,
 }
 
@@ -27,7 +27,7 @@ use Column::{BestOther, Of};
 
 const REDISSON: Column = Of("Redisson");
 
-// The groups, as the cases call them.
+// The groups, as the cases name them.
 const PAIRS: &str = "Acquire and release, every task its own name";
 const TASKS: &str = "One name, tasks of one process";
 const PROCESSES: &str = "One name, one task in each of many processes, 200 µs inside";
@@ -212,11 +212,11 @@ const TABLES: [Table; 7] = [
     },
 ];
 
-/// The document with the figures of `results` in place of those that it shows.
+/// Returns the document with the figures of `results` in place of its former ones.
 ///
 /// # Errors
 ///
-/// If a place for them is missing in it, or a case in the results.
+/// If the document has no place for the figures, or the results lack a case.
 pub(super) fn filled(document: &str, results: &Results) -> Result<String, String> {
     let mut text = replaced(document, "run", &about(results))?;
     for table in &TABLES {
@@ -233,7 +233,7 @@ fn replaced(document: &str, name: &str, content: &str) -> Result<String, String>
     Ok(format!("{before}{begin}{content}{end}{after}"))
 }
 
-/// How and where it was measured.
+/// The conditions of the measurement.
 fn about(results: &Results) -> String {
     let facts = results.machine.iter().map(|(what, value)| format!("{what}: {value}"));
     let facts: Vec<_> = facts.collect();
@@ -276,7 +276,7 @@ impl Column {
             Of(OURS) if entry.is_missed() => format!("**{}**", short(entry.value(OURS))),
             Of(LIMIT) => entry.value(LIMIT).map_or_else(String::new, |limit| short(Some(limit))),
             Of(OURS) => short(entry.value(OURS)),
-            // Only where others were measured a missing figure says something.
+            // A missing figure is shown only if rivals were measured.
             Of(_) if entry.rivals.is_empty() => String::new(),
             Of(rival) => short(entry.value(rival)),
             BestOther => best_other(entry, table),
@@ -301,7 +301,7 @@ fn row(first: &str, cells: &[String]) -> String {
     format!("| {first} | {} |\n", cells.join(" | "))
 }
 
-/// Small figures have no zeros at their end: nobody knows whether they were measured.
+/// Small figures have no trailing zeros, which would promise more precision.
 fn short(value: Option<f64>) -> String {
     let Some(value) = value else { return "–".to_owned() };
     let text = figure(value);

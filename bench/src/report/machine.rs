@@ -1,16 +1,16 @@
-//! Where it was measured.
+//! The machine of the measurement.
 
 use std::{fs, process::Command, thread::available_parallelism};
 
 /// Facts about the machine and the programs on it.
 #[derive(Debug)]
 pub struct Machine {
-    /// What, and its value.
+    /// The name of the fact, and its value.
     pub facts: Vec<(String, String)>,
 }
 
 impl Machine {
-    /// Looks around.
+    /// Collects the facts.
     #[must_use]
     pub fn here() -> Self {
         let cores = available_parallelism().map_or(0, usize::from).to_string();
@@ -38,7 +38,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The first line that a program says, wherever it says it.
+/// The first line of output of a program, on stdout or stderr.
 fn text_out(program: &str, args: &[&str]) -> String {
     let Ok(output) = Command::new(program).args(args).output() else { return "none".to_owned() };
     let text = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! The figures, for people: one table per group.
+//! The figures as tables: one for each group.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -51,7 +51,7 @@ fn row<T: AsRef<str>>(cells: &[T]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The median, with the least and the greatest where there are several rounds.
+/// The median, and the lowest and the highest figure if there are several rounds.
 fn spread(case: &Case, column: &str) -> String {
     let Some(Cell::Measured(values)) = case.cells.get(column) else { return short(case, column) };
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -71,7 +71,7 @@ fn short(case: &Case, column: &str) -> String {
     }
 }
 
-/// Three figures that matter, and spaces between thousands.
+/// Three significant figures, and spaces between thousands.
 pub(super) fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "none".to_owned(),
@@ -94,7 +94,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// Why something is left out, each reason once.
+/// The reasons for missing figures, each once.
 fn notes(cases: &[&Case]) -> String {
     let mut reasons = BTreeSet::new();
     for case in cases {

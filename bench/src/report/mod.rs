@@ -1,4 +1,4 @@
-//! What was found, and how it is shown.
+//! Writes the results.
 
 pub mod board;
 mod compare;
@@ -19,20 +19,20 @@ pub use machine::Machine;
 pub use results::Results;
 pub use target::Target;
 
-/// The figures of the last whole run, beside the sources.
+/// The figures of the last whole run, in the folder of the benchmarks.
 pub const COMMITTED: &str = "results.json";
 
-/// The document that shows them.
+/// The document that shows the figures.
 const DOCUMENT: &str = "../docs/performance.md";
 
-/// Where the pictures are that it shows.
+/// The folder of its pictures.
 const PLOTS: &str = "../docs/plots";
 
 /// Writes the table, the figures and the plots into `folder`.
 ///
 /// # Errors
 ///
-/// If that cannot be written.
+/// If a file cannot be written.
 pub fn write(folder: &Path, board: &Board, machine: &Machine, note: &str) -> io::Result<Results> {
     let results = Results::of(board, machine, note);
     fs::create_dir_all(folder)?;
@@ -44,11 +44,11 @@ pub fn write(folder: &Path, board: &Board, machine: &Machine, note: &str) -> io:
     Ok(results)
 }
 
-/// The results that are committed, if there are any.
+/// The committed results, if there are any.
 ///
 /// # Errors
 ///
-/// If they cannot be read.
+/// If the file cannot be read.
 pub fn committed() -> io::Result<Option<Results>> {
     match fs::read_to_string(COMMITTED) {
         Ok(text) => Ok(Some(Results::read(&text)?)),
@@ -57,12 +57,11 @@ pub fn committed() -> io::Result<Option<Results>> {
     }
 }
 
-/// Puts `results` in the place of what is committed, with the tables and the
-/// pictures of the document.
+/// Replaces the committed results, and the tables and pictures of the document.
 ///
 /// # Errors
 ///
-/// If the document has no place for them, or something cannot be written.
+/// If the document has no place for a table, or a file cannot be written.
 pub fn commit(results: &Results) -> io::Result<()> {
     let document = fs::read_to_string(DOCUMENT)?;
     let filled = document::filled(&document, results).map_err(io::Error::other)?;

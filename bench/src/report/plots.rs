@@ -1,4 +1,4 @@
-//! Which cases are drawn together.
+//! The plots, and the cases that each one shows.
 
 use super::{
     board::{LIMIT, OURS, RIVALS},
@@ -6,12 +6,12 @@ use super::{
     svg::{Plot, Scale, Series},
 };
 
-/// Everything that can be drawn of what was run: the name of a file, and the picture.
+/// The plots of the measured cases: the name of the file, and the picture.
 pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     PLOTS.iter().filter_map(|about| Some((about.name, about.draw(results)?))).collect()
 }
 
-/// What a plot says beside its lines.
+/// The texts of a plot.
 struct About {
     name: &'static str,
     title: &'static str,
@@ -93,7 +93,7 @@ impl About {
     }
 }
 
-/// Told apart by most eyes, and in grey by their order in brightness.
+/// Colours that most people can distinguish. In grey their brightness differs.
 fn color(column: &str) -> &'static str {
     match column {
         OURS => "#c1121f",

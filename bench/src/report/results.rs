@@ -1,5 +1,4 @@
-//! The figures as data: written by a run, read by the next one and by what is
-//! made from them.
+//! The figures as data. A run writes them. The next run and the documents read them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use super::{
     verdict::verdict,
 };
 
-/// Everything that was measured in one run.
+/// The results of one run.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Results {
     pub(super) machine: BTreeMap<String, String>,
@@ -19,8 +18,7 @@ pub struct Results {
     pub(super) results: Vec<Entry>,
 }
 
-/// One case. Figures are medians; without one there is a reason in `left_out`,
-/// or nobody asked.
+/// One case. The figures are medians. If there is no figure, `left_out` may have the reason.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Entry {
     pub(super) case: String,
@@ -36,7 +34,7 @@ pub(super) struct Entry {
 }
 
 impl Results {
-    /// What is on the board, with where and how it was measured.
+    /// The figures of the board, with the machine and the conditions.
     #[must_use]
     pub fn of(board: &Board, machine: &Machine, note: &str) -> Self {
         let machine = machine.facts.iter().cloned().collect();
@@ -44,16 +42,16 @@ impl Results {
         Self { machine, note: note.to_owned(), results }
     }
 
-    /// Reads what [`text`](Self::text) has written.
+    /// Reads the output of [`text`](Self::text).
     ///
     /// # Errors
     ///
-    /// If it is something else.
+    /// If the text has another form.
     pub fn read(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
 
-    /// As JSON, a case on each line, so that a difference can be read.
+    /// As JSON, with a case on each line, so that a diff can be read.
     #[must_use]
     pub fn text(&self) -> String {
         let cases: Vec<_> = self.results.iter().map(json).collect();

@@ -1,15 +1,15 @@
-//! A small plot: lines over a logarithmic x axis, written by hand as SVG.
+//! A small plot: lines over a logarithmic x axis, written as SVG.
 
 use std::fmt::Write;
 
 use super::markdown::figure;
 
-/// How the y axis is divided.
+/// The scale of the y axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     Linear,
-    /// By powers of ten.
+    /// Logarithmic.
     Log,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Plot {
 const WIDTH: f64 = 780.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 100.0;
-/// Room for the legend.
+/// The space for the legend.
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
@@ -58,7 +58,7 @@ impl Plot {
     fn x_axis(&self) -> Axis {
         let values = self.points().map(|(x, _)| x);
         let (least, greatest) = bounds(values);
-        // A single place stands in the middle.
+        // A single point stands in the middle.
         let (least, greatest) =
             if least == greatest { (least / 2.0, greatest * 2.0) } else { (least, greatest) };
         Axis { scale: Scale::Log, from: least, to: greatest, start: LEFT, end: WIDTH - RIGHT }
@@ -93,7 +93,7 @@ impl Plot {
         svg + &text(f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 16.0, "middle", 13, self.x)
     }
 
-    /// Where something was measured; these are the ticks of the x axis.
+    /// The measured x values, which are the ticks of the x axis.
     fn places(&self) -> Vec<f64> {
         let mut places: Vec<_> = self.points().map(|(x, _)| x).collect();
         places.sort_by(f64::total_cmp);
@@ -102,7 +102,7 @@ impl Plot {
     }
 }
 
-/// How values become places in the picture.
+/// Maps values to positions in the picture.
 #[derive(Debug)]
 struct Axis {
     scale: Scale,
@@ -135,7 +135,7 @@ impl Axis {
     }
 }
 
-/// One, two or five of some power of ten, so that there are four to ten steps.
+/// One, two or five times a power of ten, so that there are four to ten steps.
 fn step(to: f64) -> f64 {
     let power = 10_f64.powf(to.log10().floor());
     match to / power {
@@ -153,7 +153,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, greatest), it| (least.min(it), greatest.max(it)))
 }
 
-/// Powers of ten are exact here, and need no digits behind the point.
+/// Powers of ten are exact, and need no decimals.
 fn label(value: f64) -> String {
     match value.fract() == 0.0 {
         true if value < 100.0 => format!("{value:.0}"),

@@ -1,18 +1,18 @@
-//! What is to be reached.
+//! Targets.
 
-/// Something that a case has to reach.
+/// A target of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// At least so much of what `column` has.
+    /// At least this percentage of the figure of `column`.
     AtLeastOf(&'static str, f64),
-    /// At most so much.
+    /// At most this value.
     AtMost(f64),
-    /// At most so much of what `column` has.
+    /// At most this percentage of the figure of `column`.
     AtMostOf(&'static str, f64),
     /// Better than every rival that was measured.
     BeatsRivals,
-    /// At most so much on a machine that is busy, too, or the run has failed.
+    /// At most this value, even on a busy machine, or the run fails.
     NeverAbove(f64),
-    /// Not once, or the run has failed.
+    /// Never, or the run fails.
     Never,
 }

@@ -1,11 +1,11 @@
-//! Whether what is to be reached was reached.
+//! Whether the targets were met.
 
 use super::{
     board::{Better, Case, LIMIT, OURS, RIVALS},
     target::Target,
 };
 
-/// What came of the targets of a case, in words: `pass`, or each miss.
+/// The result for the targets of a case: `pass`, or each miss.
 pub(super) fn verdict(case: &Case) -> String {
     if case.targets.is_empty() {
         return String::new();

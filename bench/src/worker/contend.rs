@@ -1,4 +1,4 @@
-//! Many tasks that want one name.
+//! Many tasks that contend for one name.
 
 use std::{
     hint,
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::{Outcome, libraries::Library};
 use crate::{clock, job::Contended};
 
-/// What is asked: see [`Job::Contend`](crate::job::Job::Contend).
+/// The job: see [`Job::Contend`](crate::job::Job::Contend).
 pub(super) struct ContendingTasks {
     pub(super) tasks: usize,
     pub(super) name: String,
@@ -24,7 +24,7 @@ pub(super) struct ContendingTasks {
     pub(super) log: bool,
 }
 
-/// What happens inside the lock, seen by all tasks of this process.
+/// The events in the lock, as all tasks of this process see them.
 #[derive(Default)]
 struct Inside {
     occupied: AtomicBool,
@@ -52,7 +52,7 @@ impl Inside {
     }
 }
 
-/// What one task has seen.
+/// The log of one task.
 #[derive(Default)]
 struct Visits {
     log: Vec<(u64, u64, u64)>,
@@ -72,7 +72,7 @@ pub(super) async fn run<L: Library>(library: L, contending: ContendingTasks) -> 
     Ok(summary(&inside, visits?, clock::cpu_ns() - cpu))
 }
 
-/// Enters again and again. What is granted after the end is given back uncounted.
+/// Acquires repeatedly. A grant after the end is released and not counted.
 async fn visit<L: Library>(
     library: L,
     contending: Arc<ContendingTasks>,

@@ -1,4 +1,4 @@
-//! Jobs about holds that last and callers that wait.
+//! Jobs with long holds and waiting tasks.
 
 use std::{
     sync::{
@@ -17,10 +17,10 @@ use crate::{
     job::{Entered, Grown, Idled},
 };
 
-/// How many acquisitions are under way at a time while many holds are made.
+/// The number of concurrent acquisitions while many holds are created.
 const TOGETHER: usize = 64;
 
-/// How long callers who are not counted get to wait in earnest.
+/// The time until the tasks wait, if the library does not count them.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) async fn hold<L: Library>(
@@ -65,10 +65,10 @@ pub(super) async fn idle<L: Library>(library: &L, millis: u64) -> Idled {
     }
 }
 
-/// Callers that wait until the process ends.
+/// Tasks that wait until the process ends.
 #[derive(Clone, Default)]
 pub(super) struct Waiters {
-    /// How many of them do so no longer.
+    /// The number of tasks that wait no more.
     ended: Arc<AtomicU64>,
 }
 
@@ -79,7 +79,7 @@ impl Waiters {
         for _ in 0..tasks {
             let (library, name) = (library.clone(), Arc::clone(&name));
             let ended = Arc::clone(&self.ended);
-            // Nobody waits for it: it is to wait itself.
+            // It is not awaited, because it waits for ever.
             drop(tokio::spawn(async move {
                 drop(library.acquire(&name).await);
                 ended.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Waiters {
         sleep(SETTLE).await;
     }
 
-    /// That they all wait still.
+    /// Checks that all of them still wait.
     pub(super) fn check(&self) -> Outcome<()> {
         match self.ended.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -100,7 +100,7 @@ impl Waiters {
     }
 }
 
-/// What was added between two weighings, or 0 where nobody weighs.
+/// The bytes between two measurements, or 0 in a process that does not count.
 pub(super) fn grown(before: Option<i64>, after: Option<i64>) -> Grown {
     Grown { bytes: after.zip(before).map_or(0, |(after, before)| after - before) }
 }

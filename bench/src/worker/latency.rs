@@ -1,4 +1,4 @@
-//! How long the smallest things take: the limits of anything that waits for them.
+//! The latency of the smallest operations: the lower limits of everything that waits for them.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::Outcome;
 use crate::{clock, figures::percentile, job::Delays};
 
-/// Between two messages: long enough for everybody to be idle again.
+/// The pause between two messages, so that all processes are idle again.
 const PAUSE: Duration = Duration::from_micros(500);
 
 pub(super) async fn ping(url: &str, count: usize) -> Outcome<Delays> {
@@ -23,7 +23,7 @@ pub(super) async fn ping(url: &str, count: usize) -> Outcome<Delays> {
     Ok(summary(delays))
 }
 
-/// Sends the time until `count` messages were received by somebody.
+/// Measures the time until a subscriber has received each of `count` messages.
 pub(super) async fn publish(url: &str, channel: &str, count: usize) -> Outcome<Delays> {
     let mut connection = connect(url).await?;
     let mut delays = vec![];

@@ -1,4 +1,4 @@
-//! A process that drives one library: reads jobs, answers them.
+//! A process that drives one library: it reads jobs and replies to them.
 
 mod contend;
 mod holding;
@@ -25,14 +25,14 @@ use libraries::{
     RawWait, Reading, Replicated, RsLock,
 };
 
-/// What goes wrong inside a library.
+/// An error of a library.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Says how many bytes are allocated, in a process that counts them.
+/// Returns the number of allocated bytes, in a process that counts them.
 pub type Weigh = fn() -> Option<i64>;
 
-/// `worker LIBRARY URL THREADS TTL_MS`, then one job per line. The last is for
-/// libraries whose watchdog has one lease for all locks; no Rust one does.
+/// `worker LIBRARY URL THREADS TTL_MS`, then one job per line. `TTL_MS` is for libraries whose
+/// watchdog has one lease for all locks. No Rust library has this.
 pub fn main(weigh: Weigh) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [library, url, threads, _ttl] = args.as_slice() else {
@@ -61,7 +61,7 @@ pub fn main(weigh: Weigh) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Answers until nobody asks any more.
+/// Replies to jobs until stdin is closed.
 fn serve<L: Library>(runtime: &Runtime, url: &str, weigh: Weigh) {
     let library = runtime.block_on(L::connect(url)).expect("the server can be reached");
     let mut bench = Bench { library, url: url.to_owned(), weigh, held: vec![] };
@@ -72,7 +72,7 @@ fn serve<L: Library>(runtime: &Runtime, url: &str, weigh: Weigh) {
         let answer = runtime.block_on(bench.perform(job));
         say(&answer.unwrap_or_else(|error| json!({"error": error.to_string()})));
     }
-    // What is held ends with the process: its server does not outlive the run.
+    // Holds end with the process. Its server does not outlive the run.
     std::process::exit(0);
 }
 
@@ -81,7 +81,7 @@ fn say(answer: &Value) {
     io::stdout().flush().expect("somebody listens");
 }
 
-/// A library, and what a job has left behind for the next.
+/// A library, and the state that a job leaves for the next one.
 struct Bench<L: Library> {
     library: L,
     url: String,

@@ -1,4 +1,4 @@
-//! Asks for locks whatever happens to the servers.
+//! Acquires locks despite failures of the servers.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use tokio::time::sleep;
 use super::{Outcome, libraries::Library};
 use crate::{clock, job::Entered};
 
-/// Between two locks: nobody needs the whole machine to be there in time.
+/// The pause between two locks, which leaves the machine to other processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Acquires and releases until there was no grant for `gap`, and returns when the one came
-/// that ended it. Each lock has a name of its own: a release may be lost.
+/// Acquires and releases until there was no grant for `gap`. Returns the time of the next grant.
+/// Each lock has its own name, because a release may be lost.
 pub(super) async fn run<L: Library>(library: &L, prefix: &str, gap: Duration) -> Outcome<Entered> {
     let mut last = Instant::now();
     for number in 0_u64.. {
@@ -22,7 +22,7 @@ pub(super) async fn run<L: Library>(library: &L, prefix: &str, gap: Duration) ->
             return Ok(Entered { entered_ns });
         }
         last = now;
-        // What cannot be given back now ends with its lease.
+        // A lock that cannot be released now ends with its lease.
         library.release(held).await.ok();
     }
     Err("there are no more numbers".into())

@@ -1,4 +1,4 @@
-//! Acquire and release where nobody is in the way.
+//! Acquire and release without contention.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use super::{Outcome, libraries::Library};
 use crate::{clock, figures::percentile, job::Paired};
 
-/// Lets tasks go round their shares of some names until the time is up.
+/// Lets each task use its share of the names in turns until the end.
 pub(super) async fn run<L: Library>(
     library: L,
     shares: Vec<Vec<String>>,
@@ -26,13 +26,13 @@ pub(super) async fn run<L: Library>(
     Ok(summary(durations?.concat(), wall, cpu))
 }
 
-/// The names of each of `tasks`; no two tasks share one.
+/// The names of each of `tasks`. No two tasks share a name.
 pub(super) fn shares(prefix: &str, tasks: usize, names: usize) -> Vec<Vec<String>> {
     let share = |task| (task..names).step_by(tasks).map(|number| format!("{prefix}-{number}"));
     (0..tasks).map(|task| share(task).collect()).collect()
 }
 
-/// Until `end`, but at least so many pairs.
+/// Until `end`, but at least this number of pairs.
 async fn go_round<L: Library>(
     library: L,
     names: Vec<String>,

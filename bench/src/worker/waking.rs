@@ -1,4 +1,4 @@
-//! How long it takes until all who wait for a latch know that it is open.
+//! The time from the opening of a latch until all waiters know it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{Outcome, libraries::Library};
 use crate::{clock, figures::percentile, job::Delays};
 
-/// Long enough for everybody to be listened for.
+/// The time in which all waiters are subscribed.
 const SETTLE: Duration = Duration::from_millis(200);
 
 pub(super) async fn wake<L: Library>(library: &L, tasks: usize, name: &str) -> Outcome<Delays> {

@@ -1,11 +1,11 @@
-//! Never more at once than may be.
+//! Rule: no object has more concurrent holds than it allows.
 
 use super::{Verdict, Violation, within};
 use crate::clock::{Nanos, since};
 use crate::orders::{Mode, Object};
 use crate::record::{Hold, Record};
 
-/// A hold as long as somebody believed in it.
+/// A hold, as long as its owner believed in it.
 struct Belief<'a> {
     number: u64,
     hold: &'a Hold,
@@ -22,7 +22,7 @@ pub(super) fn look(
     let mut believed: Vec<Belief<'_>> = vec![];
     for new in beliefs(record, object) {
         believed.retain(|it| it.until > new.from);
-        if let Some(other) = in_the_way(&believed, &new, object.permits) {
+        if let Some(other) = conflicting(&believed, &new, object.permits) {
             let until = new.until.min(other.until);
             if !object.replicated && within(windows, new.from, until) {
                 verdict.excused.push(new.from);
@@ -35,7 +35,7 @@ pub(super) fn look(
     }
 }
 
-/// The beliefs in holds of this object, by when they began.
+/// The beliefs in holds of this object, by their beginning.
 fn beliefs<'a>(record: &'a Record, object: &Object) -> Vec<Belief<'a>> {
     let holds = record.holds.iter().filter(|(_, it)| it.name == object.name);
     let believed = holds.filter_map(|(number, hold)| {
@@ -47,9 +47,9 @@ fn beliefs<'a>(record: &'a Record, object: &Object) -> Vec<Belief<'a>> {
     believed
 }
 
-/// Who should have kept the new one out, of these the one that ends last; of permits the one whose
-/// end makes them as few as may be.
-fn in_the_way<'a, 'r>(
+/// The hold that should have excluded the new one. Of several it is the one that ends last. Of
+/// permits it is the one whose end frees the permit that was missing.
+fn conflicting<'a, 'r>(
     believed: &'a [Belief<'r>],
     new: &Belief<'_>,
     permits: u32,

@@ -1,4 +1,4 @@
-//! Tokens grow, and no late write passes.
+//! Rules: tokens grow, and no late write passes.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(super) fn look(
         return;
     }
     let found = small_tokens(record, object).into_iter().chain(late_writes(record, object));
-    // With its grant a failover forgets its token.
+    // A failover that forgets a grant also forgets its token.
     let is_excused = |it: &Violation| !object.replicated && within(windows, it.at, it.at);
     verdict.violations.extend(found.filter(|it| !is_excused(it)));
 }
 
-/// Tokens that are not greater than that of the hold before.
+/// Tokens that are not greater than that of the previous hold.
 fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     let holds = record.holds.values().filter(|it| it.name == object.name);
     let mut drawn: Vec<_> = holds.filter_map(|it| Some((it.entered?, it.token?))).collect();
@@ -35,7 +35,7 @@ fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     reports.collect()
 }
 
-/// Writes that passed though one who came later had written.
+/// Writes that passed although a later holder had written before.
 fn late_writes(record: &Record, object: &Object) -> Vec<Violation> {
     let mut newest: BTreeMap<Nanos, u64> = BTreeMap::new();
     let mut found = vec![];

@@ -1,4 +1,4 @@
-//! Nobody passes a closed latch, and nobody waits at an open one.
+//! Rules: no task passes a closed latch, and no task waits for long at an open one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub(super) fn look(
     }
 }
 
-/// The latches that a failover may have closed again: the server that was promoted has not heard
-/// that they were opened.
+/// The latches that a failover may have closed again: the promoted server has not received their
+/// opening.
 #[must_use]
 pub fn closed_again(record: &Record) -> BTreeSet<String> {
     let is_lost = |opened: Nanos| {
@@ -44,16 +44,16 @@ pub fn closed_again(record: &Record) -> BTreeSet<String> {
     lost.map(|(name, _)| name.clone()).collect()
 }
 
-/// When no fault kept anybody from seeing at `from` what was so then.
+/// The first moment from `from` at which no fault prevents a worker from seeing the state.
 fn settled(record: &Record, from: Nanos) -> Nanos {
     let ends = record.faults.iter().map(|it| (it.from, it.healed + nanos(SETTLED)));
     let during = ends.filter(|(begin, end)| (*begin..*end).contains(&from));
     during.map(|(_, end)| end).max().unwrap_or(from)
 }
 
-/// A message that is lost costs four seconds; twice as much has another reason than the machine.
+/// A lost message costs four seconds. The machine does not explain twice as much.
 const BOUND: Duration = Duration::from_secs(8);
-/// After a fault everybody looks again within this.
+/// Each worker has asked again within this time after a fault.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A replica that has come back is behind for as long as this, and may be promoted meanwhile.
+/// A replica that has come back needs this long to catch up, and may be promoted meanwhile.
 const BEHIND: Duration = Duration::from_secs(10);

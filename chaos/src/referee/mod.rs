@@ -1,6 +1,6 @@
-//! What must not be, and whether it was.
+//! The rules of a run, and their violations.
 //!
-//! Every rule is a function from the record of a run to what it finds.
+//! Every rule is a function from the record of a run to its violations.
 
 mod exclusion;
 mod fencing;
@@ -16,25 +16,25 @@ use crate::record::Record;
 
 pub use latches::closed_again;
 
-/// Something that must not be.
+/// A violation of a rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
     /// When it was seen.
     pub at: Nanos,
-    /// What it is, in a sentence.
+    /// What happened, in a sentence.
     pub what: String,
 }
 
-/// What the referee found.
+/// The result of the referee.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Verdict {
-    /// What must not be.
+    /// The violations.
     pub violations: Vec<Violation>,
-    /// When two were in at once in a [window](windows) in which that may be.
+    /// When two held at once in a [window](windows) in which that is possible.
     pub excused: Vec<Nanos>,
 }
 
-/// Looks at everything that happened to these objects, whose leases last for `ttl`.
+/// Checks all events of these objects, whose leases last for `ttl`.
 #[must_use]
 pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     let mut verdict = Verdict::default();
@@ -52,18 +52,19 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     verdict
 }
 
-/// When two may be in at once: from the beginning of a failover until one lease after
-/// everything was whole again. A grant that the new server has not heard of is believed
-/// until its next renewal, and not beyond its lease.
+/// When two may hold at once: from the beginning of a failover until one lease after its end. A
+/// holder whose grant the new server has not received believes in it until its next renewal, and at
+/// most for its lease.
 #[must_use]
 pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     failovers(record).map(|it| window(it, ttl)).collect()
 }
 
-/// The same of this object: of a cluster a failover forgets nothing but what lies on that node.
+/// The same for this object. In a cluster a failover forgets only data on the failed node.
 fn windows_of(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     let is_there = |it: &&HealedFault| {
-        // Those have other names after each fault, of which nobody notes where they lie.
+        // Latches and semaphores have a new name after each fault, and their nodes are not
+        // recorded.
         let renamed = matches!(object.kind, Kind::Latch | Kind::Semaphore);
         renamed || it.names.as_ref().is_none_or(|names| names.contains(&object.name))
     };
@@ -78,7 +79,7 @@ fn window(failover: &HealedFault, ttl: Duration) -> (Nanos, Nanos) {
     (failover.from, failover.healed + nanos(ttl))
 }
 
-/// Whether all of a time lies in one of the windows.
+/// Whether one of the windows contains the whole time.
 fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
     windows.iter().any(|(begin, end)| *begin <= from && until <= *end)
 }
@@ -93,7 +94,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
     const TTL: Duration = Duration::from_secs(3);
 
-    /// A record in which holds were entered and left at these seconds.
+    /// A record in which holds began and ended at these seconds.
     fn record(name: &str, holds: &[(Mode, Nanos, Nanos)]) -> Record {
         let mut record = Record::default();
         for (hold, (mode, enter, leave)) in (1..).zip(holds) {
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
     }
 
-    /// The first who was in the way was excused, and nobody looked at the others.
+    /// The first holder in conflict was excused, and the others were not checked.
     #[test]
     fn overlap_check_covers_every_conflicting_hold() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
@@ -217,7 +218,7 @@ mod tests {
         write(&mut record, 2, 2, 3);
         write(&mut record, 1, 1, 4);
         assert_eq!(found(&record, Object::new(Kind::Fenced, "a")), [""; 0]);
-        // The gate compares tokens: one that is forged upwards passes.
+        // The gate compares tokens: a forged higher one passes.
         write(&mut record, 1, 9, 5);
         assert_eq!(found(&record, Object::new(Kind::Fenced, "a")).len(), 1);
     }
@@ -255,7 +256,7 @@ mod tests {
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));
         assert!(free[0].contains("waited for 17.99"), "{free:?}");
-        // What the dead had is free after its lease.
+        // The holds of the dead process are free after its lease.
         record.holds.get_mut(&1).unwrap().left = None;
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
         record.faults.push(failover(2, 16));

@@ -1,4 +1,4 @@
-//! Nobody of ours sleeps through a free lock.
+//! Rule: no Leasehold worker sleeps while a lock is free.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::orders::{Kind, Object};
 use crate::record::{Hold, Record};
 
 pub(super) fn look(record: &Record, object: &Object, ttl: Duration, verdict: &mut Verdict) {
-    // A semaphore has no leases: what the dead had is never free.
+    // A semaphore has no leases, so the permits of a dead process are never free.
     if object.kind == Kind::Semaphore {
         return;
     }
@@ -29,7 +29,7 @@ fn is_ours(hold: &Hold) -> bool {
     hold.process.starts_with("rust")
 }
 
-/// When the object may have been held, or the servers away, one time after the other.
+/// When the object may have been held, or the servers were unreachable, in order.
 fn busy(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     let holds = record.holds.values().filter(|it| it.name == object.name);
     let held = holds.filter_map(|hold| {
@@ -51,7 +51,7 @@ fn busy(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> 
     merged
 }
 
-/// The longest time between `from` and `until` when nobody can have had it.
+/// The longest time between `from` and `until` in which the object was certainly free.
 fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Duration> {
     let first = busy.partition_point(|it| it.1 <= from);
     let mut free_since = from;
@@ -64,7 +64,7 @@ fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Du
     (!longest.is_zero()).then_some(longest)
 }
 
-/// A message that is lost costs four seconds; twice as much has another reason than the machine.
+/// A lost message costs four seconds. The machine does not explain twice as much.
 const BOUND: Duration = Duration::from_secs(8);
-/// After a fault everybody looks again within this.
+/// Each worker has asked again within this time after a fault.
 const SETTLED: Duration = Duration::from_secs(2);

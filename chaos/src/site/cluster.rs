@@ -1,5 +1,5 @@
-//! Three masters that share the slots, with one replica each: whoever is promoted has
-//! acknowledged what `replicated` names have granted.
+//! Three masters that share the slots, with one replica each. So a promoted replica has
+//! acknowledged all grants of `replicated` names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl OnCluster {
         Self { cluster, apart, objects }
     }
 
-    /// What lies on this node.
+    /// The objects on this node.
     fn names_on(&self, node: &Redis) -> BTreeSet<String> {
         let names = self.objects.iter().filter(|it| it.kind != Kind::Semaphore);
         let is_there = |name: &&String| self.owner_of(name).port() == node.port();
@@ -56,7 +56,7 @@ impl OnCluster {
         self.cluster.owner_of(Cluster::slot_of(name))
     }
 
-    /// A master on which something is contended for.
+    /// A master that has an object of the contention.
     fn any_master(&self, rng: &mut Rng) -> Arc<Redis> {
         let wanted = rng.choice(&self.objects).expect("there are objects");
         self.owner_of(&wanted.name)
@@ -91,7 +91,7 @@ impl OnCluster {
         }
     }
 
-    /// What makes a replica take the place of its master; it ends some time after that.
+    /// A fault by which a replica replaces its master. It ends some time after that.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -103,7 +103,7 @@ impl OnCluster {
         HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// What is over before a replica takes the place of its master. It may do so all the same.
+    /// A fault that usually ends before a replica replaces its master. A replacement is possible.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -133,7 +133,7 @@ impl OnCluster {
         HealedFault { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
     }
 
-    /// The master agrees to a failover: nothing is lost by that.
+    /// The master agrees to the failover, so no data is lost.
     fn hand_over(&self, on: &Victims) -> HealedFault {
         let from = now();
         self.cluster.fail_over(&on.replica, Failover::Agreed);
@@ -142,7 +142,7 @@ impl OnCluster {
     }
 }
 
-/// Who is struck, if it is one of these.
+/// The victim, if it is one of these.
 #[derive(Debug)]
 struct Victims {
     master: Arc<Redis>,
@@ -200,7 +200,7 @@ impl Site for OnCluster {
     }
 }
 
-/// Whether a node is a master of a cluster that is well.
+/// Whether a node is a master of a healthy cluster.
 fn serves(node: &Redis) -> bool {
     let is_master = node.command(&["ROLE"]).list()[0].text() == "master";
     is_master && node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")

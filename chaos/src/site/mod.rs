@@ -1,4 +1,4 @@
-//! Where the servers are, and what can be done to them.
+//! Deployments, and their faults.
 
 mod cluster;
 mod sentinel;
@@ -20,22 +20,22 @@ pub use single::OnSingle;
 
 /// A deployment.
 pub trait Site {
-    /// Where clients find it.
+    /// The address for clients.
     fn url(&self) -> String;
 
-    /// Where a worker finds it that has links of its own.
+    /// The address for a worker that has its own links.
     fn apart(&self) -> Place;
 
-    /// What is contended for.
+    /// The objects of the contention.
     fn objects(&self) -> Vec<Object>;
 
-    /// What can be done to it.
+    /// The possible faults.
     fn faults(&self) -> &'static [Fault];
 
-    /// Does it, and heals it.
+    /// Injects a fault, and heals it.
     fn strike(&self, fault: Fault, rng: &mut Rng) -> HealedFault;
 
-    /// Asks all that are masters now.
+    /// Sends a command to all current masters.
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply>;
 }
 
@@ -54,15 +54,14 @@ pub fn start(on: &str) -> Box<dyn Site> {
     }
 }
 
-/// What has begun at `from`, is healed now, and made no server take the place of another.
+/// A fault that began at `from`, is healed now, and replaced no server.
 fn healed(fault: Fault, from: Nanos) -> HealedFault {
     let healed = now();
     let served = if fault.keeps_clients_away() { healed } else { from };
     HealedFault { fault, from, served, healed, failover: false, names: None }
 }
 
-/// Waits as long as this fault lasts, in which a server is stopped for so many milliseconds at
-/// most.
+/// Waits for the length of this fault. A server is suspended for less than `stopped` milliseconds.
 fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     let most = match fault {
         Fault::ConnectionsKilled => return,
@@ -72,7 +71,7 @@ fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     sleep(Duration::from_millis(rng.u64(10..most)));
 }
 
-/// Lets nothing pass between this server, with these beside it, and all others.
+/// Cuts the links between this server, together with `with_it`, and all others.
 fn cut_off(links: &Links, server: &str, with_it: &[&str], and_from: &[&str]) {
     let mut others = links.names();
     others.retain(|it| it != server);
@@ -89,10 +88,10 @@ fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
     }
 }
 
-/// The links of the worker that is apart, and of all others.
+/// The links of the separate worker, and those of all others.
 const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
 const APART: &str = "apart";
-/// How long after a server was silent others may still replace it.
+/// How long after a server was silent the others may still replace it.
 const LATE: Duration = Duration::from_millis(500);
-/// How long a failover may take.
+/// The longest time of a failover.
 const FAILOVER: Duration = Duration::from_secs(30);

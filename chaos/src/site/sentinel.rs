@@ -1,7 +1,7 @@
 //! A master, its replica, and three sentinels.
 //!
-//! There is one replica, so that whoever is promoted has acknowledged what `replicated`
-//! names have granted: these must not be held twice, whatever happens.
+//! There is one replica, so a promoted one has acknowledged all grants of `replicated` names. These
+//! must never be held twice.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl OnSentinel {
         }
     }
 
-    /// What makes the sentinels replace the master; it ends some time after that.
+    /// A fault by which the sentinels replace the master. It ends some time after that.
     fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let events = self.redis.listen();
         let from = now();
@@ -79,7 +79,8 @@ impl OnSentinel {
         HealedFault { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// What is over before the sentinels replace the master. They may do so all the same.
+    /// A fault that usually ends before the sentinels replace the master. A replacement is
+    /// possible.
     fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> HealedFault {
         let from = now();
         self.begin(fault, on);
@@ -97,7 +98,7 @@ impl OnSentinel {
     }
 }
 
-/// Who is struck, if it is one of these.
+/// The victim, if it is one of these.
 #[derive(Clone, Copy, Debug)]
 struct Victims {
     master: usize,

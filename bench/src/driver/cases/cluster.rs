@@ -1,4 +1,4 @@
-//! A cluster of three masters: what locks cost there.
+//! The cost of locks in a cluster of three masters.
 
 use testkit::Cluster;
 
@@ -22,7 +22,7 @@ const PAIRS: &str = "Cluster of 3: acquire and release, every task its own name"
 const BETWEEN: &str = "Cluster of 3: one name, one task in each of 2 processes, 200 µs inside";
 const KEPT: &str = "Cluster of 3: locks over all slots that are kept by a watchdog";
 
-/// As many as fill most slots.
+/// So many names lie in most slots.
 const HOLDS: usize = 10_000;
 
 pub(super) fn run(bench: &mut Bench) {

@@ -1,4 +1,4 @@
-//! How long it takes until all who wait for a latch know that it is open.
+//! The time from the opening of a latch until all waiters know it.
 
 use super::Bench;
 use crate::{

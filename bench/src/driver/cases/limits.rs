@@ -1,4 +1,4 @@
-//! What this machine can do at best, for orientation.
+//! The best possible times on this machine, for comparison.
 
 use super::Bench;
 use crate::{
@@ -44,7 +44,7 @@ fn round_trip() -> Case {
     Case::less(GROUP, "PING and its reply over loopback, median", "µs")
 }
 
-/// Two processes that do nothing else: one sends, one receives.
+/// Two processes: one sends, one receives.
 pub(super) struct Pair {
     sender: Worker,
     receiver: Worker,

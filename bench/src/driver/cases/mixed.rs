@@ -1,4 +1,4 @@
-//! Processes with many tasks each, all of which want one name.
+//! Several processes with many tasks each, all of which contend for one name.
 
 use std::time::Duration;
 

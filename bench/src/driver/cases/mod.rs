@@ -17,10 +17,10 @@ mod watchdog;
 
 use super::Bench;
 
-/// A group of cases, measured and noted.
+/// Measures a group of cases and notes the figures.
 type Group = fn(&mut Bench);
 
-/// All groups, by the names that `ONLY` knows.
+/// All groups, by the names that `ONLY` accepts.
 pub(super) const ALL: [(&str, Group); 20] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),

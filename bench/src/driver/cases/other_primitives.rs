@@ -1,4 +1,4 @@
-//! What stands beside the lock, each beside Redisson's: one name, and all tasks use it.
+//! The other primitives, each compared with Redisson's. All tasks use one name.
 
 use super::Bench;
 use crate::{
@@ -11,18 +11,18 @@ use crate::{
     report::{Target, board::Case},
 };
 
-/// How many may be inside at a time, where there are permits.
+/// The number of permits of semaphores.
 const PERMITS_THERE: u32 = 8;
 
-/// Permits of a rate limiter in 100 ms: more than one task asks for, and fewer than many do.
+/// Permits of a rate limiter in 100 ms. One task requests more, and many tasks request far more.
 const RATE: u32 = 2_000;
 
-/// What is measured of one kind of object.
+/// The measurement of one kind of object.
 #[derive(Clone, Copy)]
 struct Kind {
     group: &'static str,
     contenders: [Contender; 2],
-    /// What many tasks have to reach.
+    /// The target with many tasks.
     target: Target,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn rate_limiter(bench: &mut Bench) {
 }
 
 fn run(bench: &mut Bench, kind: Kind) {
-    // Those of the warm-up.
+    // Those of the warm-up are not counted.
     let names = (0..16).map(|number| format!("warm-{number}"));
     names.for_each(|name| fill(bench, kind, &name));
     for tasks in [1, 64] {
@@ -95,7 +95,7 @@ fn run(bench: &mut Bench, kind: Kind) {
     server::clear(&bench.redis);
 }
 
-/// Makes the permits of `name`, if it is to have any.
+/// Creates the permits of `name`, if its kind has permits.
 fn fill(bench: &Bench, kind: Kind, name: &str) {
     match kind.contenders {
         SEMAPHORE | PERMITS => server::fill(&bench.redis, name, PERMITS_THERE),
@@ -104,7 +104,7 @@ fn fill(bench: &Bench, kind: Kind, name: &str) {
     }
 }
 
-/// A round of one contender, and the seconds that the server worked for it.
+/// One round of a contender, and the processor time of the server meanwhile, in seconds.
 fn measure(
     bench: &mut Bench,
     kind: Kind,
@@ -113,7 +113,7 @@ fn measure(
 ) -> Answer<(Paired, f64)> {
     let millis = bench.settings.round.as_millis() as u64;
     let name = format!("all-{}-{tasks}", contender.library);
-    // The first job of a worker is to warm up; that must not be counted.
+    // The first job warms the worker up. Its time must not be counted.
     bench.worker(contender)?;
     fill(bench, kind, &name);
     let before = server::cpu_seconds(&bench.redis);

@@ -1,4 +1,4 @@
-//! Processes that hand one name to each other.
+//! Processes that pass one lock to each other.
 
 use super::{Bench, limits::Pair};
 use crate::{
@@ -21,12 +21,11 @@ const NO_HAND_OVER: &str = "no process ever took over from another";
 
 const NO_ROOM: &str = "32 JVMs do not fit beside each other on a small machine";
 
-/// As many JVMs as do fit.
+/// As many JVMs as fit in the memory.
 const MOST_JVMS: usize = 8;
 
 pub(super) fn run(bench: &mut Bench) {
-    // They warm up for long, and should do so but once. Whether that works is told
-    // by the first round.
+    // They warm up for long, so they are started only once. The first round shows whether they fit.
     bench.group_of(REDISSON, MOST_JVMS).ok();
     for processes in [2, 8, 32] {
         for contender in with_rivals(None) {
@@ -51,7 +50,7 @@ fn rounds(bench: &mut Bench, processes: usize) {
     }
 }
 
-/// The visits, and how many commands the server ran for them.
+/// The visits, and the number of commands that the server executed for them.
 fn measure(bench: &mut Bench, contender: Contender, processes: usize) -> Answer<(VisitLog, u64)> {
     let (name, length) =
         (format!("between-{}", contender.library), bench.settings.round_of_processes);

@@ -1,8 +1,8 @@
-//! How soon somebody enters again when the master is dead and another one is there.
+//! The time from a failover until the next grant.
 //!
-//! Ours and Redisson's ask in the same failovers, each for one lock after the other. The
-//! time counts from the moment at which the servers could serve again: when the first
-//! Sentinel announces the new master, or the new owner of the slot takes its first write.
+//! Leasehold and Redisson request in the same failovers, each for one lock after the other. The
+//! time counts from the moment at which the servers could serve again: when the first sentinel
+//! announces the new master, or the new owner of the slot takes its first write.
 
 use std::{
     thread,
@@ -29,7 +29,7 @@ const CLUSTER: &str =
 
 const BOTH: [Contender; 2] = [LEASEHOLD, REDISSON];
 
-/// How late each of both was, in ms, failover by failover.
+/// The delay of each of the two, in ms, failover by failover.
 type Late = [Vec<f64>; 2];
 
 pub(super) fn by_sentinel(bench: &mut Bench) {
@@ -69,9 +69,9 @@ pub(super) fn of_cluster(bench: &mut Bench) {
     });
 }
 
-/// Lets both ask while `fail_over` happens, which returns when it was over.
+/// Lets both request locks during `fail_over`, which returns the end of the failover.
 fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnce() -> Instant) {
-    // Both are warm before the first of them begins.
+    // Both are warm before one of them begins.
     BOTH.into_iter().for_each(|contender| drop(bench.worker(contender).map(drop)));
     let asked = BOTH.map(|contender| ask(bench, contender, name));
     thread::sleep(LEAD);
@@ -83,7 +83,8 @@ fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnc
             Ok(Entered { entered_ns }) if entered_ns > killed => {
                 late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
             }
-            // The machine stood still for so long before: that was no failover.
+            // The machine itself stood still for this long before, so this is no result of the
+            // failover.
             Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
             Err(why) => eprintln!("bench: {}: {why}", contender.library),
         }
@@ -96,7 +97,7 @@ fn ask(bench: &mut Bench, contender: Contender, name: &str) -> Answer<()> {
     bench.worker(contender)?.send(&job)
 }
 
-/// When the server that is to be the master took a write.
+/// When the new master took its first write.
 fn first_write(new: &Redis, key: &str) -> Instant {
     eventually("the new master takes a write", PATIENCE, || {
         !new.command(&["SET", key, "1"]).is_error()
@@ -123,8 +124,7 @@ fn note(bench: &mut Bench, group: &'static str, late: &Late) {
     }
 }
 
-/// What is to be reached is for an idle machine. Four times as much on a busy one has
-/// another reason than the machine.
+/// The target is for an idle machine. A busy machine does not explain four times as much.
 fn median(group: &'static str) -> Case {
     let case = Case::less(group, "median", "ms").target(Target::AtMost(250.0));
     case.target(Target::NeverAbove(1_000.0))
@@ -135,11 +135,11 @@ fn worst_of(group: &'static str) -> Case {
     case.target(Target::NeverAbove(4_000.0))
 }
 
-/// How long a master is silent until its Sentinels take it for dead; the nodes of a cluster
-/// wait as long.
+/// How long a master must be silent until its sentinels replace it. The nodes of a cluster wait as
+/// long.
 const SILENCE: Duration = Duration::from_secs(1);
-/// No failover is faster, and nothing else takes so long.
+/// A gap that is longer is the failover: nothing else takes as long, and no failover is faster.
 const GAP: Duration = Duration::from_millis(500);
-/// How long both ask before.
+/// How long both request locks before the failover.
 const LEAD: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Acquire and release where nobody is in the way.
+//! Acquire and release without contention.
 
 use super::Bench;
 use crate::{
@@ -14,26 +14,25 @@ use crate::{
     },
 };
 
-/// Where pairs are measured.
+/// The group of the cases, and their plot.
 #[derive(Clone, Copy)]
 pub(super) struct Own {
     pub(super) group: &'static str,
-    /// Which plot shows the throughput, if one does.
+    /// The plot that shows the throughput, if there is one.
     pub(super) plot: Option<&'static str>,
 }
 
 const HERE: Own =
     Own { group: "Acquire and release, every task its own name", plot: Some("throughput") };
 
-/// One task waits for the wake-ups of the scheduler, which has moods: more rounds
-/// see more of them.
+/// A single task depends on the scheduler, whose latency varies: more rounds give a better median.
 const TASKS: [usize; 6] = [1, 1, 1, 16, 64, 256];
 
 pub(super) fn run(bench: &mut Bench) {
     rounds(bench, HERE, &TASKS, &with_rivals(Some(RAW)));
 }
 
-/// Lets `contenders` have their turns with each number of tasks.
+/// Measures `contenders` in turns, with each number of tasks.
 pub(super) fn rounds(bench: &mut Bench, own: Own, tasks: &[usize], contenders: &[Contender]) {
     for tasks in tasks {
         bench.in_turn(bench.settings.rounds, contenders, |bench, contender| {
@@ -43,11 +42,11 @@ pub(super) fn rounds(bench: &mut Bench, own: Own, tasks: &[usize], contenders: &
     }
 }
 
-/// A round of one contender, and the seconds that the server worked for it.
+/// One round of a contender, and the processor time of the server meanwhile, in seconds.
 fn pairs(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<(Paired, f64)> {
     let millis = bench.settings.round.as_millis() as u64;
     let prefix = format!("own-{}", contender.library);
-    // The first job of a worker is to warm up; that must not be counted.
+    // The first job warms the worker up. Its time must not be counted.
     bench.worker(contender)?;
     let before = server::cpu_seconds(&bench.redis);
     let job = Job::Pairs { tasks, names: tasks, prefix, millis, all: false };

@@ -1,4 +1,4 @@
-//! What it costs to wait for a replica, and that it costs those nothing who do not.
+//! The cost of waiting for a replica, and its effect on locks that do not wait for one.
 
 use testkit::Redis;
 

@@ -1,4 +1,4 @@
-//! How much memory a waiting task takes.
+//! The memory of a waiting task.
 
 use super::Bench;
 use crate::{
@@ -16,10 +16,10 @@ const GROUP: &str = "Tasks that wait for one name, held by another process";
 const TOO_MANY: &str =
     "so many callers that poll, or are slow to start, would measure the load, not the memory";
 
-/// As many as fill any pool of connections.
+/// More tasks than any connection pool has connections.
 const FIRST: usize = 100;
 
-/// Longer than the case takes.
+/// A lease that is longer than the case.
 const LEASE_MS: u64 = 600_000;
 
 pub(super) fn run(bench: &mut Bench) {
@@ -41,7 +41,7 @@ pub(super) fn run(bench: &mut Bench) {
     server::clear(&bench.redis);
 }
 
-/// Bytes per task, in a process that ends afterwards with all of them.
+/// Bytes per task, in a process that ends afterwards with all of its tasks.
 fn weigh(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<f64> {
     let name = format!("door-{}-{tasks}", contender.library);
     let launch = Launch { weigh: true, ..bench.launch.clone() };
@@ -52,7 +52,7 @@ fn weigh(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<f64> {
     } else {
         bench.ask::<Entered>(contender, &seize)?;
     }
-    // The first waiters make what all of them share, such as connections.
+    // The first waiters create the shared state, such as connections.
     worker.ask::<Grown>(&Job::Wait { tasks: FIRST, name: name.clone() })?;
     let grown: Grown = worker.ask(&Job::Wait { tasks, name })?;
     Ok(grown.bytes as f64 / tasks as f64)

@@ -1,4 +1,4 @@
-//! What it costs to keep many locks.
+//! The cost of many renewed locks.
 
 use std::{thread, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
 
 const GROUP: &str = "Locks that are kept by a watchdog";
 
-/// Ours: each is a member of one sorted set. Redisson does not renew its own.
+/// Of Leasehold: each permit is a member of one sorted set. Redisson does not renew its own.
 const OUR_PERMITS: Contender = PERMITS[0];
 
 pub(super) const LOCKS: &str = "locks";
 
-/// What the names begin with: of the first hold, and of those that are counted.
+/// The prefixes of the names: of the first hold, and of the holds that are counted.
 const FIRST: &str = "first";
 const KEPT: &str = "kept";
 
@@ -33,7 +33,7 @@ const KEPT_PERMITS: usize = 10_000;
 
 const NO_WATCHDOG: &str = "has no watchdog of its own";
 
-/// What is kept, and where that is told.
+/// The kind of the holds, and the group of the figures.
 #[derive(Clone, Copy)]
 pub(super) struct Many {
     pub(super) group: &'static str,
@@ -41,13 +41,13 @@ pub(super) struct Many {
     pub(super) count: usize,
 }
 
-/// What one library needs to keep its locks.
+/// The cost of one library.
 struct Kept {
     idled: Idled,
     server_seconds: f64,
     longest_script_us: f64,
     bytes_each: f64,
-    /// How many of them were there in the end.
+    /// The number of holds at the end.
     there: usize,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn permits(bench: &mut Bench) {
     locks(bench, many, &[OUR_PERMITS]);
 }
 
-/// Lets each of `contenders` keep so many.
+/// Lets each of `contenders` renew `count` holds.
 pub(super) fn locks(bench: &mut Bench, many: Many, contenders: &[Contender]) {
     for contender in contenders {
         match keep(bench, *contender, many.count) {
@@ -84,12 +84,12 @@ pub(super) fn locks(bench: &mut Bench, many: Many, contenders: &[Contender]) {
 fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
     let mut weighed = None;
     if contender.language == Language::Rust {
-        // Counting costs time, so it is another process whose time is measured.
+        // Counting memory costs time, so a second process measures the time.
         weighed = Some(hold(bench, contender, count, true)?.1);
         server::clear(&bench.redis);
     }
     let (mut worker, bytes) = hold(bench, contender, count, false)?;
-    // What acquiring has left to do is done by then.
+    // The work that acquisitions leave behind is done by then.
     thread::sleep(Duration::from_millis(500));
     let (idled, server_seconds, longest_script_us) = watch(bench, &mut worker)?;
     let bytes_each = weighed.unwrap_or(bytes) / count as f64;
@@ -97,7 +97,7 @@ fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
     Ok(Kept { idled, server_seconds, longest_script_us, bytes_each, there })
 }
 
-/// How many the server knows of.
+/// The number of holds on the server.
 fn there(bench: &Bench, contender: Contender) -> usize {
     let there = match contender {
         OUR_PERMITS => server::taken(&bench.redis, KEPT),
@@ -106,7 +106,7 @@ fn there(bench: &Bench, contender: Contender) -> usize {
     there.unsigned_abs() as usize
 }
 
-/// A process with `count` holds, and the bytes that they take.
+/// A process with `count` holds, and the bytes that the holds use.
 fn hold(bench: &Bench, contender: Contender, count: usize, weigh: bool) -> Answer<(Worker, f64)> {
     let ttl = bench.settings.watched_ttl;
     let launch = Launch { weigh, ttl, ..bench.launch.clone() };
@@ -116,7 +116,7 @@ fn hold(bench: &Bench, contender: Contender, count: usize, weigh: bool) -> Answe
         server::fill(&bench.redis, KEPT, count as u32);
     }
     let ttl_ms = ttl.as_millis() as u64;
-    // The first hold makes what all of them share.
+    // The first hold creates the shared state.
     worker.ask::<Grown>(&Job::Hold { count: 1, prefix: FIRST.to_owned(), ttl_ms })?;
     let grown: Grown = worker.ask(&Job::Hold { count, prefix: KEPT.to_owned(), ttl_ms })?;
     Ok((worker, grown.bytes as f64))
@@ -145,7 +145,7 @@ fn note(bench: &mut Bench, contender: Contender, many: Many, kept: &Kept) {
     }
 }
 
-/// What ours loses fails the run; that of others is something to know.
+/// A lost hold of Leasehold fails the run. One of another library is only noted.
 fn note_lost(bench: &mut Bench, contender: Contender, many: Many, there: usize) {
     let why = format!("it kept only {there} of {}", many.count);
     match contender.column {
@@ -177,7 +177,7 @@ impl Many {
         Case::less(self.group, format!("{} {}: {figure}", self.count, self.what), unit)
     }
 
-    /// The plots show locks at one server.
+    /// The plots show locks on one server.
     fn plotted(self, case: Case, plot: &'static str) -> Case {
         let shown = self.group == GROUP && self.what == LOCKS;
         if shown { case.plot(plot, self.count) } else { case }

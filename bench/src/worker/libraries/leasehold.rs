@@ -1,4 +1,4 @@
-//! Ours.
+//! Leasehold.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A mutex of this process: the limit of what waiting in one process can be.
+//! A mutex of this process: the lower limit of waiting in one process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{Library, Outcome};
 
-/// One lock, whatever the name.
+/// One lock for all names.
 #[derive(Clone, Debug)]
 pub(crate) struct Local(Arc<Mutex<()>>);
 

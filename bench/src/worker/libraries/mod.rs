@@ -1,4 +1,4 @@
-//! What is measured, behind one trait: one file per library.
+//! The libraries, behind one trait: one file for each.
 
 mod leasehold;
 mod local;
@@ -23,43 +23,43 @@ pub(crate) use self::{
 };
 use super::Outcome;
 
-/// A way to lock a name.
+/// A library that locks names.
 ///
-/// The methods are what a user of the library would write, with its defaults.
+/// The methods are the code of a user of the library, with its default settings.
 pub(crate) trait Library: Clone + Send + Sync + 'static {
-    /// What proves a hold, and gives it back.
+    /// A hold, which can be released.
     type Held: Send + 'static;
 
     /// Connects to the server at `url`.
     fn connect(url: &str) -> impl Future<Output = Outcome<Self>> + Send;
 
-    /// Waits for the lock, as long as it takes.
+    /// Acquires the lock, waiting without a bound.
     fn acquire(&self, name: &str) -> impl Future<Output = Outcome<Self::Held>> + Send;
 
-    /// Gives it back, and waits until that is done.
+    /// Releases the lock, and waits for the reply.
     fn release(&self, held: Self::Held) -> impl Future<Output = Outcome<()>> + Send;
 
-    /// Acquires a lock that is renewed each third of `ttl`, or as the library does.
+    /// Acquires a lock that the library renews: each third of `ttl`, or at its own interval.
     fn hold(&self, name: &str, ttl: Duration) -> impl Future<Output = Outcome<Self::Held>> + Send;
 
-    /// Acquires a lock that nobody renews.
+    /// Acquires a lock that is not renewed.
     fn seize(
         &self,
         name: &str,
         lease: Duration,
     ) -> impl Future<Output = Outcome<Self::Held>> + Send;
 
-    /// The latch of this name, if the library has any.
+    /// The latch of this name, if the library has latches.
     fn latch(&self, _name: &str) -> Outcome<Latch> {
         Err("it has no latch".into())
     }
 
-    /// The greatest lag of a renewal so far, if the library counts it.
+    /// The greatest lag of a renewal so far, if the library reports it.
     fn lag(&self) -> Option<Duration> {
         None
     }
 
-    /// How many callers wait now, if the library counts them.
+    /// The number of waiting calls, if the library counts them.
     fn waiting(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! What stands beside our lock, each in the place of the lock.
+//! The other primitives of Leasehold, each used like a lock.
 
 use std::{fmt, future::Future, marker::PhantomData, time::Duration};
 
@@ -10,14 +10,14 @@ use super::{Library, Outcome};
 
 /// One kind of object, as a lock.
 pub(crate) trait Kind: fmt::Debug + Send + Sync + 'static {
-    /// What proves a hold, and gives it back.
+    /// A hold, which can be released.
     type Held: Send + 'static;
 
     fn acquire(client: &Client, name: &str) -> impl Future<Output = Outcome<Self::Held>> + Send;
 
     fn release(held: Self::Held) -> impl Future<Output = Outcome<Release>> + Send;
 
-    /// Acquires what is renewed each third of `ttl`.
+    /// Acquires an object that is renewed each third of `ttl`.
     fn hold(
         _client: &Client,
         _name: &str,
@@ -27,7 +27,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A client of which only objects of this kind are used.
+/// A client that uses only objects of this kind.
 #[derive(Debug)]
 pub(crate) struct Only<K>(Client, PhantomData<K>);
 
@@ -55,7 +55,7 @@ impl<K: Kind> Library for Only<K> {
         }
     }
 
-    /// One name for all that begin alike: permits are kept, not names.
+    /// One name for all names with the same prefix, because permits are renewed and not names.
     async fn hold(&self, name: &str, ttl: Duration) -> Outcome<K::Held> {
         let (prefix, _) = name.rsplit_once('-').ok_or("a name has a number")?;
         K::hold(&self.0, prefix, ttl).await
@@ -134,7 +134,7 @@ impl Kind for OfPermits {
     }
 }
 
-/// Nothing is given back: permits leave the window.
+/// Nothing is released: permits leave the interval by time.
 #[derive(Debug)]
 pub(crate) struct OfLimiter;
 

@@ -1,5 +1,5 @@
-//! The bare commands of Leasehold over one connection of the same crate, or one to each
-//! node of a cluster, with nothing around them: the limit of what a pair can cost.
+//! The plain commands of Leasehold over one connection of the same crate, or over one to each node
+//! of a cluster. This is the lower limit of the cost of a pair.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -15,14 +15,14 @@ pub(crate) struct Raw {
     acquire: Arc<str>,
 }
 
-/// A server, and which slots it has.
+/// A server, and its slots.
 #[derive(Debug)]
 struct Node {
     slots: RangeInclusive<u16>,
     connection: MultiplexedConnection,
 }
 
-/// A name that was free, and its owner.
+/// The name of a granted lock, and its owner.
 #[derive(Debug)]
 pub(crate) struct Held {
     name: String,
@@ -78,7 +78,7 @@ impl Library for Raw {
 }
 
 impl Raw {
-    /// The connection to the server that has this name.
+    /// The connection to the server of this name.
     fn at(&self, name: &str) -> Outcome<MultiplexedConnection> {
         if let [node] = &*self.nodes {
             return Ok(node.connection.clone());
@@ -89,7 +89,7 @@ impl Raw {
     }
 }
 
-/// The nodes of a cluster in which each has one range of slots.
+/// The nodes of a cluster in which each node has one range of slots.
 async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
     let seed = seeds.split(',').next().ok_or("no node is named")?;
     let mut seed = connect(&format!("redis://{seed}")).await?;
@@ -102,10 +102,10 @@ async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
     Ok(nodes)
 }
 
-/// First slot, last slot, and the master: its address, its id and more.
+/// First slot, last slot, and the master: its address, its id and more fields.
 type Range = (u16, u16, (String, u16, Value, Value));
 
-/// A connection set up as the library's own.
+/// A connection with the same settings as the library's.
 pub(super) async fn connect(url: &str) -> Outcome<MultiplexedConnection> {
     let info = redis::IntoConnectionInfo::into_connection_info(format!("{url}?protocol=resp3"))?;
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
@@ -120,7 +120,7 @@ async fn load(connection: &mut MultiplexedConnection, text: &str) -> Outcome<Str
     Ok(redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(connection).await?)
 }
 
-/// Where the library keeps its script of that name.
+/// The path of a script of the library.
 macro_rules! script {
     ($name:literal) => {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../src/store/redis/kinds/lock/", $name, ".lua")

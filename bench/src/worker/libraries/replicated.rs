@@ -1,4 +1,4 @@
-//! Locks that a replica has acknowledged, and plain ones beside them.
+//! Locks that a replica has acknowledged, and plain locks of the same client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redis::{Value, aio::MultiplexedConnection};
 use super::{Library, Outcome, leasehold::Leasehold, other_primitives::Kind, raw::connect};
 use crate::job::TTL;
 
-/// A lock that is granted when one replica has it.
+/// A lock that is granted after one replica has acknowledged it.
 #[derive(Debug)]
 pub(crate) struct Replicated;
 
@@ -25,7 +25,7 @@ impl Kind for Replicated {
     }
 }
 
-/// Plain locks of a client that waits for replicas all the time, for the locks of others.
+/// Plain locks of a client whose other locks wait for replicas all the time.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside(Leasehold);
 
@@ -35,7 +35,7 @@ impl Library for Beside {
     async fn connect(url: &str) -> Outcome<Self> {
         let client = Client::connect(url).await?;
         for number in 0..OTHERS {
-            // It ends with the process.
+            // The task ends with the process.
             drop(tokio::spawn(ask_for_ever(client.clone(), format!("replicated-{number}"))));
         }
         Ok(Self(Leasehold::of(client)))
@@ -60,7 +60,7 @@ impl Library for Beside {
 
 async fn ask_for_ever(client: Client, name: String) {
     loop {
-        // A replica that stands still gives no answer: that is what is wanted here.
+        // A suspended replica does not reply. That is intended.
         drop(Replicated::acquire(&client, &name).await);
     }
 }
@@ -100,7 +100,7 @@ impl Library for RawWait {
     }
 }
 
-/// How many tasks wait for replicas beside those that do not.
+/// The number of tasks that wait for replicas meanwhile.
 const OTHERS: usize = 16;
 
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The crate rlock, which asks every 100 ms unless told otherwise.
+//! The crate rlock, which polls every 100 ms by default.
 
 use std::time::Duration;
 

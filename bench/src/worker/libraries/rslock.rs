@@ -1,4 +1,4 @@
-//! The crate rslock, which asks again after up to 200 ms unless told otherwise.
+//! The crate rslock, which polls after up to 200 ms by default.
 
 use std::time::Duration;
 

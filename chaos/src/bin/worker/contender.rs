@@ -1,4 +1,4 @@
-//! One task that wants what others want: asks, holds for a short time, gives back, rests.
+//! One task that contends: it requests, holds for a short time, releases, and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::event_pipe::EventPipe;
 use crate::guard::Guard;
 use crate::{Names, now_called};
 
-/// How long one waits.
+/// The timeout of an acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AcquireTimeout {
     Endless,
@@ -46,7 +46,7 @@ pub(crate) struct Contender {
     rng: Rng,
 }
 
-/// One turn of a contender: what it wants, and what it does with it.
+/// One attempt of a contender: the object, and the use of the hold.
 #[derive(Debug)]
 struct Attempt {
     hold: u64,
@@ -55,7 +55,7 @@ struct Attempt {
     max_wait: AcquireTimeout,
     /// How long it holds.
     stay: Duration,
-    /// How long after it has left it writes again, if it does.
+    /// How long after its release it writes once more, if it does.
     late: Option<Duration>,
 }
 
@@ -81,7 +81,7 @@ impl Contender {
             self.orders.objects.iter().filter(|it| it.kind != Kind::Latch).collect();
         let object = self.rng.choice(wanted).expect("there is something to want");
         let stay = match self.rng.u32(0..100) {
-            // Longer than a lease: it has to be renewed. Renewals are not waited for at replicas.
+            // Longer than a lease, so the hold is renewed. Renewals do not wait for replicas.
             0 if !object.replicated => Duration::from_millis(self.orders.ttl_ms * 3 / 2),
             1..=5 => Duration::from_millis(self.rng.u64(100..600)),
             _ => Duration::from_micros(self.rng.u64(500..20_000)),
@@ -101,7 +101,7 @@ impl Contender {
     async fn live(&mut self, attempt: &Attempt) {
         let (hold, name) = (attempt.hold, attempt.object.name.clone());
         self.pipe.send(&WorkerEvent::Ask { hold, name, mode: attempt.mode, call: now() });
-        // A hold of a fenced lock has a token, and nobody can make one up.
+        // A hold of a fenced lock has a token, which a disobedient task cannot invent.
         let may_disobey = self.orders.disobeys && attempt.object.kind != Kind::Fenced;
         let disobeys = may_disobey && self.rng.u32(0..30) == 0;
         let granted = if disobeys { Ok(Some(Guard::Nothing)) } else { self.acquire(attempt).await };
@@ -145,8 +145,8 @@ impl Contender {
         }
     }
 
-    /// Holds, and looks now and then whether it does. Each look is dated before it: whoever
-    /// is stopped right after one has done nothing since.
+    /// Holds, and checks from time to time whether it still does. Each check is dated before its
+    /// request: a process that is suspended right after a check has done nothing since.
     async fn stay(&self, attempt: &Attempt, guard: Guard, entered: Nanos) {
         let hold = attempt.hold;
         let until = entered + nanos(attempt.stay);
@@ -175,7 +175,7 @@ impl Contender {
         }
     }
 
-    /// Writes without a look, as one does who was stopped between the two.
+    /// Writes without a check, like a process that was suspended between the check and the write.
     fn write(&self, attempt: &Attempt, token: Option<u64>) {
         if let Some(token) = token {
             let (name, hold) = (attempt.object.name.clone(), attempt.hold);
@@ -184,11 +184,11 @@ impl Contender {
     }
 }
 
-/// The name of what went wrong, without its details.
+/// The name of the error, without details.
 fn word(error: &Error) -> String {
     let text = format!("{error:?}");
     text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }
 
-/// How often a holder looks whether it holds.
+/// The interval of these checks.
 const STEP: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! What all tasks of a worker say, a line at a time.
+//! The events of all tasks of a worker, a line for each.
 
 use std::io::{Write, stdout};
 use std::process::exit;
@@ -28,12 +28,12 @@ impl EventPipe {
         self.send(&WorkerEvent::Ready { at: now() });
     }
 
-    /// Says it before it returns: whatever comes later is said later.
+    /// Writes the event before it returns, so that later events come later in the pipe.
     pub(crate) fn send(&self, event: &WorkerEvent) {
         let line = event.line() + "\n";
         let mut out = stdout().lock();
         if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
-            // Nobody listens any more.
+            // The reader has ended.
             exit(1);
         }
     }

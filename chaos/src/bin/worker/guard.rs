@@ -1,4 +1,4 @@
-//! The guards of all kinds as one.
+//! One type for the guards of all kinds.
 
 use leasehold::{
     Error, ExpirablePermits, ExpirableSemaphore, FencedGuard, FencedLock, Lock, LockGuard, Release,
@@ -7,14 +7,14 @@ use leasehold::{
 
 use crate::contender::AcquireTimeout;
 
-/// What somebody holds.
+/// A hold of any kind.
 #[derive(Debug)]
 pub(crate) enum Guard {
     Lock(LockGuard),
     Fenced(FencedGuard),
     Semaphore(SemaphoreGuard),
     Permits(ExpirablePermits),
-    /// It has entered without asking.
+    /// A hold without a request, by a disobedient task.
     Nothing,
 }
 
@@ -55,7 +55,8 @@ impl Guard {
         .map(Self::Permits))
     }
 
-    /// A semaphore of killed processes never has its permits again: nobody waits for ever.
+    /// The permits of a killed process never come back to a semaphore, so no task waits without a
+    /// bound.
     pub(crate) async fn of_semaphore(
         semaphore: &Semaphore,
         max_wait: AcquireTimeout,
@@ -84,7 +85,7 @@ impl Guard {
         }
     }
 
-    /// Whether it was given back, and not gone before.
+    /// Whether it was released, and was not lost before.
     pub(crate) async fn release(self) -> Result<bool, Error> {
         let release = match self {
             Self::Lock(guard) => guard.release().await?,

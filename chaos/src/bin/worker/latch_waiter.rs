@@ -1,4 +1,4 @@
-//! One task that waits at each latch, passes, and waits at the next.
+//! One task that waits at a latch, passes, and waits at the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct LatchWaiter {
     client: Client,
     pipe: Arc<EventPipe>,
     names: Names,
-    /// What the latch was called at first.
+    /// The first name of the latch.
     latch: String,
 }
 

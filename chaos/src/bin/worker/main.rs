@@ -1,5 +1,5 @@
-//! A worker with Leasehold: reads its orders from stdin, contends, and says on stdout
-//! what it does. The end of stdin ends it at once, with everything held.
+//! A worker with Leasehold: it reads its orders from stdin, contends, and writes its events to
+//! stdout. The end of stdin kills it together with all its holds.
 
 mod contender;
 mod event_pipe;
@@ -21,7 +21,7 @@ use crate::contender::Contender;
 use crate::event_pipe::EventPipe;
 use crate::latch_waiter::LatchWaiter;
 
-/// By what an object is called at first, what it is called now.
+/// The current name of each object, by its first name.
 type Names = Arc<Mutex<HashMap<String, String>>>;
 
 fn now_called(names: &Names, name: &str) -> String {
@@ -58,11 +58,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ended?;
     }
     client.shutdown(Duration::from_secs(5)).await;
-    // Reading stdin keeps a thread busy that the runtime would wait for.
+    // Reading stdin blocks a thread for which the runtime would wait.
     exit(0)
 }
 
-/// Does what it is told until it is told to stop.
+/// Follows its orders until the order to stop.
 async fn obey(lines: &mut Lines<BufReader<Stdin>>, names: &Names) {
     while let Ok(Some(line)) = lines.next_line().await {
         match serde_json::from_str(&line) {
