@@ -52,16 +52,28 @@ impl Bench {
 
     /// Measures all in turns, `rounds` times, so that a disturbance of the machine affects all
     /// alike.
+    /// Each round starts with the next contender, and every second round goes backwards. So no
+    /// contender always runs while the same other one still does its last work.
     pub(super) fn in_turn(
         &mut self,
         rounds: usize,
         contenders: &[Contender],
         mut turn: impl FnMut(&mut Self, Contender),
     ) {
-        for _ in 0..rounds {
-            for contender in contenders {
-                turn(self, *contender);
+        for round in 0..rounds {
+            for contender in in_order(contenders, round) {
+                turn(self, contender);
             }
         }
     }
+}
+
+/// The contenders of a round, each once.
+fn in_order(contenders: &[Contender], round: usize) -> Vec<Contender> {
+    let mut order = contenders.to_vec();
+    order.rotate_left(round % contenders.len());
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
 }

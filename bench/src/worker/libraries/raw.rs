@@ -1,7 +1,14 @@
 //! The plain commands of Leasehold over one connection of the same crate, or over one to each node
 //! of a cluster. This is the lower limit of the cost of a pair.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use redis::{Value, aio::MultiplexedConnection};
 use testkit::Cluster;
@@ -13,6 +20,7 @@ use crate::job::TTL;
 pub(crate) struct Raw {
     nodes: Arc<[Node]>,
     acquire: Arc<str>,
+    holds: Arc<AtomicU64>,
 }
 
 /// A server, and its slots.
@@ -41,7 +49,7 @@ impl Library for Raw {
         for node in &mut nodes {
             acquire = load(&mut node.connection, include_str!(script!("acquire"))).await?;
         }
-        Ok(Self { nodes: nodes.into(), acquire: acquire.into() })
+        Ok(Self { nodes: nodes.into(), acquire: acquire.into(), holds: Arc::default() })
     }
 
     async fn acquire(&self, name: &str) -> Outcome<Held> {
@@ -66,7 +74,7 @@ impl Library for Raw {
     }
 
     async fn seize(&self, name: &str, lease: Duration) -> Outcome<Held> {
-        let owner = format!("raw:{name}");
+        let owner = format!("{CLIENT}:{}", self.holds.fetch_add(1, Ordering::Relaxed));
         let mut call = redis::cmd("EVALSHA");
         call.arg(&*self.acquire).arg(1).arg(name).arg(&owner).arg(lease.as_millis() as u64);
         match self.at(name)?.send_packed_command(&call).await? {
@@ -101,6 +109,10 @@ async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
     }
     Ok(nodes)
 }
+
+/// The first part of an owner. An owner is as long as one of the library, and each hold has its own,
+/// so that the server does the same work.
+const CLIENT: &str = "6e3a54b4-8f3c-4f0e-9d5b-3a1f0c7d2b90";
 
 /// First slot, last slot, and the master: its address, its id and more fields.
 type Range = (u16, u16, (String, u16, Value, Value));
