@@ -21,6 +21,10 @@ use super::{
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
+/// Two faults that isolate a primary exclude each other, as two faults of one shard do: without a
+/// majority of primaries no cluster promotes a replica.
+const ISOLATION: usize = 11;
+
 /// Makes servers fail, and promotes others.
 pub(super) struct Failovers {
     pub(super) site: Site,
@@ -88,8 +92,11 @@ impl Failovers {
         let kind = kinds[self.chance.usize(..kinds.len())];
         let shard = self.chance.usize(..self.site.shards());
         let other = (shard + 1) % self.site.shards();
-        let shards =
-            if matches!(kind, FaultKind::Stale) { vec![shard, other] } else { vec![shard] };
+        let shards = match kind {
+            FaultKind::Stale => vec![shard, other, ISOLATION],
+            FaultKind::Isolated | FaultKind::Parted => vec![shard, ISOLATION],
+            _ => vec![shard],
+        };
         let Some(fault) = self.begin(&shards) else { return };
         let parted: Vec<_> = peers.iter().filter(|_| self.chance.bool()).cloned().collect();
         let trace = Arc::clone(&self.trace);

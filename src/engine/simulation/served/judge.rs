@@ -128,6 +128,8 @@ struct Seen {
     /// Until when a fault disturbs every client; and until when one disturbs a single client.
     disturbed_until: Option<Instant>,
     cut_off_until: BTreeMap<String, Instant>,
+    /// Until when a client that has lost its connections cannot find the primary.
+    misled_until: Option<Instant>,
     broken: Option<String>,
     acquired: u64,
 }
@@ -218,19 +220,25 @@ impl Judge {
 
     /// Notes a fault that lasts for `lasts`.
     pub(super) fn fault(&self, lasts: Duration) {
-        let until = Instant::now() + lasts + self.connected();
         let mut seen = self.seen();
+        let until = seen.over(lasts) + self.connected();
         seen.quiet_until = seen.quiet_until.max(Some(until));
         seen.disturbed_until = seen.disturbed_until.max(Some(until));
     }
 
     /// Notes a fault of one client that lasts for `lasts`.
     pub(super) fn client_fault(&self, client: &str, lasts: Duration) {
-        let until = Instant::now() + lasts + self.connected();
         let mut seen = self.seen();
+        let until = seen.over(lasts) + self.connected();
         seen.quiet_until = seen.quiet_until.max(Some(until));
         let known = seen.cut_off_until.entry(client.to_owned()).or_insert(until);
         *known = until.max(*known);
+    }
+
+    /// Notes that for `lasts` only servers answer that do not know the primary. Clients that are
+    /// connected to it do not notice.
+    pub(super) fn misleads(&self, lasts: Duration) {
+        self.seen().misled_until = Some(Instant::now() + lasts);
     }
 
     /// Notes a fault that only disturbs the waiters and holders of `name`.

@@ -22,6 +22,9 @@ use super::{
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
+/// How long only the stale sentinel answers after all connections were cut.
+const LONGER: Duration = Duration::from_secs(3);
+
 /// A fault of a shard.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FaultKind {
@@ -207,11 +210,12 @@ impl ShardFault {
         let time = self.millis(14_000);
         self.log(|| format!("for {time:?} the sentinel alone answers that knows nothing"));
         self.judge.fault(Duration::ZERO);
+        self.judge.misleads(time + LONGER);
         self.set_reach(peers, |it| others.contains(it), Reach::Refused, Cut::Whole);
         sleep(time).await;
         self.judge.fault(Duration::ZERO);
         peers.iter().for_each(|peer| peer.cut(Cut::Whole));
-        sleep(Duration::from_secs(3)).await;
+        sleep(LONGER).await;
         self.set_reach(peers, |it| others.contains(it), Reach::Open, Cut::Whole);
         sentinel.rejoin();
     }

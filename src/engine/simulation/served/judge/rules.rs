@@ -17,6 +17,12 @@ use crate::{
 };
 
 impl Seen {
+    /// When a fault of `lasts` that begins now is over for clients that have to reconnect.
+    pub(super) fn over(&self, lasts: Duration) -> Instant {
+        let over = Instant::now() + lasts;
+        self.misled_until.map_or(over, |until| until.max(over))
+    }
+
     /// Notes that a client behind `gate` acquired `name`, as `owner` if it is a Leasehold client.
     pub(super) fn passes_over(&mut self, name: &Name, gate: &Gate, owner: Option<&Owner>) {
         let now = Instant::now();
