@@ -1,13 +1,12 @@
-//! What a process answered.
+//! The reply of a process to one call.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-/// What came of one call: a value or an exception, and when.
+/// The result of one call: a value or an exception, and its times.
 ///
-/// The methods that read a value panic if there was an exception instead, and
-/// say which.
+/// The methods that read a value panic with the exception if there was one.
 #[derive(Clone, Debug)]
 pub struct Answer {
     outcome: Result<Value, Failure>,
@@ -15,7 +14,7 @@ pub struct Answer {
     at: SystemTime,
 }
 
-/// An exception that came out of a call.
+/// An exception that a call threw.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
     /// The full name of its class.
@@ -34,28 +33,28 @@ impl Answer {
         Self { outcome, began_at: instant(&line["began_at"]), at: instant(&line["at"]) }
     }
 
-    /// Whether `lock` or `tryLock` got the lock.
+    /// Whether `lock` or `tryLock` acquired the lock.
     #[must_use]
     #[track_caller]
     pub fn acquired(&self) -> bool {
         flag(&self.value()["acquired"])
     }
 
-    /// How long `lock` or `tryLock` took, rounded down to a millisecond.
+    /// The duration of `lock` or `tryLock`, rounded down to a millisecond.
     #[must_use]
     #[track_caller]
     pub fn waited(&self) -> Duration {
         Duration::from_millis(whole(&self.value()["waited_ms"]).unsigned_abs())
     }
 
-    /// When `lock` or `tryLock` came back with the lock.
+    /// When `lock` or `tryLock` returned with the lock.
     #[must_use]
     #[track_caller]
     pub fn acquired_at(&self) -> SystemTime {
         instant(&self.value()["acquired_at"])
     }
 
-    /// The truth value that a call returned.
+    /// The boolean that a call returned.
     #[must_use]
     #[track_caller]
     pub fn is_true(&self) -> bool {
@@ -75,7 +74,7 @@ impl Answer {
         self.outcome.as_ref().err()
     }
 
-    /// Whether an exception of this simple name came out, such as `InterruptedException`.
+    /// Whether the call threw an exception of this simple name, such as `InterruptedException`.
     #[must_use]
     pub fn failed_with(&self, class: &str) -> bool {
         self.failure().is_some_and(|failure| failure.class.rsplit('.').next() == Some(class))
@@ -87,13 +86,13 @@ impl Answer {
         self.began_at
     }
 
-    /// When the call was over.
+    /// When the call ended.
     #[must_use]
     pub fn at(&self) -> SystemTime {
         self.at
     }
 
-    /// The value as it came.
+    /// The value as it was received.
     #[must_use]
     #[track_caller]
     pub fn value(&self) -> &Value {
@@ -119,7 +118,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not a text")).to_owned()
 }
 
-/// Both send microseconds of the wall clock.
+/// Both processes send microseconds of the wall clock.
 #[track_caller]
 fn instant(value: &Value) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(whole(value).unsigned_abs())

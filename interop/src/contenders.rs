@@ -8,20 +8,19 @@ use crate::answer::{Answer, text, whole};
 
 /// Many threads of one process that add to one counter under one lock.
 ///
-/// The counter is a plain number in Redis, read by GET and written by SET: where the lock is, or
-/// [elsewhere](crate::Setup::counts_on).
-/// Whenever two holders overlap, in whatever processes, an addition can be
-/// lost, and the counter ends below the sum of all [`Report::total`]s.
+/// The counter is a plain number in Redis, read by GET and written by SET. It is on the server of
+/// the lock, or [elsewhere](crate::Setup::counts_on). If two holders overlap, an addition may be
+/// lost: then the counter is less than the sum of all [`Report::total`]s.
 ///
-/// Under a fenced lock each holder also appends its token to the list
-/// `counter:tokens`, which so has them in the order of the holds.
+/// With a fenced lock each holder also appends its token to the list `counter:tokens`, in the order
+/// of the holds.
 ///
-/// Under a read lock nobody adds: who reads is counted in `counter:readers`, and must see one
-/// number as long as it reads. Who adds under a write lock must see nobody read. Once two have
-/// read at once there is a key `counter:beside`.
+/// With a read lock no thread adds. Each reader counts itself in `counter:readers`, and checks that
+/// the counter does not change. A writer checks that there is no reader. If two read at once, one
+/// of them creates the key `counter:beside`.
 ///
-/// It goes on for ever unless [`rounds`](Self::rounds),
-/// [`at_most`](Self::at_most) or [`until_stopped`](Self::until_told) bounds it, so a process insists on one of them.
+/// A process requires a bound: [`rounds`](Self::rounds), [`at_most`](Self::at_most) or
+/// [`until_stopped`](Self::until_stopped).
 #[derive(Clone, Debug)]
 pub struct Contenders {
     pub(crate) lock: String,
@@ -35,7 +34,7 @@ pub struct Contenders {
     until_stopped: bool,
 }
 
-/// What a [`Contenders`] did.
+/// The result of [`Contenders`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
     /// The additions of each thread.
@@ -48,12 +47,12 @@ pub struct Report {
     pub total_wait: Duration,
     /// From the start of the first thread to the end of the last.
     pub elapsed: Duration,
-    /// What a [stubborn](Contenders::stubborn) one was told by servers that refused.
+    /// The rejections that a [stubborn](Contenders::stubborn) run received.
     pub refusals: Vec<String>,
 }
 
 impl Contenders {
-    /// A crowd of `threads` that adds to `counter` under `lock`.
+    /// `threads` contenders that add to `counter` under `lock`.
     #[must_use]
     pub fn new(lock: &str, counter: &str, threads: u32) -> Self {
         Self {
@@ -83,32 +82,32 @@ impl Contenders {
         self
     }
 
-    /// Sets how long each holder rests between GET and SET. Default: not at all.
+    /// Sets how long each holder pauses between GET and SET. Default: no pause.
     #[must_use]
     pub fn hold(mut self, hold: Duration) -> Self {
         self.hold = hold;
         self
     }
 
-    /// Sets how long each thread rests after it has given the lock back. Default: not at all.
+    /// Sets how long each thread pauses after its release. Default: no pause.
     ///
-    /// Without a rest the threads that are woken fastest have the lock most of the time.
+    /// Without a pause, the threads that wake first hold the lock most of the time.
     #[must_use]
     pub fn rest(mut self, rest: Duration) -> Self {
         self.rest = rest;
         self
     }
 
-    /// Goes on until there is a key `counter:over`, and counts its rounds in `counter:rust` or
-    /// `counter:java` until then. Default: no end.
+    /// Continues until the key `counter:over` exists, and counts its rounds in `counter:rust` or
+    /// `counter:java`. Default: no end.
     #[must_use]
     pub fn until_stopped(mut self) -> Self {
         self.until_stopped = true;
         self
     }
 
-    /// Goes on when the servers of the lock refuse: asks again for what was not granted, and forgets
-    /// what could not be given back. Default: a refusal ends the crowd.
+    /// Continues if the servers reject a request: it repeats an acquisition, and forgets a release.
+    /// Default: a rejection ends the run.
     #[must_use]
     pub fn stubborn(mut self) -> Self {
         self.stubborn = true;
@@ -134,11 +133,11 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Report {
-    /// Reads the answer to a crowd.
+    /// Reads the reply to a run.
     ///
     /// # Panics
     ///
-    /// If it is not one, or a thread of the crowd saw an exception.
+    /// If it is none, or a thread threw an exception.
     #[must_use]
     #[track_caller]
     pub fn read(answer: &Answer) -> Self {

@@ -1,4 +1,4 @@
-//! The Java process: started, told to leave, or killed.
+//! The Java process: started, shut down, or killed.
 
 use std::io::ErrorKind;
 use std::process::{Command, ExitStatus};
@@ -9,7 +9,7 @@ use crate::thread::Thread;
 
 /// A Java process with one Redisson client in it.
 ///
-/// Dropping it **kills** it, with all its locks held.
+/// Dropping it **kills** it together with its holds.
 #[derive(Debug)]
 pub struct Java {
     process: Process,
@@ -18,11 +18,11 @@ pub struct Java {
 }
 
 impl Java {
-    /// Starts a process and waits until its Redisson is connected, half a second or so.
+    /// Starts a process and waits for about half a second, until its Redisson client is connected.
     ///
     /// # Panics
     ///
-    /// If Java or our jars are missing, or Redisson cannot connect.
+    /// If Java or the jars are missing, or Redisson cannot connect.
     #[must_use]
     #[track_caller]
     pub fn start(setup: &Setup) -> Self {
@@ -40,7 +40,7 @@ impl Java {
         Self { id: process.text("id"), version: process.text("version"), process }
     }
 
-    /// A thread of the process, which begins to exist with its first call.
+    /// A thread of the process. It starts with its first call.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
         self.process.thread(name)
@@ -58,34 +58,33 @@ impl Java {
         &self.version
     }
 
-    /// The number of the process.
+    /// The id of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// `redisson.shutdown()`, then the end of the process. Locks stay until they expire.
+    /// `redisson.shutdown()`, then the end of the process. Locks stay until their leases end.
     ///
     /// # Panics
     ///
-    /// If Redisson throws or does not come to an end.
+    /// If Redisson throws or does not end.
     #[track_caller]
     pub fn shutdown(self) -> ExitStatus {
         self.process.shutdown()
     }
 
-    /// SIGKILL: a crash with all locks held.
+    /// SIGKILL: a crash with holds.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// What runs this class of ours beside the Redisson of `setup`, whose other settings are
-/// left to the caller.
+/// The command that runs this class with the Redisson of `setup`. The caller sets everything else.
 ///
 /// # Panics
 ///
-/// If our jars are missing.
+/// If the jars are missing.
 #[must_use]
 #[track_caller]
 pub fn java(setup: &Setup, class: &str) -> Command {
@@ -96,5 +95,5 @@ pub fn java(setup: &Setup, class: &str) -> Command {
     command
 }
 
-/// A process lives for seconds here: compiling it well would take longer than running it.
+/// A process lives for seconds, so optimised compilation would cost more than it saves.
 const QUICK_START: [&str; 3] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"];

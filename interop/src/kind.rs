@@ -1,37 +1,37 @@
-//! Which of several locks a name is used for.
+//! The kind of object that a name is used for.
 
 use std::fmt;
 
 /// A kind of object that both languages have.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
-    /// `getLock`, and our `lock`.
+    /// `getLock`, and `lock`.
     Lock,
-    /// `getSpinLock`, and our `lock` that polls.
+    /// `getSpinLock`, and `lock` with polling.
     Spin,
-    /// `getFairLock`, and our `fair_lock`.
+    /// `getFairLock`, and `fair_lock`.
     Fair,
-    /// `getFencedLock`, and our `fenced`.
+    /// `getFencedLock`, and `fenced_lock`.
     Fenced,
-    /// `getSemaphore`, and our `semaphore`.
+    /// `getSemaphore`, and `semaphore`.
     Semaphore,
-    /// `getCountDownLatch`, and our `latch`.
+    /// `getCountDownLatch`, and `latch`.
     Latch,
-    /// `getReadWriteLock().readLock()`, and the `read` of our `read_write`.
+    /// `getReadWriteLock().readLock()`, and `read` of `read_write_lock`.
     Read,
-    /// `getReadWriteLock().writeLock()`, and the `write` of our `read_write`.
+    /// `getReadWriteLock().writeLock()`, and `write` of `read_write_lock`.
     Write,
-    /// `getMultiLock()` over `getLock` of each of several names with commas between. **Java only**:
-    /// tests call our `multi_lock` themselves.
+    /// `getMultiLock()` of several `getLock`, whose names have commas between them. **Java only**:
+    /// tests call `multi_lock` themselves.
     Multi,
-    /// `RedissonRedLock` over `getLock` of several servers: `name@port,port,port`. **Java only**, as
-    /// [`Multi`](Self::Multi).
+    /// `RedissonRedLock` of `getLock` on several servers: `name@port,port,port`. **Java only**,
+    /// like [`Multi`](Self::Multi).
     Red,
 }
 
 impl Kind {
-    /// Where releases of `name`, which has no braces, are announced. Those of a multi-lock have the
-    /// name of a member.
+    /// The channel of releases of `name`, which has no braces. A multi-lock has the channel of a
+    /// member.
     #[must_use]
     pub fn channel(self, name: &str) -> String {
         match self {
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// As both processes know it.
+/// Its name in the commands of both processes.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

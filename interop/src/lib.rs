@@ -1,14 +1,12 @@
-//! Drives a real Redisson, to prove that Leasehold shares its locks.
+//! Drives a real Redisson, to prove that Leasehold is compatible.
 //!
-//! [`Java::start`] starts a Java process with a Redisson client in it.
-//! [`Java::thread`] names a thread of that process, and a [`Thread`] does what
-//! the same Java code would do: `java.thread("T1").lock("door")`. [`Rust`] is a
-//! process with a Leasehold client that takes the same commands, and
-//! [`Together`] both, with a Redis. What a test has shown goes into a
-//! [`table()`].
+//! [`Java::start`] starts a Java process with a Redisson client. [`Java::thread`] names a thread of
+//! that process. A [`Thread`] does what the same Java code would do:
+//! `java.thread("T1").lock("door")`. [`Rust`] is a process with a Leasehold client that takes the
+//! same commands. [`Together`] is a Redis server with both processes. The results of a test go into
+//! a [`table()`].
 //!
-//! Everything blocks, and everything that goes wrong in a way no test asks for
-//! panics with what to do about it.
+//! All calls block. Each unexpected error panics with a remedy.
 
 mod answer;
 mod contenders;

@@ -1,4 +1,4 @@
-//! The two pipes: numbered commands go down one, answers come up the other in any order.
+//! The two pipes of a process: numbered commands, and their replies in any order.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Answer, whole};
 
-/// The connection to one process, shared by all its threads' handles.
+/// The connection to one process. All handles of its threads share it.
 #[derive(Debug)]
 pub(crate) struct Lines {
     commands: Mutex<ChildStdin>,
@@ -21,15 +21,15 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 struct Waiting {
     last_id: i64,
-    /// Gone once the process has closed its side: then nothing is ever answered again.
+    /// `None` after the process has closed its side: then no reply can come.
     ended: bool,
     answers: HashMap<i64, Sender<Answer>>,
 }
 
 impl Lines {
-    /// Reads the first line, and starts to listen for the answers after it.
+    /// Reads the first line, and starts to read the replies after it.
     ///
-    /// `None` if it ended without a word.
+    /// `None` if the process ended without a first line.
     pub(crate) fn open(commands: ChildStdin, answers: ChildStdout) -> Option<(Value, Self)> {
         let mut answers = BufReader::new(answers).lines();
         let ready = parse(&answers.next()?.ok()?);
@@ -40,7 +40,7 @@ impl Lines {
             for line in answers.map_while(Result::ok) {
                 let line = parse(&line);
                 let receiver = lock(&waiting).answers.remove(&whole(&line["id"]));
-                // Nobody may want the answer any more.
+                // The caller may have dropped the reply.
                 _ = receiver.map(|receiver| receiver.send(Answer::read(&line)));
             }
             let mut waiting = lock(&waiting);
@@ -50,7 +50,7 @@ impl Lines {
         Some((ready, lines))
     }
 
-    /// Sends a command. The channel is closed without an answer if the process ends first.
+    /// Sends a command. If the process ends first, the channel is closed without a reply.
     pub(crate) fn send(&self, mut command: Map<String, Value>) -> Receiver<Answer> {
         let (sender, receiver) = channel();
         {
@@ -64,7 +64,7 @@ impl Lines {
             waiting.answers.insert(id, sender);
         }
         let line = Value::Object(command).to_string();
-        // A pipe that broke closes the other one as well, and that end is noticed above.
+        // If a pipe breaks, the other one is closed as well, and the reader notices that.
         _ = writeln!(lock(&self.commands), "{line}");
         receiver
     }
@@ -74,7 +74,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("the process said `{line}`: {e}"))
 }
 
-/// A panic elsewhere leaves nothing half done under these locks.
+/// A panic leaves no partial change under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What a thread does with semaphores and latches.
+//! Calls of a thread for semaphores and latches.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::thread::{PATIENCE, Thread};
 
 /// With semaphores: see [`Thread::semaphores`].
 impl Thread {
-    /// `acquire(n)`: waits for so many permits.
+    /// `acquire(n)`: waits for `n` permits.
     #[track_caller]
     pub fn acquire(&self, name: &str, permits: i64) -> Answer {
         self.start_acquire(name, permits).wait(PATIENCE)
@@ -29,13 +29,13 @@ impl Thread {
         self.on_lock("acquire", name, asked).wait(PATIENCE)
     }
 
-    /// `tryAcquire(n)`: takes so many if they are free.
+    /// `tryAcquire(n)`: acquires `n` permits if they are free.
     #[track_caller]
     pub fn try_acquire(&self, name: &str, permits: i64) -> Answer {
         self.number("tryAcquire", name, permits)
     }
 
-    /// `release(n)`; in Rust by the guard that has as many, or `add`.
+    /// `release(n)`. In Rust it releases the guard with `n` permits, or calls `add`.
     #[track_caller]
     pub fn release(&self, name: &str, permits: i64) -> Answer {
         self.number("release", name, permits)

@@ -1,4 +1,4 @@
-//! A call that was started and is answered later.
+//! A call that was started, and whose reply comes later.
 
 use std::cell::OnceCell;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::answer::Answer;
 
-/// A call that a process is busy with.
+/// A running call of a process.
 ///
-/// Dropping it forgets the answer; the call itself goes on.
+/// Dropping it drops the reply. The call itself continues.
 #[derive(Debug)]
 #[must_use = "the answer may be an exception"]
 pub struct Pending {
@@ -22,11 +22,11 @@ impl Pending {
         Self { what, receiver, arrived: OnceCell::new() }
     }
 
-    /// Whether the answer is there.
+    /// Whether the reply has come.
     ///
     /// # Panics
     ///
-    /// If the process ended without answering.
+    /// If the process ended without a reply.
     #[must_use]
     #[track_caller]
     pub fn is_done(&self) -> bool {
@@ -40,11 +40,11 @@ impl Pending {
         }
     }
 
-    /// Waits for the answer.
+    /// Waits for the reply.
     ///
     /// # Panics
     ///
-    /// If there is none after `limit`, or the process ended without answering.
+    /// If there is none after `limit`, or the process ended without one.
     #[track_caller]
     pub fn wait(self, limit: Duration) -> Answer {
         if let Some(answer) = self.arrived.into_inner() {

@@ -1,4 +1,4 @@
-//! A process that does what it is told, one JSON line at a time.
+//! A process that executes commands: a JSON line for each.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If it cannot be started at all.
+    /// If it cannot be started.
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
         let asked_by = Location::caller();
@@ -58,7 +58,7 @@ impl Process {
     }
 
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself; either way it must not stay.
+        // It may have ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Our side as a process of its own, told what to do in the words that Java knows.
+//! Leasehold in a separate process, with the commands of the Java process.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,11 +13,10 @@ use crate::thread::{PATIENCE, Thread};
 
 /// A process with one Leasehold client in it: the binary `rust_peer`.
 ///
-/// It takes the commands that a [`Java`](crate::Java) takes, so that a test
-/// says once what both do. Of the [`Setup`] it knows what Leasehold has: the
-/// watchdog's lease is its ttl.
+/// It takes the same commands as [`Java`](crate::Java), so that a test is written once for both. Of
+/// the [`Setup`] it uses the settings that Leasehold has: the lease of the watchdog is its *ttl*.
 ///
-/// Dropping it **kills** it, with all its locks held.
+/// Dropping it **kills** it together with its holds.
 #[derive(Debug)]
 pub struct Rust {
     process: Process,
@@ -41,7 +40,7 @@ impl Rust {
         Self { id: process.text("id"), process }
     }
 
-    /// A task that plays a thread: to others a holder of its own.
+    /// A task that stands for a thread. Other tasks see it as a separate holder.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
         self.process.thread(name)
@@ -53,11 +52,11 @@ impl Rust {
         &self.id
     }
 
-    /// `Stats::waiting`: how many of its tasks wait for something.
+    /// `Stats::waiting`: the number of its waiting tasks.
     ///
     /// # Panics
     ///
-    /// If the process does not answer.
+    /// If the process does not reply.
     #[must_use]
     #[track_caller]
     pub fn waiting(&self) -> u64 {
@@ -65,13 +64,13 @@ impl Rust {
         asked.wait(PATIENCE).number().unsigned_abs()
     }
 
-    /// SIGKILL: a crash with all locks held.
+    /// SIGKILL: a crash with holds.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// Tests run in the `deps` of their profile, and binaries lie beside it.
+/// Tests run in the folder `deps` of their profile, and binaries are in the folder above.
 fn binary() -> PathBuf {
     let test = env::current_exe().expect("a running program has a path");
     let mut dir = test.parent().expect("a program is in a directory");

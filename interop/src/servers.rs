@@ -1,4 +1,4 @@
-//! The servers that both languages use: a single one, a master behind sentinels, or a cluster.
+//! The servers of both clients: a single one, a master with sentinels, or a cluster.
 
 use std::ops::Deref;
 use std::thread::sleep;
@@ -8,21 +8,21 @@ use testkit::{Cluster, Redis, Sentinels, eventually};
 
 use crate::kind::Kind;
 
-/// Servers at which both languages meet.
+/// Servers for both clients.
 pub trait Servers {
-    /// What rows of the table begin with that are shown there.
+    /// The prefix of the rows of the table.
     const PLACE: &'static str;
 
-    /// What counts those who listen to a channel.
+    /// The command that counts the subscribers of a channel.
     const COUNTED_BY: &'static str = "NUMSUB";
 
-    /// Where clients find them.
+    /// The address for clients.
     fn place(&self) -> String;
 
     /// The server that has this name now.
     fn at(&self, name: &str) -> impl Deref<Target = Redis>;
 
-    /// Waits until the replicas have what is known of this name. Redisson asks them whether a
+    /// Waits until the replicas have the data of this name, because Redisson asks them whether a
     /// lock is held, and for how long.
     fn in_step(&self, name: &str);
 
@@ -31,8 +31,8 @@ pub trait Servers {
         format!("{}{kind}: {what}", Self::PLACE)
     }
 
-    /// Waits until `count` clients have subscribed to the channel of `name`, asked once more,
-    /// and gone to sleep.
+    /// Waits until `count` clients have subscribed to the channel of `name`, have sent one more
+    /// request, and wait.
     #[track_caller]
     fn until_asleep(&self, kind: Kind, name: &str, count: i64) {
         let ask = ["PUBSUB", Self::COUNTED_BY, &kind.channel(name)];
@@ -110,7 +110,7 @@ impl<S: Servers> Servers for &S {
     }
 }
 
-/// How long a waiter may take to subscribe, also where it has to find out where first.
+/// The longest time until a waiter has subscribed, including a search for the server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the question takes that follows a subscription.
+/// The time of the request that follows a subscription.
 const QUESTION: Duration = Duration::from_millis(200);

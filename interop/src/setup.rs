@@ -1,45 +1,45 @@
-//! How a process is set up: the flags of `leasehold.interop.Main` and of `rust_peer`.
+//! The settings of a process: the flags of `leasehold.interop.Main` and of `rust_peer`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How to start a [`Java`](crate::Java) or a [`Rust`](crate::Rust).
 ///
-/// What is not set keeps the default of Redisson or Leasehold. A process does
-/// not start with a setting that it knows nothing of.
+/// Other settings keep the defaults of Redisson or Leasehold. A process does not start with an
+/// unknown setting.
 #[derive(Clone, Debug)]
 pub struct Setup {
     redisson: Redisson,
     flags: Vec<(&'static str, String)>,
 }
 
-/// Which Redisson to talk to.
+/// The version of Redisson.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Redisson {
-    /// The last one before renewals were sent in batches: 3.29.
+    /// 3.29, the last version before renewals were sent in batches.
     V3,
-    /// The one Leasehold is written against: 4.7.
+    /// 4.7, the version that Leasehold is written for.
     V4,
 }
 
 /// The protocol between Redisson and Redis.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Protocol {
-    /// What Redisson speaks by default.
+    /// The default of Redisson.
     Resp2,
-    /// Where messages and answers share a connection.
+    /// With it messages and replies share a connection.
     Resp3,
 }
 
 impl Setup {
-    /// A Redisson 4 on the one server at `url`, such as `redis://127.0.0.1:6379`, behind the
-    /// sentinels of `redis-sentinel://…/mymaster`, or on the cluster of `redis-cluster://…`.
+    /// A Redisson 4 for the one server at `url`, such as `redis://127.0.0.1:6379`, the sentinels of
+    /// `redis-sentinel://…/mymaster`, or the cluster of `redis-cluster://…`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { redisson: Redisson::V4, flags: vec![("url", url.into())] }
     }
 
-    /// Sets which Redisson to start. Default: [`Redisson::V4`].
+    /// Sets the version of Redisson. Default: [`Redisson::V4`].
     #[must_use]
     pub fn redisson(mut self, redisson: Redisson) -> Self {
         self.redisson = redisson;
@@ -48,19 +48,19 @@ impl Setup {
 
     /// Sets `lockWatchdogTimeout`: the lease of a lock taken without one. Default: 30 s.
     ///
-    /// Redisson renews after a third of it.
+    /// Redisson renews after a third of this time.
     #[must_use]
     pub fn watchdog(self, lease: Duration) -> Self {
         self.flag("watchdog-ms", lease.as_millis())
     }
 
-    /// Sets the database by number. Default: 0.
+    /// Sets the number of the database. Default: 0.
     #[must_use]
     pub fn database(self, number: u32) -> Self {
         self.flag("database", number)
     }
 
-    /// Sets who we are to Redis. Default: nobody in particular.
+    /// Sets the user. Default: no user name.
     #[must_use]
     pub fn credentials(self, user: &str, password: &str) -> Self {
         self.flag("user", user).flag("password", password)
@@ -89,34 +89,35 @@ impl Setup {
         self.flag("codec", class)
     }
 
-    /// Installs a `NameMapper` that puts `prefix` in front of every name.
+    /// Installs a `NameMapper` that adds `prefix` to every name.
     ///
-    /// That is **also** done to the counter of a [`Contenders`](crate::Contenders).
+    /// It **also** adds it to the counter of [`Contenders`](crate::Contenders).
     #[must_use]
     pub fn name_prefix(self, prefix: &str) -> Self {
         self.flag("name-prefix", prefix)
     }
 
-    /// Sets how long Redisson waits for an answer of Redis. Default: 3 s.
+    /// Sets how long Redisson waits for a reply. Default: 3 s.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         self.flag("timeout-ms", timeout.as_millis())
     }
 
-    /// Sets how often Redisson sends a command again. Default: 4 in Redisson 4, 3 in Redisson 3.
+    /// Sets how often Redisson repeats a command. Default: 4 in Redisson 4, 3 in Redisson 3.
     #[must_use]
     pub fn retry_attempts(self, attempts: u32) -> Self {
         self.flag("retry-attempts", attempts)
     }
 
-    /// Sets the one server on which a [`Contenders`](crate::Contenders) counts. Default: where its lock is.
+    /// Sets the server of the counter of [`Contenders`](crate::Contenders). Default: the server of
+    /// the lock.
     #[must_use]
     pub fn counts_on(self, url: impl Into<String>) -> Self {
         self.flag("counter-url", url.into())
     }
 
-    /// Sets how many replicas must have what we are granted. **Rust only**: Redisson waits for all that it
-    /// knows of, and is content with one.
+    /// Sets how many replicas must acknowledge a grant. **Rust only**: Redisson waits for all
+    /// replicas that it knows, and needs one.
     #[must_use]
     pub fn replicas(self, count: u32) -> Self {
         self.flag("replicas", count)
@@ -126,7 +127,7 @@ impl Setup {
         self.flags.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
     }
 
-    /// The directory of all jars of one Redisson, as `build.sh` leaves it.
+    /// The folder with the jars of one Redisson, which `build.sh` creates.
     pub(crate) fn jars(&self) -> PathBuf {
         let peer = match self.redisson {
             Redisson::V3 => "redisson-3",

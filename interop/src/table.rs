@@ -1,7 +1,7 @@
-//! What a run has shown, to be printed as a table in the end.
+//! The results of a run, as a table.
 //!
-//! Tests run in several processes, so each shown scenario is a line appended to
-//! a file: `$INTEROP_TABLE`. Without that nothing is written.
+//! Tests run in several processes, so each result is a line that is appended to the file
+//! `$INTEROP_TABLE`. Without that variable nothing is written.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -11,12 +11,12 @@ use std::{env, fmt};
 
 use serde_json::{Value, json};
 
-/// Which language holds and which one waits.
+/// The language of the holder and of the waiter.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Way {
-    /// Rust holds and leaves, Java waits and enters.
+    /// The holder uses Rust, the waiter Java.
     RustToJava,
-    /// Java holds and leaves, Rust waits and enters.
+    /// The holder uses Java, the waiter Rust.
     JavaToRust,
 }
 
@@ -29,17 +29,17 @@ impl fmt::Display for Way {
     }
 }
 
-/// Notes that `scenario` was shown one way. Called after the last assertion.
+/// Notes that `scenario` was shown in this direction. Called after the last assertion.
 pub fn shown(scenario: &str, way: Way) {
     note(scenario, way, "yes", None);
 }
 
-/// Notes that `scenario` was shown one way, and how long the waiter needed.
+/// Notes that `scenario` was shown in this direction, and the time until the waiter acquired.
 pub fn woken(scenario: &str, way: Way, wake_up: Duration) {
     note(scenario, way, "yes", Some(wake_up));
 }
 
-/// Notes that `scenario` was shown one way, with a figure in place of a yes.
+/// Notes that `scenario` was shown in this direction, with a figure.
 pub fn measured(scenario: &str, way: Way, figure: &str) {
     note(scenario, way, figure, None);
 }
@@ -53,16 +53,16 @@ fn note(scenario: &str, way: Way, figure: &str, wake_up: Option<Duration>) {
         "wake_up_us": wake_up.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX)),
     });
     let file = OpenOptions::new().append(true).create(true).open(&path);
-    // One write for the whole line: other processes append as well.
+    // One write for the whole line, because other processes append as well.
     let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     written.unwrap_or_else(|e| panic!("cannot append to {}: {e}", path.display()));
 }
 
-/// All that was noted, as a table to read.
+/// All notes, as a table.
 ///
 /// # Panics
 ///
-/// If `notes` are not ours.
+/// If `notes` have another form.
 #[must_use]
 pub fn table(notes: &str) -> String {
     let mut rows: BTreeMap<String, BTreeMap<Way, Value>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A thread of a process, which does one thing after the other.
+//! A thread of a process, which executes one call after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,16 @@ use crate::kind::Kind;
 use crate::lines::Lines;
 use crate::pending::Pending;
 
-/// A named thread in Java, or a task that plays one in Rust: to others a holder of its own.
+/// A named thread in Java, or a task in Rust. Other threads see it as a separate holder.
 ///
-/// The methods are named after those of Redisson. In Rust `lock` is `acquire`,
-/// or `reenter` for what the task holds already, and `unlock` is `release`.
+/// The methods have the names of Redisson. In Rust `lock` is `acquire`, or `reenter` if the task
+/// already holds, and `unlock` is `release`.
 ///
-/// Handles of one name are the same thread. It does one call after the other,
-/// so a call on a thread that waits for a lock is **not even begun** before
-/// that wait is over.
+/// Handles of one name are the same thread. It executes one call after the other. So a call on a
+/// thread that waits for a lock does **not even begin** before that wait is over.
 ///
-/// Each call comes in two forms: `lock` blocks until the answer, `start_lock`
-/// gives a [`Pending`]. The blocking form panics after a minute without one.
+/// Each call has two forms: `lock` blocks until the reply, and `start_lock` returns a [`Pending`].
+/// The blocking form panics after a minute without a reply.
 #[derive(Clone, Debug)]
 pub struct Thread {
     lines: Arc<Lines>,
@@ -34,62 +33,62 @@ impl Thread {
         Self { lines, name: name.to_owned(), kind: Kind::Lock }
     }
 
-    /// The same thread, whose locks are made by `getSpinLock` instead of `getLock`; in Rust it polls.
+    /// The same thread with locks of `getSpinLock` instead of `getLock`. In Rust they poll.
     #[must_use]
     pub fn spin(&self) -> Self {
         self.of(Kind::Spin)
     }
 
-    /// The same thread, whose locks are made by `getFairLock`; in Rust by `fair_lock`.
+    /// The same thread with locks of `getFairLock`, in Rust of `fair_lock`.
     #[must_use]
     pub fn fair(&self) -> Self {
         self.of(Kind::Fair)
     }
 
-    /// The same thread, whose locks are made by `getFencedLock`; in Rust they are `fenced`.
+    /// The same thread with locks of `getFencedLock`, in Rust of `fenced_lock`.
     #[must_use]
     pub fn fenced(&self) -> Self {
         self.of(Kind::Fenced)
     }
 
-    /// The same thread, whose locks are the reading side of read-write locks.
+    /// The same thread with the read sides of read-write locks.
     #[must_use]
     pub fn reads(&self) -> Self {
         self.of(Kind::Read)
     }
 
-    /// The same thread, whose locks are the writing side of read-write locks. In Rust a task that
-    /// writes reads beside that.
+    /// The same thread with the write sides of read-write locks. In Rust a task with a write hold
+    /// reads under it.
     #[must_use]
     pub fn writes(&self) -> Self {
         self.of(Kind::Write)
     }
 
-    /// The same thread, whose locks are of this kind.
+    /// The same thread with locks of this kind.
     #[must_use]
     pub fn of(&self, kind: Kind) -> Self {
         Self { kind, ..self.clone() }
     }
 
-    /// The same thread, with semaphores: `getSemaphore`.
+    /// The same thread with semaphores: `getSemaphore`.
     #[must_use]
     pub fn semaphores(&self) -> Self {
         self.of(Kind::Semaphore)
     }
 
-    /// The same thread, with latches: `getCountDownLatch`.
+    /// The same thread with latches: `getCountDownLatch`.
     #[must_use]
     pub fn latches(&self) -> Self {
         self.of(Kind::Latch)
     }
 
-    /// The token of what it holds: `getToken()`, which in Java is the last one that anybody drew.
+    /// The token of its hold: `getToken()`. In Java this is the last token of any hold.
     #[track_caller]
     pub fn token(&self, name: &str) -> i64 {
         self.on_lock("token", name, json!({})).wait(PATIENCE).number()
     }
 
-    /// `lockAndGetToken()`; the answer is the token. **Java only**: ours has one in any case.
+    /// `lockAndGetToken()`; the reply is the token. **Java only**: each hold of Leasehold has one.
     pub fn start_lock_and_get_token(&self, name: &str) -> Pending {
         self.on_lock("lockAndGetToken", name, json!({}))
     }
@@ -109,7 +108,7 @@ impl Thread {
         self.on_lock("tryLockAndGetToken", name, json!({ "wait_ms": millis(wait) }))
     }
 
-    /// `lock()`: waits for the lock, which is then renewed until it is given back.
+    /// `lock()`: waits for the lock, and renews it until its release.
     #[track_caller]
     pub fn lock(&self, name: &str) -> Answer {
         self.start_lock(name).wait(PATIENCE)
@@ -120,7 +119,7 @@ impl Thread {
         self.on_lock("lock", name, json!({}))
     }
 
-    /// `lock(lease, unit)`: waits for the lock, which then ends by itself.
+    /// `lock(lease, unit)`: waits for the lock, which ends with its lease.
     #[track_caller]
     pub fn lock_for(&self, name: &str, lease: Duration) -> Answer {
         self.start_lock_for(name, lease).wait(PATIENCE)
@@ -142,7 +141,7 @@ impl Thread {
         self.on_lock("lockInterruptibly", name, json!({}))
     }
 
-    /// `tryLock()`: takes the lock if it is free, and renews it.
+    /// `tryLock()`: acquires the lock if it is free, and renews it.
     #[track_caller]
     pub fn try_lock(&self, name: &str) -> Answer {
         self.start_try_lock(name).wait(PATIENCE)
@@ -164,7 +163,7 @@ impl Thread {
         self.on_lock("tryLock", name, json!({ "wait_ms": millis(wait) }))
     }
 
-    /// `tryLock(wait, lease, unit)`: waits for at most `wait`; the lock ends by itself.
+    /// `tryLock(wait, lease, unit)`: waits for at most `wait`; the lock ends with its lease.
     #[track_caller]
     pub fn try_lock_within_for(&self, name: &str, wait: Duration, lease: Duration) -> Answer {
         self.start_try_lock_within_for(name, wait, lease).wait(PATIENCE)
@@ -180,7 +179,7 @@ impl Thread {
         self.on_lock("tryLock", name, json!({ "wait_ms": millis(wait), "lease_ms": millis(lease) }))
     }
 
-    /// `unlock()`: gives one hold back.
+    /// `unlock()`: releases one share of the hold.
     #[track_caller]
     pub fn unlock(&self, name: &str) -> Answer {
         self.start_unlock(name).wait(PATIENCE)
@@ -191,7 +190,7 @@ impl Thread {
         self.on_lock("unlock", name, json!({}))
     }
 
-    /// `forceUnlock()`: takes the lock from whoever has it.
+    /// `forceUnlock()`: ends the hold of any holder.
     #[track_caller]
     pub fn force_unlock(&self, name: &str) -> Answer {
         self.start_force_unlock(name).wait(PATIENCE)
@@ -202,7 +201,7 @@ impl Thread {
         self.on_lock("forceUnlock", name, json!({}))
     }
 
-    /// `isLocked()`: whether anybody has the lock.
+    /// `isLocked()`: whether the lock is held.
     #[track_caller]
     pub fn is_locked(&self, name: &str) -> Answer {
         self.start_is_locked(name).wait(PATIENCE)
@@ -213,7 +212,7 @@ impl Thread {
         self.on_lock("isLocked", name, json!({}))
     }
 
-    /// `isHeldByThread(id)`: whether that thread of this process has the lock.
+    /// `isHeldByThread(id)`: whether that thread of this process holds the lock.
     #[track_caller]
     pub fn is_held_by_thread(&self, name: &str, id: i64) -> Answer {
         self.start_is_held_by_thread(name, id).wait(PATIENCE)
@@ -224,7 +223,7 @@ impl Thread {
         self.on_lock("isHeldByThread", name, json!({ "thread_id": id }))
     }
 
-    /// `isHeldByCurrentThread()`: whether this thread has the lock.
+    /// `isHeldByCurrentThread()`: whether this thread holds the lock.
     #[track_caller]
     pub fn is_held(&self, name: &str) -> Answer {
         self.start_is_held(name).wait(PATIENCE)
@@ -235,7 +234,7 @@ impl Thread {
         self.on_lock("isHeldByCurrentThread", name, json!({}))
     }
 
-    /// `getHoldCount()`: how often this thread has the lock.
+    /// `getHoldCount()`: the hold count of this thread.
     #[track_caller]
     pub fn hold_count(&self, name: &str) -> Answer {
         self.start_hold_count(name).wait(PATIENCE)
@@ -246,7 +245,7 @@ impl Thread {
         self.on_lock("getHoldCount", name, json!({}))
     }
 
-    /// `remainTimeToLive()`: milliseconds, or −2 for a lock that is free.
+    /// `remainTimeToLive()`: milliseconds, or −2 for a free lock.
     #[track_caller]
     pub fn remain_time_to_live(&self, name: &str) -> Answer {
         self.start_remain_time_to_live(name).wait(PATIENCE)
@@ -263,30 +262,31 @@ impl Thread {
         self.send("threadId", json!({})).wait(PATIENCE).number()
     }
 
-    /// `Thread.interrupt()`, if the thread is busy, and whether it was.
+    /// `Thread.interrupt()`, if the thread executes a call, and whether it did.
     ///
-    /// It does not wait in line behind the call it interrupts.
+    /// It does not wait for the call that it interrupts.
     #[track_caller]
     pub fn interrupt(&self) -> bool {
         self.send("interrupt", json!({})).wait(PATIENCE).is_true()
     }
 
-    /// Starts to wait until the hold is over; the answer is why. **Rust only**: Redisson tells nobody.
+    /// Starts to wait for the loss of the hold; the reply is the reason. **Rust only**: Redisson
+    /// does not report a loss.
     pub fn start_lost(&self, name: &str) -> Pending {
         self.on_lock("lost", name, json!({}))
     }
 
-    /// Lets a crowd loose on a counter, and waits until it is done.
+    /// Runs contenders for a counter, and waits until they have ended.
     ///
     /// # Panics
     ///
-    /// If it is not done `limit` later, or one of its threads saw an exception.
+    /// If they have not ended after `limit`, or a thread threw an exception.
     #[track_caller]
     pub fn contend(&self, contenders: &Contenders, limit: Duration) -> Report {
         Report::read(&self.start_contenders(contenders).wait(limit))
     }
 
-    /// Starts [`contenders`](Self::crowd). The answer is to be read by [`Report::read`].
+    /// Starts [`contend`](Self::contend). [`Report::read`] reads the reply.
     pub fn start_contenders(&self, contenders: &Contenders) -> Pending {
         self.on_lock("crowd", &contenders.lock, contenders.arguments())
     }
@@ -297,12 +297,12 @@ impl Thread {
         self.on_lock(&format!("limiter.{op}"), name, arguments).wait(PATIENCE)
     }
 
-    /// What the semaphore called `name` does whose permits expire; `op` is its method. **Java only.**
+    /// Calls the method `op` of the expirable semaphore `name`. **Java only.**
     pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
         self.on_lock(&format!("permits.{op}"), name, arguments)
     }
 
-    /// The same, and what it answers.
+    /// The same, with its reply.
     #[track_caller]
     pub fn permits(&self, op: &str, name: &str, arguments: Value) -> Answer {
         self.start_permits(op, name, arguments).wait(PATIENCE)
@@ -328,5 +328,5 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long a blocking call may take before the test is given up.
+/// The longest time of a blocking call, after which the test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

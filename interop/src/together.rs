@@ -1,4 +1,4 @@
-//! One Redis, or several that belong together, and a process of each language.
+//! One Redis server, or a deployment, and a process of each language.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -14,35 +14,36 @@ use crate::setup::Setup;
 use crate::table::Way;
 use crate::thread::Thread;
 
-/// One Redis, or several that belong together, and a process of each language that uses it.
+/// One Redis server, or a deployment, and a process of each language that uses it.
 #[derive(Debug)]
 pub struct Together<S = Redis> {
-    /// Their servers.
+    /// The servers.
     pub redis: S,
-    /// The real Redisson.
+    /// The process with Redisson.
     pub java: Java,
-    /// Ours.
+    /// The process with Leasehold.
     pub rust: Rust,
 }
 
-/// Who holds and who waits.
+/// A holder and a waiter.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Which language holds and which one waits.
+    /// The language of each.
     pub way: Way,
-    /// Of what kind their locks are.
+    /// The kind of their locks.
     pub kind: Kind,
-    /// Holds, and leaves.
+    /// The holder.
     pub holder: Thread,
-    /// Waits, and enters. Of the other language.
+    /// The waiter, of the other language.
     pub waiter: Thread,
 }
 
-/// What happens at once has happened after this, also on a busy machine. Who misses a message comes
-/// later: ours look again after 2.3 to 3.8 s, and Redisson when the lease is over that it has seen.
+/// An immediate event has happened after this time, even on a busy machine. A client that misses a
+/// message acts later: Leasehold asks again after 2.3 to 3.8 s, Redisson when the lease that it has
+/// seen is over.
 pub const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// What there is to show of plain and fenced locks, both ways.
+/// The combinations of plain and fenced locks, in both directions.
 pub const EACH_WAY: [(Way, Kind); 4] = [
     (Way::RustToJava, Kind::Lock),
     (Way::RustToJava, Kind::Fenced),
@@ -51,21 +52,21 @@ pub const EACH_WAY: [(Way, Kind); 4] = [
 ];
 
 impl Together {
-    /// A Redis and both processes, with a watchdog of 30 s.
+    /// A Redis server and both processes, with a watchdog of 30 s.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::with(|setup| setup)
     }
 
-    /// A Redis and both processes; `more` sets up both.
+    /// A Redis server and both processes with the settings `more`.
     #[must_use]
     #[track_caller]
     pub fn with(more: impl Fn(Setup) -> Setup) -> Self {
         Self::differing(&more, &more)
     }
 
-    /// A Redis and both processes, set up differently.
+    /// A Redis server and both processes, with a setup for each.
     #[must_use]
     #[track_caller]
     pub fn differing(java: impl Fn(Setup) -> Setup, rust: impl Fn(Setup) -> Setup) -> Self {
@@ -81,14 +82,14 @@ impl<S: Servers> Together<S> {
         Self::on_with(redis, |setup| setup)
     }
 
-    /// Both processes on these servers; `more` sets up both.
+    /// Both processes on these servers, with the settings `more`.
     #[must_use]
     #[track_caller]
     pub fn on_with(redis: S, more: impl Fn(Setup) -> Setup) -> Self {
         Self::on_differing(redis, &more, &more)
     }
 
-    /// Both processes on these servers, set up differently.
+    /// Both processes on these servers, with a setup for each.
     #[must_use]
     #[track_caller]
     pub fn on_differing(
@@ -101,7 +102,7 @@ impl<S: Servers> Together<S> {
         Self { redis, java, rust }
     }
 
-    /// Rust holds and Java waits, and the reverse.
+    /// A Rust holder with a Java waiter, and the reverse.
     #[must_use]
     pub fn both_ways(&self) -> [Pair; 2] {
         [Way::RustToJava, Way::JavaToRust].map(|way| self.pair(way, Kind::Lock))
@@ -113,13 +114,13 @@ impl<S: Servers> Together<S> {
         EACH_WAY.map(|(way, kind)| self.pair(way, kind))
     }
 
-    /// One way of two, with threads of its own.
+    /// One direction, with new threads.
     #[must_use]
     pub fn pair(&self, way: Way, kind: Kind) -> Pair {
         self.pair_of("pair", way, kind)
     }
 
-    /// One way of two, with threads of this name.
+    /// One direction, with threads of this name.
     #[must_use]
     pub fn pair_of(&self, threads: &str, way: Way, kind: Kind) -> Pair {
         let [java, rust] =
@@ -130,7 +131,7 @@ impl<S: Servers> Together<S> {
         }
     }
 
-    /// Kills the process that holds.
+    /// Kills the process of the holder.
     pub fn kill_holder(&mut self, way: Way) {
         match way {
             Way::RustToJava => self.rust.kill(),
@@ -138,7 +139,7 @@ impl<S: Servers> Together<S> {
         }
     }
 
-    /// Kills the process that waits.
+    /// Kills the process of the waiter.
     pub fn kill_waiter(&mut self, way: Way) {
         match way {
             Way::RustToJava => self.java.kill(),
@@ -146,22 +147,22 @@ impl<S: Servers> Together<S> {
         }
     }
 
-    /// Waits until `count` clients have subscribed to the channel of `name`,
-    /// asked once more, and gone to sleep.
+    /// Waits until `count` clients have subscribed to the channel of `name`, have sent one more
+    /// request, and wait.
     #[track_caller]
     pub fn until_asleep(&self, name: &str, count: i64) {
         self.redis.until_asleep(Kind::Lock, name, count);
     }
 }
 
-/// Waits until `count` clients have subscribed to the channel of `name`, asked
-/// once more, and gone to sleep.
+/// Waits until `count` clients have subscribed to the channel of `name`, have sent one more
+/// request, and wait.
 #[track_caller]
 pub fn until_asleep(redis: &Redis, name: &str, count: i64) {
     until_asleep_on(redis, &Kind::Lock.channel(name), count);
 }
 
-/// Waits until `count` clients have subscribed to `channel`, asked once more, and gone to sleep.
+/// Waits until `count` clients have subscribed to `channel`, have sent one more request, and wait.
 #[track_caller]
 pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
     eventually("a waiter listens", Duration::from_secs(10), || {
@@ -170,11 +171,11 @@ pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
     sleep(Duration::from_millis(200));
 }
 
-/// How long after the call that freed the lock the waiter had it.
+/// The time from the call that freed the lock to the grant of the waiter.
 ///
 /// # Panics
 ///
-/// If the waiter came first: then they held it together.
+/// If the grant came first, because then both held at the same time.
 #[must_use]
 #[track_caller]
 pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {
@@ -182,7 +183,7 @@ pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {
     since(left.began_at(), entered.acquired_at())
 }
 
-/// From one instant to a later one.
+/// The time from one instant to a later one.
 ///
 /// # Panics
 ///

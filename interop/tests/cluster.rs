@@ -1,4 +1,5 @@
-//! Both on a Redis Cluster: messages travel in slots there, by the decision of each of them.
+//! Both clients on a Redis Cluster. Its messages travel within a slot: each client decides so
+//! itself.
 
 mod everywhere;
 mod kinds;
@@ -20,13 +21,13 @@ fn three_masters() -> Cluster {
     Cluster::options().replicas(0).start()
 }
 
-/// Some node that has not the slot of `name`.
+/// A node that does not own the slot of `name`.
 fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     let port = cluster.at(name).port();
     cluster.masters().into_iter().find(|node| node.port() != port).unwrap()
 }
 
-// What both do to each other on one server they do in a cluster.
+// The rows of a single server, in a cluster.
 
 #[test]
 fn java_and_rust_exclude_each_other_in_a_cluster() {
@@ -51,7 +52,7 @@ fn every_kind_wakes_the_other_in_a_cluster() {
     everywhere::every_kind_wakes_the_other(&both);
 }
 
-// Each node, and slots that move.
+// All nodes, and slots that move.
 
 #[test]
 fn release_wakes_waiters_on_every_cluster_node() {
@@ -107,8 +108,8 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
     }
 }
 
-/// Redisson looks for slots that have moved every five seconds. Until then it asks the wrong node,
-/// and a call of it throws `RedisNodeNotFoundException` if it has asked often enough.
+/// Redisson checks every five seconds whether slots have moved. Until then it asks the wrong node,
+/// and its call throws `RedisNodeNotFoundException` after some retries.
 const LOOKED_AGAIN: Duration = Duration::from_secs(6);
 
 #[test]
@@ -130,11 +131,12 @@ fn java_and_rust_notify_each_other_at_a_moved_slot() {
     }
 }
 
-/// Redisson hears of a lock where it was when it subscribed, for as long as somebody of its process
-/// waits for it.
+/// Redisson stays subscribed at the node that had the slot at its subscription, as long as a thread
+/// of its process waits for the lock.
 #[test]
 fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
-    // given a holder and a waiter both ways, a lease of 20 s, and a Java that waits for a permit
+    // given a holder and a waiter in both directions, a lease of 20 s, and a Java thread that waits
+    // for a permit
     let both = Together::on_with(three_masters(), |setup| setup.watchdog(SECOND * 20));
     let [ours, theirs] = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
     let pool = both.pair_of("pool", Way::RustToJava, Kind::Semaphore);
@@ -149,27 +151,27 @@ fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
         both.redis.until_asleep(kind, name, 1);
     }
 
-    // when their slots move, and Redisson has looked for its slots again
+    // when their slots move, and Redisson has updated its topology
     for (_, name) in names {
         both.redis.move_slot(Cluster::slot_of(name), &other_than(&both.redis, name));
     }
     both.redis.until_asleep(Kind::Lock, "gate", 1);
     sleep(LOOKED_AGAIN);
 
-    // then ours is woken by Java's release
+    // then Java's release notifies the Leasehold waiter
     let delay = wake_up(&theirs.holder.unlock("gate"), &rust.wait(SECOND * 10));
     assert!(delay < AT_ONCE, "woken after {delay:?}");
     let row = both.redis.row(Kind::Lock, "a waiter whose slot moves");
     woken(&row, Way::JavaToRust, delay);
 
-    // and Java by nothing: it enters when the lease is over that it has seen
+    // and nothing notifies the Java waiter: it acquires when the lease that it has seen is over
     both.redis.until_asleep(Kind::Lock, "door", 0);
     let left = ours.holder.unlock("door");
     let delay = wake_up(&left, &java.wait(SECOND * 30));
     assert!((SECOND * 3..SECOND * 20).contains(&delay), "woken after {delay:?}");
     measured(&row, Way::RustToJava, "sleeps until the lease is over");
 
-    // which a permit has not
+    // but a permit has no lease
     assert!(pool.holder.release("pool", 1).is_true());
     sleep(SECOND * 5);
     assert!(!permit.is_done());
@@ -201,9 +203,9 @@ fn release_wakes_java_and_rust_after_a_primary_crash() {
     });
 }
 
-// Crowds.
+// Contention.
 
-/// Of plain locks alone: four threads of a Redisson that waited for tokens never came back.
+/// Of plain locks only: four Redisson threads that waited for tokens did not continue.
 #[test]
 fn mixed_clients_lose_no_count_while_a_slot_moves() {
     let what = "crowd while its slot moves four times";
@@ -220,7 +222,7 @@ fn mixed_clients_lose_no_count_while_a_slot_moves() {
     );
 }
 
-/// A master that agrees takes nothing more before its replica has everything.
+/// In an agreed failover the master rejects writes until its replica has all data.
 fn contend_through_failovers(kind: Kind) {
     let what = "crowd through two agreed failovers";
     turmoil::counts_right(

@@ -1,5 +1,5 @@
-//! Crowds of both languages on one lock: nothing is lost, nobody starves, the death of some
-//! stops nobody.
+//! Contention between both languages for one lock: no addition is lost, no thread starves, and the
+//! death of a process does not stop the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use interop::{Contenders, Java, Kind, Pending, Report, Rust, Setup, Way, measured, shown, woken};
 use testkit::{Monitor, Redis};
 
-/// What either language has done, of all that was done.
+/// The share of a language in all holds.
 const SHARE: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 
-/// How long anybody may wait for a lock that sixteen want, each for some milliseconds: far less
-/// than a lease of 30 s.
+/// The longest wait for a lock that sixteen threads request, each for some milliseconds. It is far
+/// below a lease of 30 s.
 ///
-/// Each rests for 40 ms in between. Half of them could then not keep the lock busy, however
-/// fast they were: the shares are shares of the lock, and no race of wake-ups.
+/// Each thread pauses for 40 ms after a hold. Half of the threads cannot keep the lock busy, so the
+/// shares do not depend on the speed of wake-ups.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// How long a killed holder may stop the others.
+/// How long the other threads wait at most after a holder was killed.
 const TTL: Duration = Duration::from_secs(3);
 
 #[test]
@@ -36,7 +36,7 @@ fn tokens_of_mixed_clients_follow_the_order_of_holds() {
     shown("crowd: tokens in the order of holds", Way::JavaToRust);
 }
 
-/// Gives their server, and how often they have held the lock.
+/// Returns the server, and the number of holds.
 fn mixed_contenders(kind: Kind) -> (Redis, u64) {
     // given two processes of each language, with four threads each
     let _alone = alone();
@@ -45,7 +45,7 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
     let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
     let monitor = redis.monitor();
 
-    // when all of them add to one counter, for some seconds
+    // when all threads add to one counter for some seconds
     let contenders = Contenders::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 40);
     let ours =
         rusts.each_ref().map(|rust| rust.thread("crowd").of(kind).start_contenders(&contenders));
@@ -53,13 +53,13 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
         javas.each_ref().map(|java| java.thread("crowd").of(kind).start_contenders(&contenders));
     let (ours, theirs) = (ours.map(report), theirs.map(report));
 
-    // then the counter has all of the additions
+    // then the counter contains all additions
     let [by_rust, by_java] = [&ours, &theirs].map(|of| of.iter().map(|it| it.total).sum::<u64>());
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, by_rust + by_java);
     assert_one_by_one(monitor, counted);
 
-    // and each language, process and thread had its part in it, without waiting long
+    // and each language, process and thread took part, without a long wait
     let share = by_rust as f64 / counted as f64;
     assert!(SHARE.contains(&share), "{by_rust} by Rust, {by_java} by Java");
     for report in ours.iter().chain(&theirs) {
@@ -75,19 +75,19 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
 
 #[test]
 fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
-    // given eight tasks of one process of ours, and two Java threads
+    // given eight tasks of one Leasehold client, and two Java threads
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (rust, java) = (Rust::start(&setup), Java::start(&setup));
 
-    // when they want one lock without a pause
+    // when they contend for one lock without pauses
     let contenders = |threads| Contenders::new("door", "counter", threads).at_most(5);
     let ours = rust.thread("crowd").fenced().start_contenders(&contenders(8));
     let theirs = java.thread("crowd").fenced().start_contenders(&contenders(2));
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then most holds of ours never asked for a token, and all the same each has one of its own
+    // then most holds of Leasehold needed no request for a token, and each still has its own token
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total > 0, "{theirs:?}");
@@ -102,7 +102,7 @@ fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
 
 #[test]
 fn mixed_clients_continue_when_one_of_each_language_dies() {
-    // given the same crowd
+    // given the same contenders
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(TTL);
@@ -119,7 +119,7 @@ fn mixed_clients_continue_when_one_of_each_language_dies() {
         doomed_java.thread("crowd").start_contenders(&contenders),
     ];
 
-    // when one process of each language is killed, each in the middle of it
+    // when one process of each language is killed during its work
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
     sleep(Duration::from_secs(2));
     drop(forgotten);
@@ -129,13 +129,13 @@ fn mixed_clients_continue_when_one_of_each_language_dies() {
     doomed_java.kill();
     let (ours, theirs) = (report(ours), report(theirs));
 
-    // then no addition was made twice, neither by the dead nor by the living
+    // then no addition was made twice, neither by the dead processes nor by the living ones
     let all = counted();
     assert!(all > after_one, "nobody went on after {after_one}");
     assert!(ours.total + theirs.total < all, "the dead had done nothing: {ours:?} {theirs:?}");
     assert_one_by_one(monitor, all);
 
-    // and the living went on, after no more than a ttl each
+    // and the living processes continue, after at most one ttl each
     let share = ours.total as f64 / (ours.total + theirs.total) as f64;
     assert!(SHARE.contains(&share), "{ours:?} {theirs:?}");
     for report in [&ours, &theirs] {
@@ -155,7 +155,7 @@ fn clients_with_spin_locks_lose_no_count() {
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
     let monitor = redis.monitor();
 
-    // Who spins has no place in any queue: no share is asked for, and so no time is set.
+    // A spin lock has no queue, so no share is checked, and it has no fixed time.
     let contenders = Contenders::new("door", "counter", 2).rounds(150).hold(MILLI);
     let ours = rust.thread("crowd").spin().start_contenders(&contenders);
     let theirs = java.thread("crowd").spin().start_contenders(&contenders);
@@ -167,8 +167,8 @@ fn clients_with_spin_locks_lose_no_count() {
     shown("crowd: spin locks lose nothing", Way::JavaToRust);
 }
 
-/// `testConcurrency_MultiInstance` of Redisson's read-write lock: nobody reads while it is written,
-/// nobody writes while it is read, and readers of both languages read together.
+/// `testConcurrency_MultiInstance` of Redisson's read-write lock: no reader during a write, no
+/// write during a read, and readers of both languages at the same time.
 #[test]
 fn java_and_rust_readers_share_and_writers_are_alone() {
     // given two processes of each language
@@ -178,7 +178,7 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
     let monitor = redis.monitor();
 
-    // when in each of them four read and two write, for some seconds
+    // when four threads of each read and two write, for some seconds
     let contenders = |threads| {
         Contenders::new("door", "counter", threads).at_most(8).hold(MILLI).rest(MILLI * 40)
     };
@@ -195,14 +195,14 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
         .map(|of| of.each_ref().map(|it| it.writes().start_contenders(&contenders(2))));
     let (reading, writing) = (reading.map(|of| of.map(report)), writing.map(|of| of.map(report)));
 
-    // then each writer was alone, which each of them and each reader has looked at
+    // then each writer was alone, as all writers and readers have checked
     let total = |of: &[Report; 2]| of.iter().map(|it| it.total).sum::<u64>();
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, total(&writing[0]) + total(&writing[1]));
     assert_one_by_one(monitor, counted);
     assert_eq!(redis.command(&["GET", "counter:readers"]).text(), "0");
     assert_eq!(redis.command(&["GET", "counter:beside"]).text(), "seen", "none read together");
-    // and everybody had a part in it
+    // and all of them took part
     for report in reading.iter().chain(&writing).flatten() {
         assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
         assert!(report.max_wait < LONGEST_WAIT, "{report:?}");
@@ -211,8 +211,8 @@ fn java_and_rust_readers_share_and_writers_are_alone() {
     tell("crowd, read-write: share of all writes", total(&writing[0]), total(&writing[1]));
 }
 
-/// Whether each SET of the counter was one more than the last: whoever read it under the lock
-/// found what the one before had left.
+/// Whether each SET of the counter was one more than the last, so that each holder has seen the
+/// addition of the previous one.
 #[track_caller]
 fn assert_one_by_one(monitor: Monitor, counted: u64) {
     let lines = monitor.stop();
@@ -233,7 +233,7 @@ fn assert_tokens_grow(redis: &Redis, holds: u64) {
     assert_eq!((fall, tokens.len() as u64), (None, holds));
 }
 
-/// Two crowds at once would be one that is too large for the machine.
+/// Two tests at the same time would be too much for the machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -250,7 +250,7 @@ fn report(contenders: Pending) -> Report {
 
 fn tell(scenario: &str, by_rust: u64, by_java: u64) {
     let percent = |part: u64| format!("{} %", part * 100 / (by_rust + by_java));
-    // A column of the table is the language that enters.
+    // The column of the table is the language that acquires.
     measured(scenario, Way::RustToJava, &format!("Java {}", percent(by_java)));
     measured(scenario, Way::JavaToRust, &format!("Rust {}", percent(by_rust)));
 }

@@ -1,4 +1,4 @@
-//! The driver against real Redissons and a real Redis: what the proofs stand on.
+//! Tests of the driver itself, with real Redisson clients and a real Redis server.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn holder_is_a_process_and_a_thread() {
     assert!(one.lock("door").acquired());
     assert!(one.lock_for("door", SECOND * 20).acquired());
 
-    // then Redis knows it by its name, and only that thread holds the lock
+    // then the owner in Redis is this thread, and only this thread holds the lock
     assert_eq!(redis.command(&["HGETALL", "door"]).texts(), [owner.as_str(), "2"]);
     assert_eq!(one.hold_count("door").number(), 2);
     assert!(one.is_held("door").is_true());
@@ -39,7 +39,7 @@ fn holder_is_a_process_and_a_thread() {
     assert_ne!(one.id(), other.id());
     assert!((1..=20_000).contains(&other.remain_time_to_live("door").number()));
 
-    // and it is free after as many unlocks
+    // and the lock is free after two unlocks
     assert!(one.unlock("door").is_true());
     assert!(other.is_locked("door").is_true());
     assert!(one.unlock("door").is_true());
@@ -50,7 +50,7 @@ fn holder_is_a_process_and_a_thread() {
 #[test]
 fn waiter_acquires_when_the_holder_releases() {
     for redisson in BOTH {
-        // given a lock that would be held for half a minute, and somebody waiting for it
+        // given a lock that would be held for half a minute, and a waiter
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
         assert!(java.thread("T1").lock("door").acquired());
@@ -58,10 +58,10 @@ fn waiter_acquires_when_the_holder_releases() {
         until_somebody_listens(&redis);
         assert!(!waiter.is_done());
 
-        // when the holder leaves
+        // when the holder releases
         let left = java.thread("T1").unlock("door");
 
-        // then the waiter enters at once, and both say when
+        // then the waiter acquires at once, and both return their times
         let entered = waiter.wait(SECOND * 5);
         assert!(entered.acquired());
         assert!(entered.waited() > Duration::ZERO);
@@ -95,7 +95,7 @@ fn only_the_owner_may_unlock() {
         assert!(answer.failed_with("IllegalMonitorStateException"), "{answer:?}");
         assert!(java.thread("T1").is_held("door").is_true());
 
-        // Force is another matter.
+        // A forced release is tested elsewhere.
         assert!(java.thread("T2").force_unlock("door").is_true());
         assert!(!java.thread("T2").force_unlock("door").is_true());
         let answer = java.thread("T1").unlock("door");
@@ -116,7 +116,7 @@ fn lock_lasts_as_long_as_its_process() {
         // when the process dies
         java.kill();
 
-        // then the lock is still there, for no longer than a lease
+        // then the lock is still held, for at most one lease
         assert!((1..=3_000).contains(&redis.command(&["PTTL", "door"]).number()));
         eventually("the lock expires", SECOND * 4, || is_free(&redis, "door"));
     }
@@ -138,7 +138,7 @@ fn lease_ends_by_itself() {
 #[test]
 fn spin_lock_excludes_without_messages() {
     for redisson in BOTH {
-        // given a spin lock and somebody spinning
+        // given a spin lock, and a thread that waits for it
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
         let (one, other) = (java.thread("T1").spin(), java.thread("T2").spin());
@@ -148,10 +148,10 @@ fn spin_lock_excludes_without_messages() {
         sleep(SECOND / 2);
         assert!(!waiter.is_done());
 
-        // when the holder leaves
+        // when the holder releases
         assert!(one.unlock("door").is_true());
 
-        // then the other finds the lock free, and nobody ever sent or awaited a message
+        // then the other thread finds the lock free, and no message was sent or awaited
         assert!(waiter.wait(SECOND * 5).acquired());
         let lines = monitor.stop().join("\n").to_ascii_uppercase();
         assert!(lines.contains("REDISSON_UNLOCK_LATCH"), "{lines}");
@@ -178,19 +178,19 @@ fn threads_under_one_lock_lose_no_count() {
 
 #[test]
 fn crowds_under_two_locks_lose_additions() {
-    // given two crowds with one counter and a lock each
+    // given contenders with one counter but with two locks
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     let contenders =
         |door| Contenders::new(door, "counter", 1).at_most(1).hold(Duration::from_millis(2));
 
-    // when both are let loose
+    // when both run
     let one = java.thread("T1").start_contenders(&contenders("front door"));
     let other = java.thread("T2").start_contenders(&contenders("back door"));
     let [one, other] =
         [one, other].map(|contenders| Report::read(&contenders.wait(SECOND * 30)).total);
 
-    // then the counter tells that they overlapped
+    // then the counter shows that their holds overlapped
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert!(counted < one + other, "{counted} of {one} + {other}");
 }
@@ -206,7 +206,7 @@ fn interrupt_reaches_a_thread_that_waits() {
     assert!(java.thread("T2").interrupt());
 
     assert!(waiter.wait(SECOND * 5).failed_with("InterruptedException"));
-    // An idle thread has nothing to be interrupted in.
+    // An idle thread cannot be interrupted.
     assert!(!java.thread("T2").interrupt());
     assert!(!java.thread("T2").try_lock("door").acquired());
 }
@@ -289,7 +289,7 @@ fn is_free(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 0
 }
 
-/// Waits until a waiter has subscribed, asked once more, and gone to sleep.
+/// Waits until a waiter has subscribed, has sent one more request, and waits.
 fn until_somebody_listens(redis: &Redis) {
     eventually("a waiter listens", SECOND * 10, || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().len() == 1

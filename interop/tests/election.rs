@@ -1,4 +1,4 @@
-//! An election, in which a Java thread takes part by locking the `RFencedLock` of its name.
+//! An election in which a Java thread takes part: it locks the `RFencedLock` of the same name.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::{
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Until Java waits for a message.
+/// Waits until the Java thread waits for a message.
 const ASLEEP: Duration = Duration::from_millis(300);
 
 /// Waits until the observer returns a leader with this value.

@@ -1,4 +1,4 @@
-//! `RFairLock` beside our fair lock: one queue, in which waiters of both languages stand.
+//! `RFairLock` and Leasehold's fair lock: waiters of both languages are in one queue.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn queue(redis: &Redis) -> Vec<String> {
     redis.command(&["LRANGE", QUEUE, "0", "-1"]).texts().into_iter().map(str::to_owned).collect()
 }
 
-/// Has a thread wait behind the others.
+/// Lets a thread wait at the end of the queue.
 fn queues(redis: &Redis, thread: &Thread) -> Pending {
     let before = queue(redis).len();
     let waiting = thread.start_lock("door");
@@ -42,7 +42,7 @@ fn nothing_stays(redis: &Redis) {
     eventually("nothing is left", SECOND * 10, || keys() == 0);
 }
 
-/// Releases what the first one holds, and has each of the others hold it in this order.
+/// Releases the first hold, and checks that the others acquire in this order.
 fn in_order(redis: &Redis, holder: &Thread, waiting: Vec<(Thread, Pending)>) {
     let mut left = holder.unlock("door");
     let mut waiting = waiting.into_iter().peekable();
@@ -129,7 +129,7 @@ fn timed_out_waiter_leaves_the_queue_to_the_other_language() {
     }
 }
 
-/// A third process of ours drops the dead one, and notifies the Java waiter behind it.
+/// A third process with Leasehold drops the dead waiter, and notifies the Java waiter behind it.
 #[test]
 fn killed_rust_waiter_is_dropped_within_seconds() {
     let mut both = Together::start();
@@ -144,7 +144,7 @@ fn killed_rust_waiter_is_dropped_within_seconds() {
 
     let start = Instant::now();
     assert!(holder.unlock("door").is_true());
-    // A Java client alone would wait for minutes.
+    // A Java client would need minutes for this.
     assert!(first.wait(SECOND * 20).acquired());
     assert!(start.elapsed() < SECOND * 9, "{:?}", start.elapsed());
     assert!(!second.is_done());
@@ -164,7 +164,7 @@ fn killed_java_waiter_is_dropped_after_its_own_timeout() {
     both.java.kill();
     drop(dead);
 
-    // By its deadline: what was left of the lease, and its timeout.
+    // At its deadline: the rest of the lease, and its timeout.
     let start = Instant::now();
     let entered = waiting.wait(SECOND * 20);
     assert!(entered.acquired());

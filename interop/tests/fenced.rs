@@ -1,6 +1,6 @@
-//! `RFencedLock` beside our `FencedLock`: their tokens are one row of numbers, which grow with each
-//! hold. How each waits, enters and ends is in `lock.rs`, with the plain lock; crowds are in
-//! `crowds.rs`.
+//! `RFencedLock` and Leasehold's `FencedLock`: their tokens are one sequence of numbers, which
+//! grows with each hold. Waits, grants and ends are in `lock.rs` with those of the plain lock.
+//! Contention is in `crowds.rs`.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -34,8 +34,8 @@ fn tokens_grow_across_java_and_rust_holders() {
     shown("fenced: tokens grow whoever holds", Way::JavaToRust);
 }
 
-/// `RedissonFencedLockTest.testTokenIncrease`, and the same of ours: there a share of a hold is no
-/// hold of its own.
+/// `RedissonFencedLockTest.testTokenIncrease`, and the same for Leasehold, where a share of a hold
+/// has no token of its own.
 #[test]
 fn java_token_grows_per_entry_and_rust_token_per_hold() {
     let both = Together::start();
@@ -65,7 +65,7 @@ fn java_token_grows_per_entry_and_rust_token_per_hold() {
 
 #[test]
 fn java_reads_the_last_token_and_rust_that_of_its_hold() {
-    // given four tasks of one process of ours that wait for a Java holder
+    // given four tasks of one Leasehold client that wait for a Java holder
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
     assert_eq!(enters(&java), 1);
@@ -74,16 +74,16 @@ fn java_reads_the_last_token_and_rust_that_of_its_hold() {
     eventually("all wait", SECOND * 10, || both.rust.waiting() == 4);
     both.until_asleep("door", 1);
 
-    // when the first of them enters, which draws tokens for those behind it too
+    // when the first of them acquires, and draws tokens for the tasks behind it as well
     assert!(java.unlock("door").is_true());
     let first = one_enters(&mut waiting);
 
-    // then Java reads the last of these, and ours its own
+    // then Java reads the last of these tokens, and Leasehold its own
     let drawn = java.token("door");
     assert_eq!(drawn, counter(&both.redis));
     assert!((2..drawn).contains(&first.token("door")), "{} of {drawn}", first.token("door"));
 
-    // and what nobody used is a gap: Java's own is greater, and all tokens grow
+    // and unused tokens are a gap: the next token of Java is greater, and all tokens grow
     waiting.push((&java, java.start_lock("door")));
     let (mut last, mut holder) = (first.token("door"), first);
     while !waiting.is_empty() {
@@ -144,10 +144,10 @@ fn forced_release_keeps_the_counter() {
             let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);
             let token = enters(&holder);
 
-            // when the other language takes the lock away, as either kind
+            // when the other language ends the hold by force, as a plain or as a fenced lock
             assert!(waiter.of(by).force_unlock("door").is_true(), "{way}");
 
-            // then the counter is as it was, and the next token greater
+            // then the counter is unchanged, and the next token is greater
             assert_eq!(counter(&both.redis), token, "{way}");
             assert!(enters(&waiter) > token, "{way}");
             assert!(holder.unlock("door").failure().is_some(), "{way}");
@@ -157,7 +157,7 @@ fn forced_release_keeps_the_counter() {
     }
 }
 
-// Beside other kinds.
+// Other kinds of the same name.
 
 #[test]
 fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
@@ -176,7 +176,7 @@ fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
 
             assert!(delay < AT_ONCE, "{way}: {held}, then {wanted}: woken after {delay:?}");
             assert!(waiter.unlock("door").is_true());
-            // Of the two holds one has drawn.
+            // One of the two holds has drawn a token.
             assert_eq!(counter(&both.redis), before + 1, "{way}: {held}, then {wanted}");
             woken(&format!("fenced: {wanted} after {held}"), way, delay);
         }
@@ -204,7 +204,7 @@ fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
     shown("fenced: names with hash tags, spaces, other alphabets", Way::JavaToRust);
 }
 
-/// So its key must never be deleted, nor be given a TTL.
+/// So the key of the counter must never be deleted, and must have no TTL.
 #[test]
 fn deleted_counter_restarts_in_java_and_rust() {
     let both = Together::start();
@@ -229,7 +229,8 @@ fn invalid_or_full_counter_rejects_every_acquisition() {
         assert!(reported.iter().any(|words| failure.message.contains(words)), "{failure:?}");
         assert!(!side.is_locked("door").is_true());
     }
-    // From 2^53 on Lua does not count by ones: ours lets nobody in, and Java goes on.
+    // From 2^53 on, numbers in Lua are not exact: Leasehold rejects each acquisition, and Java
+    // continues.
     both.redis.command(&["SET", COUNTER, "9007199254740992"]);
     let refused = both.rust.thread("T1").fenced().lock("door");
     assert!(refused.failed_with("Refused"), "{refused:?}");
@@ -239,7 +240,7 @@ fn invalid_or_full_counter_rejects_every_acquisition() {
     shown("fenced: a counter that cannot count", Way::JavaToRust);
 }
 
-// What the real Redisson does with tokens that nobody would expect.
+// Surprising behaviour of the real Redisson with tokens.
 
 /// The lock is renewed as if there were no lease.
 #[test]
@@ -250,14 +251,14 @@ fn redissons_lock_and_get_token_ignores_its_lease() {
         let java = both.java.thread("T1").fenced();
         let locked = java.start_lock_and_get_token_for("door", SECOND).wait(SECOND * 5);
         assert_eq!(locked.number(), 1);
-        // Longer than the lease, and than the ttl without a renewal.
+        // Longer than the lease, and than the ttl of a lock without a renewal.
         sleep(SECOND * 4);
         assert!(java.is_held("door").is_true(), "{redisson:?}");
         assert!(!both.rust.thread("T1").try_lock("door").acquired(), "{redisson:?}");
     }
 }
 
-/// It waits as `lockAndGetToken()` does. With a time to wait it does what it says.
+/// Without a wait time it waits like `lockAndGetToken()`. With one it waits for at most that time.
 #[test]
 fn redissons_try_lock_and_get_token_waits_without_an_end() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -280,8 +281,8 @@ fn redissons_try_lock_and_get_token_waits_without_an_end() {
     }
 }
 
-/// Its script answers a PTTL of −1 as it answers a grant: two hold it then. So never leave a lock
-/// without a TTL.
+/// Its script returns a PTTL of −1 in the same form as a grant, so two threads hold at once. So a
+/// lock must always have a TTL.
 #[test]
 fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -293,20 +294,20 @@ fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
 
         assert_eq!(entered.number(), -1, "{redisson:?}");
         assert!(!java.is_held("door").is_true(), "{redisson:?}");
-        // Ours waits, as for any lock that somebody has.
+        // Leasehold waits, as for any held lock.
         let rust = both.rust.thread("T1").fenced();
         assert!(!rust.try_lock("door").acquired(), "{redisson:?}");
     }
 }
 
-/// Acquires and gives its token.
+/// Acquires and returns its token.
 #[track_caller]
 fn enters(thread: &Thread) -> i64 {
     assert!(thread.lock("door").acquired());
     thread.token("door")
 }
 
-/// Waits until one of those who wait has entered.
+/// Waits until one of the waiters has acquired.
 #[track_caller]
 fn one_enters<'a>(waiting: &mut Vec<(&'a Thread, Pending)>) -> &'a Thread {
     eventually("one enters", SECOND * 10, || waiting.iter().any(|(_, pending)| pending.is_done()));

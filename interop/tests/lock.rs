@@ -1,6 +1,6 @@
-//! `RLock`, `getSpinLock` and `RFencedLock` beside our `Lock` and `FencedLock`: each holds, waits,
-//! ends and dies while the other looks on. What only fenced locks have is in `fenced.rs`; rows that
-//! are shown behind sentinels and in a cluster as well are in `rows/mod.rs`.
+//! `RLock`, `getSpinLock` and `RFencedLock` with Leasehold's `Lock` and `FencedLock`: each holds,
+//! waits, releases and dies while the other one watches. `fenced.rs` has the rest of fenced locks.
+//! `rows/mod.rs` has the rows that are also shown with sentinels and in a cluster.
 
 mod rows;
 
@@ -104,21 +104,21 @@ fn spin_lock_acquires_after_a_lock_with_messages() {
     }
 }
 
-/// Why a name must not be used by both kinds of Redisson: its spin lock says nothing when it
-/// is given back. Ours does.
+/// Why a name must not be used by both kinds of Redisson: its spin lock publishes no message at its
+/// release. Leasehold does.
 #[test]
 fn spin_lock_release_notifies_only_from_rust() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
-        // given a spin lock with a lease of twelve seconds, and a waiter that listens
+        // given a spin lock with a lease of twelve seconds, and a subscribed waiter
         assert!(holder.spin().lock_for("door", SECOND * 12).acquired());
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is given back early
+        // when it is released early
         let left = holder.spin().unlock("door");
 
-        // then Redisson is woken, and we ask again before the lease would have ended
+        // then Redisson is notified, and Leasehold asks again before the lease would have ended
         let delay = wake_up(&left, &waiting.wait(SECOND * 10));
         let bound = match way {
             Way::RustToJava => AT_ONCE,
@@ -130,8 +130,8 @@ fn spin_lock_release_notifies_only_from_rust() {
     }
 }
 
-/// So a Redisson that waits for what its own kind spins for sleeps until the lease would
-/// have ended.
+/// So a Redisson waiter for a lock that is used as a spin lock sleeps until the lease would have
+/// ended.
 #[test]
 fn spin_lock_release_wakes_no_waiter() {
     let both = Together::start();
@@ -157,18 +157,18 @@ fn forced_release_wakes_the_waiter_of_the_other_language() {
 
 #[test]
 fn rust_holder_notices_javas_force_within_a_renewal() {
-    // given a lock that is renewed each two seconds
+    // given a lock that is renewed every two seconds
     let both = Together::with(|setup| setup.watchdog(SECOND * 6));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
     let lost = rust.start_lost("door");
 
-    // when Java takes it away and holds it itself
+    // when Java ends the hold by force and acquires the lock
     let forced = java.force_unlock("door");
     assert!(forced.is_true());
     assert!(java.lock("door").acquired());
 
-    // then the Rust holder is told, and its release harms nobody
+    // then the Rust holder learns of its loss, and its release does not end the new hold
     let reported = lost.wait(SECOND * 10);
     assert_eq!(reported.value(), "NotOwned");
     let delay = since(forced.began_at(), reported.at());
@@ -183,7 +183,7 @@ fn rust_holder_notices_javas_force_within_a_renewal() {
 
 #[test]
 fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
-    // given a lock that will not be renewed for ten seconds, and a waiter of the same process
+    // given a lock whose next renewal is in ten seconds, and a waiter of the same process
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
@@ -203,20 +203,20 @@ fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
 
 #[test]
 fn java_holder_notices_rusts_force_only_by_asking() {
-    // given a Java lock that is renewed each second
+    // given a Java lock that is renewed every second
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(java.lock("door").acquired());
 
-    // when we take it away and hold it with a lease
+    // when Leasehold ends the hold by force and acquires with a lease
     assert!(rust.force_unlock("door").is_true());
     assert!(rust.lock_for("door", SECOND * 12).acquired());
 
-    // then Java sees that it is out if it asks, and does not renew what is ours
+    // then Java sees its loss if it asks, and does not renew the new hold
     assert!(!java.is_held("door").is_true());
     sleep(SECOND * 2);
     let ttl = java.remain_time_to_live("door").number();
-    // It would be three seconds at the most if that had renewed it.
+    // A renewal by Java would have reduced it to at most three seconds.
     assert!((3_001..=10_000).contains(&ttl), "renewed by another: {ttl}");
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
@@ -229,14 +229,14 @@ fn only_the_owner_can_unlock() {
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
 
-    // Rust holds: Java is refused, and the hold is whole.
+    // Rust holds: Java's release is rejected, and the hold stays.
     assert!(rust.lock("door").acquired());
     assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
     assert!(rust.is_held("door").is_true());
     assert!(rust.unlock("door").is_true());
     shown("lock: unlock by a stranger is refused", Way::RustToJava);
 
-    // Java holds what was ours once: our old guard is refused, and the hold is whole.
+    // Java holds after Rust: the old guard is rejected, and the hold stays.
     assert!(rust.lock_for("door", SECOND / 2).acquired());
     assert!(java.lock("door").acquired());
     assert!(rust.unlock("door").failed_with("NotHeld"));
@@ -257,8 +257,7 @@ fn lock_of_a_killed_holder_is_free_when_its_lease_ends() {
 fn killed_waiter_blocks_no_other() {
     for way in [Way::RustToJava, Way::JavaToRust] {
         let both = rows::killed_waiter_blocks_no_other(Redis::start(), way);
-        // What a dead one of ours leaves is its place in our queue, for 15 s after its last
-        // question.
+        // A dead Leasehold client leaves its queue entry, for 15 s after its last request.
         let queue = "leasehold_lock__queue:{door}";
         let (rest, extra) = match way {
             Way::RustToJava => (SECOND * 10, vec![]),
@@ -312,11 +311,11 @@ fn dropped_rust_waiter_blocks_no_other() {
     shown("lock: a dropped waiter leaves nothing", Way::JavaToRust);
 }
 
-// Looking at it.
+// Inspection.
 
 #[test]
 fn both_sides_see_the_same_state() {
-    // What is left of the watchdog's half a minute, or of a lease of twelve seconds.
+    // The rest of the watchdog's half a minute, or of a lease of twelve seconds.
     const WATCHED: i64 = 30_000;
     const LEASED: i64 = 12_000;
     let both = Together::start();
@@ -373,7 +372,7 @@ fn is_held_by_thread_distinguishes_holders() {
         assert_eq!(held_by(asked), asked == one.id());
     }
 
-    // and a holder of ours is no thread of Java's, whatever its number
+    // and a Leasehold owner is no thread of Java, even with the same number
     assert!(one.unlock("door").is_true());
     let guard = runtime.block_on(lock.acquire()).unwrap();
     for number in [1, one.id(), other.id()] {
@@ -382,7 +381,7 @@ fn is_held_by_thread_distinguishes_holders() {
     assert_eq!(runtime.block_on(guard.release()).unwrap(), leasehold::Release::Released);
 }
 
-/// A client in the test's own process, where a test needs more than the words of Java.
+/// A client in the process of the test, for calls that Java does not have.
 fn client(both: &Together) -> (tokio::runtime::Runtime, leasehold::Client) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = runtime.block_on(leasehold::Client::connect(&both.redis.url())).unwrap();

@@ -1,4 +1,4 @@
-//! `getMultiLock` beside our `MultiLock`: both are made of plain locks.
+//! `getMultiLock` and Leasehold's `MultiLock`: both consist of plain locks.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{scope, sleep};
@@ -70,7 +70,7 @@ impl Inside {
     }
 }
 
-/// Each language has two holders. Java takes the members in the order in which they are given.
+/// Each language has two holders. Java acquires the members in the given order.
 #[test]
 fn opposite_orders_of_both_languages_make_progress() {
     const ROUNDS: u32 = 20;

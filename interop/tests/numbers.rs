@@ -1,5 +1,5 @@
-//! `RSemaphore` and `RCountDownLatch` beside ours: one number, one channel, and each wakes the
-//! other.
+//! `RSemaphore` and `RCountDownLatch` with those of Leasehold: they share the number and the
+//! channel, and notify each other.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,17 +14,17 @@ const SECOND: Duration = Duration::from_secs(1);
 const SEMAPHORE: &str = "redisson_sc:{pool}";
 const LATCH: &str = "redisson_countdownlatch__channel__{start}";
 
-/// Both ways, with semaphores.
+/// Both directions, with semaphores.
 fn semaphores(both: &Together) -> [Pair; 2] {
     [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Semaphore))
 }
 
-/// Both ways, with latches.
+/// Both directions, with latches.
 fn latches(both: &Together) -> [Pair; 2] {
     [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Latch))
 }
 
-/// Waits until somebody listens to `channel`, has asked once more, and has gone to sleep.
+/// Waits until a client has subscribed to `channel`, has sent one more request, and waits.
 #[track_caller]
 fn until_asleep(redis: &Redis, channel: &str) {
     eventually("a waiter listens", SECOND * 10, || {
@@ -33,7 +33,7 @@ fn until_asleep(redis: &Redis, channel: &str) {
     sleep(SECOND / 5);
 }
 
-/// What was published on channels of Redisson's.
+/// The messages on channels of Redisson.
 fn output(monitor: Monitor) -> Vec<String> {
     let lines = monitor.stop();
     let output = lines.iter().filter_map(|line| line.split_once(r#""PUBLISH" "redisson"#));
@@ -82,7 +82,7 @@ fn both_count_the_same_permits() {
         assert!(holder.release("pool", 4).is_true());
         assert_eq!(holder.drain_permits("pool"), 5);
         assert_eq!(waiter.drain_permits("pool"), 0);
-        // what one takes the other may give back
+        // one client may release the permits of the other one
         assert!(holder.release("pool", 2).is_true());
         assert!(waiter.delete("pool").is_true());
         assert_eq!(holder.free_permits("pool"), 0);
@@ -166,7 +166,7 @@ fn killed_process_leaves_its_permits_taken() {
     assert!(theirs.acquire("pool", 2).acquired());
     assert_eq!(redis.command(&["GET", "pool"]).text(), "0");
 
-    // and the same the other way round: Java holds them, and is killed
+    // and in the other direction: Java holds them, and is killed
     let rust = Rust::start(&Setup::new(redis.url()));
     let ours = rust.thread("T1").semaphores();
     let waiting = ours.start_acquire("pool", 2);
@@ -222,7 +222,7 @@ fn same_latch_calls_leave_and_return_the_same() {
     shown("record: a latch is one number, said on one channel", Way::JavaToRust);
 }
 
-/// Redisson's own `delete()` leaves its waiters where they are; ours has them pass.
+/// Redisson's own `delete()` does not wake its waiters. That of Leasehold does.
 #[test]
 fn deleted_latch_wakes_waiters_of_the_other_language() {
     let both = Together::start();
@@ -234,7 +234,7 @@ fn deleted_latch_wakes_waiters_of_the_other_language() {
         assert!(deleted.is_true());
         let delay = wake_up(&deleted, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
-        // and a new one is closed to both
+        // and a new latch is closed for both
         assert!(holder.set_count("start", 1).is_true());
         assert!(!waiter.await_within("start", SECOND / 2).acquired());
         assert!(holder.count_down("start").is_true());

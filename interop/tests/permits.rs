@@ -1,5 +1,5 @@
-//! `RPermitExpirableSemaphore` beside our `ExpirableSemaphore`: each holds, waits, ends and dies while the
-//! other looks on.
+//! `RPermitExpirableSemaphore` with Leasehold's `ExpirableSemaphore`: each holds, waits, releases
+//! and dies while the other one watches.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use leasehold::{PermitId, Release};
 use serde_json::{Value, json};
 use testkit::{Redis, eventually};
 
-/// A Redis, the real Redisson, and a client of ours.
+/// A Redis server, a Redisson client, and a Leasehold client.
 struct Both {
     redis: Redis,
     java: Java,
@@ -42,7 +42,7 @@ impl Both {
         self.ask(op, json!({})).number()
     }
 
-    /// What Java and we see: free, held, and in all.
+    /// The permits that both clients see: free, held, and in all.
     #[track_caller]
     fn agree(&self, expected: [i64; 3]) {
         let java = ["available", "held", "total"].map(|op| self.number(op));
@@ -51,7 +51,7 @@ impl Both {
         assert_eq!((java, rust), (expected, expected));
     }
 
-    /// Waits until so many listen, and sleep.
+    /// Waits until this number of clients are subscribed and wait.
     #[track_caller]
     fn until_asleep(&self, count: i64) {
         eventually("a waiter listens", SECOND * 10, || {
@@ -60,7 +60,7 @@ impl Both {
         sleep(SECOND / 5);
     }
 
-    /// Has a thread of ours wait for a permit.
+    /// Lets a Leasehold task wait for a permit.
     fn waits(&self) -> thread::JoinHandle<ExpirablePermits> {
         let permits = self.rust.clone();
         thread::spawn(move || permits.acquire_within(SECOND * 30).unwrap())
@@ -97,7 +97,7 @@ fn permits_of_one_language_count_for_the_other() {
 
 #[test]
 fn both_leave_the_same_keys() {
-    // given what each side leaves that holds one of two for a minute
+    // given the data that each client leaves when it holds one of two permits for a minute
     let left_by = |rust: bool| {
         let both = Both::of(2);
         let guard = rust.then(|| both.rust.clone().lease(SECOND * 60).acquire().unwrap());
@@ -237,14 +237,14 @@ fn either_language_changes_the_total_even_below_zero() {
     both.rust.set(1).unwrap();
     both.agree([-4, 5, 1]);
 
-    // given a Java that waits, and permits that come back while there are less than none
+    // given a Java waiter, and permits that are released while the free number is negative
     let waiting = both.thread().start_permits("acquire", NAME, json!({}));
     both.until_asleep(1);
     for id in &guard.ids()[..4] {
         both.rust.release_id(*id).unwrap();
     }
     assert!(!waiting.is_done());
-    // then it still hears of the one that is free
+    // then it is still notified of the first free permit
     both.rust.release_id(guard.ids()[4]).unwrap();
     assert!(waiting.wait(SECOND * 10).acquired());
     shown("permits: less than none are free", Way::RustToJava);
@@ -265,7 +265,7 @@ fn permits_of_a_killed_java_process_expire() {
     shown("permits: the holder is killed", Way::JavaToRust);
 }
 
-/// Many threads on both sides, and how many are inside at once, counted in Redis.
+/// Many threads of both languages. Redis counts how many hold at once.
 fn contenders(version: Redisson, count: u32) {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 60;

@@ -1,5 +1,5 @@
-//! What Leasehold adds for its own waiters, beside a Java that knows nothing of it: the queue
-//! between its processes, and the turns within one.
+//! Leasehold's own waiters, with a Java client that does not know of them: the queue between
+//! processes, and the request slot within a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use tokio::task::{JoinHandle, block_in_place};
 
 #[test]
 fn rust_clients_are_granted_the_lock_in_queue_order() {
-    // given three of ours in a queue, behind a holder that waited itself
+    // given three Leasehold clients in the queue, behind a holder that has waited itself
     let scene = Scene::start(4);
     let holder = scene.holder_that_waited(0);
     let waiting = [1, 2, 3].map(|client| scene.queues(client));
     let owners = scene.places();
     let monitor = scene.redis.monitor();
-    // Long enough for the one behind to be told of it.
+    // Long enough for the notification of the next client.
     sleep(SECOND / 3);
 
-    // when each gives it back in turn
+    // when each of them releases in turn
     scene.no_gap();
     scene.release(holder);
     for (waiting, owner) in waiting.into_iter().zip(&owners) {
         let guard = scene.runtime.block_on(waiting).unwrap();
         assert_eq!(guard.owner().as_str(), *owner);
         assert!(!scene.places().contains(owner), "its place goes");
-        // Long enough for the one behind to have asked, if it was told to.
+        // Long enough for a request by the next client, if it was notified.
         sleep(SECOND / 10);
         if !scene.places().is_empty() {
             scene.no_gap();
@@ -43,14 +43,13 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
         scene.release(guard);
     }
 
-    // then each was told on its own channel to ask, and only the last one had nobody to give
-    // it to
+    // then each was notified on its own channel, and only the last one found an empty queue
     let [first, second, third] = [0, 1, 2].map(|n| own_channel(&owners[n]));
     let (turns, mut looks): (Vec<_>, Vec<_>) =
         published(&monitor.stop()).into_iter().partition(|it| it.ends_with(" 0"));
     assert_eq!(turns, [&first, &second, &third, CHANNEL].map(|it| format!("{it} 0")));
 
-    // and the one behind to look when the reservation ends, and the one behind that later
+    // and the next one was notified to ask when the reservation ends, and the one behind it later
     let mut expected = [format!("{second} 750"), format!("{third} 1000"), format!("{third} 750")];
     looks.sort();
     expected.sort();
@@ -64,7 +63,7 @@ fn queue_entry_is_its_owner_with_its_arrival() {
     let holder = scene.holder_that_waited(0);
     let waiting = scene.queues(1);
 
-    // It stands since a moment of the server, and rests 15 s after the last question.
+    // Its entry is dated by the server, and expires 15 s after the last request.
     let place = scene.places().remove(0);
     assert!(place.starts_with(&format!("{}:", scene.clients[1].id())), "{place}");
     let score = || scene.redis.command(&["ZSCORE", QUEUE, &place]).text().to_owned();
@@ -74,7 +73,7 @@ fn queue_entry_is_its_owner_with_its_arrival() {
     let rest = || scene.redis.command(&["PTTL", QUEUE]).number();
     assert!((1..=15_000).contains(&rest()), "{}", rest());
 
-    // A look prolongs it, and it stands as it stood.
+    // A request renews the entry, and keeps its position.
     scene.redis.command(&["PEXPIRE", QUEUE, "10000"]);
     eventually("it looks", SECOND * 8, || rest() > 10_000);
     assert_eq!((scene.places(), score()), (vec![place.clone()], since));
@@ -88,7 +87,7 @@ fn queue_entry_is_its_owner_with_its_arrival() {
 
 #[test]
 fn notified_client_acquires_by_its_own_request() {
-    // given one of ours that queues
+    // given a queued Leasehold client
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let waiting = scene.queues(1);
@@ -96,12 +95,12 @@ fn notified_client_acquires_by_its_own_request() {
     sleep(SECOND / 2);
     let monitor = scene.redis.monitor();
 
-    // when the lock is given back
+    // when the lock is released
     scene.no_gap();
     scene.release(holder);
     let guard = scene.runtime.block_on(waiting).unwrap();
 
-    // then it is reserved for a moment, and the question makes it a whole lease
+    // then it is reserved for a moment, and the request turns the reservation into a whole lease
     let owner = guard.owner().as_str();
     let lines = monitor.stop();
     let deeds: Vec<_> = lines.iter().filter_map(|line| deed(line)).collect();
@@ -118,25 +117,25 @@ fn notified_client_acquires_by_its_own_request() {
     scene.nothing_stays();
 }
 
-/// What the page says of how to join, done by hand.
+/// The documented way to join the queue, by hand.
 #[test]
 fn client_that_follows_the_protocol_page_gets_the_lock() {
-    // given a newcomer in the queue, one of ours behind it, and a Java that looks on
+    // given a new client in the queue, a Leasehold client behind it, and a Java client that watches
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let holder = scene.holder_that_waited(0);
-    // What Java has never done takes it some time.
+    // Java's first call takes longer.
     assert!(!java.thread("T1").try_lock("door").acquired());
     assert!(java.thread("T1").remain_time_to_live("door").number() > 0);
     let mut newcomer = Newcomer::joins(&scene);
     newcomer.queues(&scene);
     let mut waiting = vec![scene.queues(1)];
 
-    // when the lock is given back
+    // when the lock is released
     scene.no_gap();
     scene.release(holder);
 
-    // then it is told, and the lock is reserved for it: one hold, with a lease
+    // then the new client is notified, and the lock is reserved for it: one hold, with a lease
     assert_eq!(newcomer.receives(), [own_channel(OWNER).as_str(), "0"]);
     let ttl = scene.prolong_reservation();
     assert!((1..=750).contains(&ttl), "{ttl}");
@@ -146,11 +145,11 @@ fn client_that_follows_the_protocol_page_gets_the_lock() {
     assert!(!java.thread("T1").try_lock("door").acquired());
     assert!(!scene.places().contains(&OWNER.to_owned()));
 
-    // and its question makes it its own, as any other would
+    // and its request acquires it, like any other request
     newcomer.enters(&scene);
     assert!(java.thread("T1").remain_time_to_live("door").number() > 20_000);
 
-    // and its release, which is as any other's, wakes ours
+    // and its release notifies the Leasehold client, like any other release
     let began = Instant::now();
     newcomer.leaves(&scene);
     let guard = scene.first_in(&mut waiting);
@@ -162,21 +161,21 @@ fn client_that_follows_the_protocol_page_gets_the_lock() {
 
 #[test]
 fn notified_client_that_is_silent_blocks_less_than_a_second() {
-    // given one in the queue that will not ask, and behind it one of ours
+    // given a queued client that does not ask, and behind it a Leasehold client
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let mut newcomer = Newcomer::joins(&scene);
     newcomer.queues(&scene);
     let waiting = scene.queues(1);
-    // Long enough to be told when the lock goes to the one before.
+    // Long enough for the notification when the lock goes to the previous client.
     sleep(SECOND / 2);
 
-    // when the lock is reserved for it
+    // when the lock is reserved for the first one
     scene.no_gap();
     let began = Instant::now();
     scene.release(holder);
 
-    // then the one behind enters when that has ended, and not before
+    // then the next one acquires when the reservation has ended, and not before
     let guard = scene.runtime.block_on(waiting).unwrap();
     let after = began.elapsed();
     assert!((SECOND * 7 / 10..AT_ONCE).contains(&after), "{after:?}");
@@ -187,7 +186,7 @@ fn notified_client_that_is_silent_blocks_less_than_a_second() {
 
 #[test]
 fn polling_rust_waiter_has_no_queue_entry() {
-    // given one of ours that polls
+    // given a Leasehold client that polls
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let (first, longest) = (MILLI, MILLI * 128);
@@ -201,7 +200,7 @@ fn polling_rust_waiter_has_no_queue_entry() {
     assert_eq!(scene.places(), [""; 0]);
     let monitor = scene.redis.monitor();
 
-    // when the lock is given back, then it is free, and the one that polls takes it
+    // when the lock is released, then it is free, and the polling client acquires it
     scene.release(holder);
     let guard = scene.runtime.block_on(polls).unwrap();
     let lines = monitor.stop();
@@ -212,8 +211,8 @@ fn polling_rust_waiter_has_no_queue_entry() {
 
 #[test]
 fn dead_client_is_skipped_in_the_queue() {
-    // given a process of ours that queues and is killed, what was no place ever, and one
-    // of ours behind them
+    // given a killed client in the queue, an entry without a client, and a Leasehold client behind
+    // them
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let mut doomed = Rust::start(&Setup::new(scene.redis.url()));
@@ -226,7 +225,8 @@ fn dead_client_is_skipped_in_the_queue() {
     eventually("it listens no more", SECOND * 10, || scene.listeners() == [2, 2]);
     assert_eq!(scene.places().len(), 3);
 
-    // when the lock is given back, then ours has it at once, and the rest is gone
+    // when the lock is released, then the Leasehold client acquires at once, and the other entries
+    // are gone
     scene.no_gap();
     let began = Instant::now();
     scene.release(holder);
@@ -239,8 +239,8 @@ fn dead_client_is_skipped_in_the_queue() {
 
 #[test]
 fn names_with_and_without_braces_share_only_redissons_channel() {
-    // given ours that wait for `door`, which one of ours holds, and one that waits for
-    // `{door}`, which Java holds
+    // given Leasehold waiters for `door`, which a Leasehold client holds, and one for `{door}`,
+    // which Java holds
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let holder = scene.holder_that_waited(0);
@@ -266,7 +266,7 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
     let count = scene.redis.command(&["PUBSUB", "NUMSUB", CHANNEL]).list()[1].number();
     assert_eq!(count, 3);
 
-    // when each of them is given back, then those enter who waited for that one
+    // when each lock is released, then its own waiters acquire it
     let monitor = scene.redis.monitor();
     scene.release(holder);
     scene.release(scene.runtime.block_on(plain).unwrap());
@@ -279,29 +279,31 @@ fn names_with_and_without_braces_share_only_redissons_channel() {
     scene.nothing_stays();
 }
 
-// Java beside it.
+// Java waiters.
 
 #[test]
 fn waiting_java_client_gets_a_yield_window() {
-    // given four of ours that pass the lock on, each after a while
+    // given four Leasehold clients that pass the lock on, each after a while
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 90, u32::MAX, true);
     eventually("they queue", SECOND * 10, || scene.places().len() >= 2);
     let theirs = java.thread("T1").start_lock("door");
-    // The more that listen to Redisson's channel than to ours is what Java is seen by.
+    // The Java waiter is the difference between the subscribers of Redisson's channel and of
+    // Leasehold's.
     eventually("Java listens", SECOND * 10, || scene.listeners() == [5, 4]);
     let monitor = scene.redis.monitor();
 
-    // then it has it soon
+    // then it acquires soon
     let entered = theirs.wait(SECOND * 30);
     assert!(entered.acquired());
     let lines = monitor.stop();
     assert!(java.thread("T1").unlock("door").is_true());
     passing.end(&scene);
 
-    // and at least every second time the lock was left to it: it was told so, and the first of
-    // ours to ask later. That one was passed over once, and no more
+    // and at least every second release opened a yield window: the Java waiter was notified, and
+    // the next Leasehold client was notified to ask later. That client was passed over once, and
+    // not again
     let reported = published(&lines);
     let gaps = reported.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
     let releases = lines.iter().filter(|it| it.contains(r#"lua] "HDEL" "door""#)).count();
@@ -318,7 +320,8 @@ fn waiting_java_client_gets_a_yield_window() {
 
 #[test]
 fn yield_windows_take_a_fiftieth_of_the_time() {
-    // given three of ours that pass the lock on for some seconds, and a Java that looks on
+    // given three Leasehold clients that pass the lock on for some seconds, and a Java client that
+    // watches
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 5, u32::MAX, true);
@@ -326,7 +329,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let monitor = scene.redis.monitor();
     let (began, mut looks, mut free) = (Instant::now(), 0, 0);
     while began.elapsed() < SECOND * 8 {
-        // Then it sees it free at times, but never without a lease.
+        // Then it finds the lock free at times, but never held without a lease.
         let ttl = java.thread("T1").remain_time_to_live("door").number();
         assert!(ttl == -2 || (1..=30_000).contains(&ttl), "{ttl}");
         (looks, free) = (looks + 1, free + u32::from(ttl == -2));
@@ -334,7 +337,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
     let lines = monitor.stop();
     passing.end(&scene);
 
-    // and fifty times as long as a gap lasts there was none before it
+    // and there was no yield window for fifty times the length of the last one
     let gaps = Gap::all(&lines);
     for pair in gaps.windows(2) {
         let passed = pair[1].at - pair[0].at;
@@ -342,7 +345,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
         assert!(passed >= lasts * 50, "{pair:?}");
         assert_eq!(pair[1].millis, 2 << (pair[1].at.as_secs() % 4), "{pair:?}");
     }
-    // Two rounds of 2, 4, 8 and 16 ms would have 36 of them, if a release came at once.
+    // Two cycles of 2, 4, 8 and 16 ms would be 36 of them if each release came at once.
     assert!((10..=45).contains(&gaps.len()), "{gaps:?}");
     let left: u64 = gaps.iter().map(|gap| gap.millis).sum();
     let figure = format!("{} gaps, {left} ms of 8 s, {free} of {looks} looks", gaps.len());
@@ -352,7 +355,7 @@ fn yield_windows_take_a_fiftieth_of_the_time() {
 
 #[test]
 fn notified_java_client_acquires_among_queueing_rust_clients() {
-    // given four of ours that take the lock again as soon as they have given it back
+    // given four Leasehold clients that acquire again right after each release
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let rusts: Vec<_> = (0..4).map(|_| Rust::start(&setup)).collect();
@@ -364,7 +367,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
 
-    // when a Java thread comes, again and again
+    // when a Java thread comes repeatedly
     let thread = java.thread("T1");
     let (mut most, mut longest) = (0, Duration::ZERO);
     let began = Instant::now();
@@ -378,7 +381,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
         sleep(MILLI * 20);
     }
 
-    // then it is let in by one of the gaps, which it hears of
+    // then one of the yield windows, of which it is notified, lets it acquire
     assert!(longest < SECOND * 2, "{longest:?}, {times} times");
     assert!(most < 500, "{most} of ours before it");
     let ours: u64 = ours.into_iter().map(|it| Report::read(&it.wait(SECOND * 20)).total).sum();
@@ -390,7 +393,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
 
 #[test]
 fn java_unlock_wakes_queued_rust_client_at_once() {
-    // given a Java holder, and two of ours in the queue
+    // given a Java holder, and two queued Leasehold clients
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let mut slowest = Duration::ZERO;
@@ -398,11 +401,11 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
         assert!(java.thread("T1").lock("door").acquired());
         let mut waiting = [0, 1].map(|client| scene.queues(client)).into();
 
-        // when Java leaves
+        // when Java releases
         let began = Instant::now();
         assert!(java.thread("T1").unlock("door").is_true());
 
-        // then one of them is in at once, and the other when that one leaves
+        // then one of them acquires at once, and the other one after its release
         let first = scene.first_in(&mut waiting);
         slowest = slowest.max(began.elapsed());
         scene.release(first);
@@ -416,7 +419,8 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
 
 #[test]
 fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
-    // given a holder of ours that is renewed each two seconds, and one more of ours in the queue
+    // given a Leasehold holder that is renewed every two seconds, and another queued Leasehold
+    // client
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(SECOND * 6);
     let (rust, other) = (Rust::start(&setup), Rust::start(&setup));
@@ -427,11 +431,11 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
     let waiting = waiter.start_lock("door");
     eventually("it queues", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() == 1);
 
-    // when Java takes the lock away
+    // when Java ends the hold by force
     let forced = java.thread("T1").force_unlock("door");
     assert!(forced.is_true());
 
-    // then the one in the queue is in at once, and the holder is told by its next renewal
+    // then the queued client acquires at once, and the next renewal reports the loss to the holder
     let delay = wake_up(&forced, &waiting.wait(SECOND * 5));
     assert!(delay < AT_ONCE, "woken after {delay:?}");
     let reported = lost.wait(SECOND * 10);
@@ -446,7 +450,7 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
 
 #[test]
 fn java_sees_one_leased_hold_during_hand_offs() {
-    // given three of ours that pass the lock on, and leave no gap
+    // given three Leasehold clients that pass the lock on without yield windows
     const TIMES: u32 = 300;
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -456,7 +460,7 @@ fn java_sees_one_leased_hold_during_hand_offs() {
     eventually("they queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
 
-    // when Java looks at it all the time, then it never sees it free or without a lease
+    // when Java inspects it all the time, then the lock is never free, and never without a lease
     let mut looks = 0;
     while passing.passed.load(Ordering::Relaxed) < TIMES {
         assert!(thread.is_locked("door").is_true(), "{looks}");
@@ -465,7 +469,7 @@ fn java_sees_one_leased_hold_during_hand_offs() {
         assert!(!thread.is_held_by_thread("door", id).is_true());
         assert_eq!(thread.hold_count("door").number(), 0);
         assert!(!thread.try_lock("door").acquired());
-        // what no method of Java's tells: the count of another holder
+        // the count of another holder, which no method of Java returns
         let script = "return {redis.call('PTTL', KEYS[1]), redis.call('HVALS', KEYS[1])}";
         let seen = scene.redis.command(&["EVAL", script, "1", "door"]);
         assert!(seen.list()[0].number() > 0, "{seen:?}");
@@ -489,11 +493,11 @@ fn java_sees_one_leased_hold_during_hand_offs() {
     scene.nothing_stays();
 }
 
-/// It is a matter of luck: it asks each 128 ms in the end, and the lock is left free for a
-/// fiftieth of the time.
+/// This depends on chance: it ends up asking every 128 ms, and the lock is free for a fiftieth of
+/// the time.
 #[test]
 fn java_spin_lock_acquires_during_hand_offs() {
-    // given three of ours that pass the lock on without a pause
+    // given three Leasehold clients that pass the lock on without pauses
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let rusts: Vec<_> = (0..3).map(|_| Rust::start(&setup)).collect();
@@ -505,7 +509,7 @@ fn java_spin_lock_acquires_during_hand_offs() {
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() > 0);
 
-    // when a Java thread spins for it, then it gets in before ours have ended
+    // when a Java thread spins for it, then it acquires before they have ended
     let before = counted();
     let thread = java.thread("T1").spin();
     let entered = thread.start_try_lock_within("door", SECOND * 90).wait(SECOND * 95);
@@ -519,15 +523,16 @@ fn java_spin_lock_acquires_during_hand_offs() {
     woken("queue: wait of that spin lock", Way::RustToJava, entered.waited());
 }
 
-// Turns within one process.
+// Hand-offs within one process.
 
 #[test]
 fn java_gets_its_share_against_eight_rust_tasks() {
-    // given eight tasks of one client, and one Java thread, that want the lock without a pause
+    // given eight tasks of one client and one Java thread, which contend for the lock without
+    // pauses
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (rust, java) = (Rust::start(&setup), Java::start(&setup));
-    // What Java has never done takes it a second beside so busy a process.
+    // Java's first call takes a second on a machine this busy.
     let (holder, waiter) = (rust.thread("T1"), java.thread("T1"));
     assert!(holder.lock("window").acquired());
     let waiting = waiter.start_lock("window");
@@ -541,7 +546,8 @@ fn java_gets_its_share_against_eight_rust_tasks() {
     let (ours, theirs) =
         (Report::read(&ours.wait(SECOND * 50)), Report::read(&theirs.wait(SECOND * 50)));
 
-    // then nothing is lost, and Java comes in: our next question lets it go first at times
+    // then no addition is lost, and Java acquires: a request of Leasehold sometimes lets it go
+    // first
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total >= 300, "{theirs:?} {ours:?}");
@@ -572,12 +578,12 @@ fn hand_off_keeps_the_owner_in_redis() {
     let before = scene.redis.command(&["HGETALL", "door"]);
     let monitor = scene.redis.monitor();
 
-    // when the lock goes from the one to the other
+    // when one hands the lock to the other
     let owner = holder.owner().clone();
     scene.release(holder);
     let guard = scene.runtime.block_on(waiting).unwrap();
 
-    // then Redis has not heard of it
+    // then Redis received no command
     assert_eq!(*guard.owner(), owner);
     let lines = monitor.stop();
     assert!(!lines.iter().any(|line| line.contains("EVAL")), "{lines:#?}");
@@ -587,7 +593,7 @@ fn hand_off_keeps_the_owner_in_redis() {
     scene.nothing_stays();
 }
 
-/// One Redis, and clients of ours in the test's own process.
+/// One Redis server, and Leasehold clients in the process of the test.
 struct Scene {
     redis: Redis,
     runtime: Runtime,
@@ -603,7 +609,8 @@ impl Scene {
         Self { redis, runtime, clients }
     }
 
-    /// Who had to wait gives the lock to the queue; who did not has seen no queue.
+    /// A holder that has waited hands the lock to the queue. One that has not waited knows of no
+    /// queue.
     fn holder_that_waited(&self, client: usize) -> LockGuard {
         self.redis.command(&["HSET", "door", "somebody:1", "1"]);
         self.redis.command(&["PEXPIRE", "door", "30000"]);
@@ -613,7 +620,7 @@ impl Scene {
         self.runtime.block_on(waiting).unwrap()
     }
 
-    /// Begins to wait, and is in the queue.
+    /// Starts a waiter, and returns when it is in the queue.
     fn queues(&self, client: usize) -> JoinHandle<LockGuard> {
         let id = format!("{}:", self.clients[client].id());
         let waiting = self.waits(client, "door");
@@ -628,19 +635,19 @@ impl Scene {
         self.runtime.spawn(async move { lock.acquire().await.unwrap() })
     }
 
-    /// Has the next hand-over open no yield window: the last one is to come.
+    /// Lets the next release open no yield window, by the pretence that one was open just now.
     fn no_gap(&self) {
         no_gap(&mut Connection::open(self.redis.port()));
     }
 
-    /// Microseconds, by the server's clock.
+    /// Microseconds, by the clock of the server.
     fn now(&self) -> i64 {
         let now = self.redis.command(&["TIME"]);
         let now: Vec<i64> = now.texts().iter().map(|it| it.parse().unwrap()).collect();
         now[0] * 1_000_000 + now[1]
     }
 
-    /// Makes it long enough for a busy machine, and returns what was left of it.
+    /// Makes the reservation long enough for a busy machine, and returns its former rest.
     fn prolong_reservation(&self) -> i64 {
         let script = "local left = redis.call('PTTL', KEYS[1]) \
             redis.call('PEXPIRE', KEYS[1], '20000') return left";
@@ -651,7 +658,7 @@ impl Scene {
         owned(&self.redis.command(&["HGETALL", "door"]))
     }
 
-    /// The one of `waiting` that enters first, which it does at once.
+    /// The client of `waiting` that acquires first, which happens at once.
     fn first_in(&self, waiting: &mut Vec<JoinHandle<LockGuard>>) -> LockGuard {
         let mut first = None;
         eventually("one of ours is in", AT_ONCE, || {
@@ -666,18 +673,18 @@ impl Scene {
         assert_eq!(released, leasehold::Release::Released);
     }
 
-    /// The places in the queue.
+    /// The entries of the queue.
     fn places(&self) -> Vec<String> {
         owned(&self.redis.command(&["ZRANGE", QUEUE, "0", "-1"]))
     }
 
-    /// How many listen to Redisson's channel, and to ours.
+    /// The numbers of subscribers of Redisson's channel and of Leasehold's.
     fn listeners(&self) -> [i64; 2] {
         let counts = self.redis.command(&["PUBSUB", "NUMSUB", CHANNEL, QUEUERS]);
         [1, 3].map(|at| counts.list()[at].number())
     }
 
-    /// Nothing outlives the two to three seconds for which a name is listened to after its
+    /// Waits until nothing is left: a client stays subscribed for two to three seconds after its
     /// last waiter.
     fn nothing_stays(&self) {
         eventually("no key stays", SECOND * 25, || {
@@ -689,13 +696,13 @@ impl Scene {
     }
 }
 
-/// One that waits as the page says, and knows nothing of our library.
+/// A client that waits in the documented way, without the library.
 struct Newcomer {
     ears: Connection,
 }
 
 impl Newcomer {
-    /// Listens, by one command.
+    /// Subscribes, by one command.
     fn joins(scene: &Scene) -> Self {
         let mut ears = Connection::open(scene.redis.port());
         let own = own_channel(OWNER);
@@ -705,7 +712,7 @@ impl Newcomer {
         Self { ears }
     }
 
-    /// Asks in vain, and takes a place.
+    /// Sends a request, is rejected, and has a queue entry.
     fn queues(&mut self, scene: &Scene) {
         assert!(scene.redis.command(&["PTTL", "door"]).number() > 0);
         let now = scene.now().to_string();
@@ -713,12 +720,12 @@ impl Newcomer {
         scene.redis.command(&["PEXPIRE", QUEUE, "15000"]);
     }
 
-    /// The next message: the channel and what was said there.
+    /// The next message: its channel and its text.
     fn receives(&mut self) -> Vec<String> {
         owned(&self.ears.next_reply().unwrap()).split_off(1)
     }
 
-    /// Asks, with Redisson's own words.
+    /// Sends the request of Redisson.
     fn enters(&mut self, scene: &Scene) {
         let script = "if redis.call('EXISTS', KEYS[1]) == 0 \
             or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
@@ -734,7 +741,7 @@ impl Newcomer {
     }
 }
 
-/// Clients that pass a lock on, each only when another one queues.
+/// Clients that pass a lock on. Each releases only when another one is queued.
 struct Passing {
     tasks: Vec<JoinHandle<()>>,
     passed: Arc<AtomicU32>,
@@ -742,7 +749,7 @@ struct Passing {
 }
 
 impl Passing {
-    /// Passes it on `most` times, each time after `hold`; then the last one keeps it.
+    /// Passes the lock on `most` times, each time after `hold`. The last one keeps it.
     fn start(scene: &Scene, hold: Duration, most: u32, gaps: bool) -> Self {
         let (passed, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let mut holds = Some(scene.holder_that_waited(0));
@@ -792,23 +799,23 @@ impl Passing {
     }
 }
 
-/// A gap that a release has left.
+/// A yield window of a release.
 #[derive(Debug)]
 struct Gap {
-    /// By the server's clock.
+    /// By the clock of the server.
     at: Duration,
-    /// When the first of ours is told to ask.
+    /// When the first queued client is notified to ask.
     millis: u64,
 }
 
 impl Gap {
-    /// Those that MONITOR has seen.
+    /// The windows that MONITOR has shown.
     fn all(lines: &[String]) -> Vec<Self> {
         let open = format!(r#"lua] "PUBLISH" "{CHANNEL}" "00""#);
         let gaps = lines.iter().enumerate().filter(|(_, line)| line.contains(&open));
         gaps.map(|(at, _)| {
             let (_, output) = lines[at - 1].rsplit_once(' ').unwrap();
-            // As the script has noted it: MONITOR's time is later, and may be much later.
+            // From the script itself: MONITOR's time may be much later.
             let notes = |line: &&String| line.contains(&format!(r#"lua] "SET" "{YIELDED}""#));
             let noted = lines[..at].iter().rev().find(notes).unwrap();
             let (_, noted) = noted.split_once(r#"}" ""#).unwrap();
@@ -824,19 +831,19 @@ fn no_gap(redis: &mut Connection) {
     redis.command(&["SET", YIELDED, "3000000000000", "PX", "15000"]);
 }
 
-/// The place that a line of MONITOR puts back into the queue behind a yield window.
+/// The entry that a line of MONITOR puts back into the queue for the time after a yield window.
 fn passed_over(line: &str) -> Option<&str> {
     let (_, place) = line.split_once(&format!(r#"lua] "ZADD" "{QUEUE}" "0" ""#))?;
     Some(place.trim_end_matches('"'))
 }
 
-/// What was published, in the order in which it was: the channel and the message.
+/// The published messages in order: the channel and the text.
 fn published(lines: &[String]) -> Vec<String> {
     let messages = lines.iter().filter_map(|line| line.split_once(r#"lua] "PUBLISH" ""#));
     messages.map(|(_, reported)| reported.trim_end_matches('"').replace(r#"" ""#, " ")).collect()
 }
 
-/// What a line of MONITOR does to the lock or tells, and who asks for it.
+/// The change or the message in a line of MONITOR, and its client.
 fn deed(line: &str) -> Option<String> {
     let (_, words) = line.split_once("] \"")?;
     let words: Vec<_> = words.trim_end_matches('"').split("\" \"").collect();
@@ -852,7 +859,7 @@ fn deed(line: &str) -> Option<String> {
     }
 }
 
-/// Where the client of `owner` is told to ask for `door`.
+/// The channel on which the client of `owner` is notified about `door`.
 fn own_channel(owner: &str) -> String {
     format!("leasehold_lock__waiter:{{door}}:{}", owner.split(':').next().unwrap())
 }

@@ -1,4 +1,4 @@
-//! `RedissonRedLock` beside our `QuorumLock`: both are plain locks at each of several servers.
+//! `RedissonRedLock` and Leasehold's `QuorumLock`: both are plain locks on each of several servers.
 
 use std::time::Duration;
 

@@ -148,7 +148,7 @@ fn both_acquire_from_one_window() {
         assert!(!both.java_takes(1) && !both.rust_takes(1), "{turn}");
         sleep(2 * SECOND + SECOND / 20);
     }
-    // Each waits for what the other took.
+    // Each client waits for the permits of the other one.
     for way in [Way::RustToJava, Way::JavaToRust] {
         let start = Instant::now();
         match way {
@@ -230,7 +230,7 @@ fn idle_limiter_ends_for_both() {
     shown("rate limiter: it ends for both when it is idle", Way::JavaToRust);
 }
 
-/// A counter without a window: Redisson's script fails until Leasehold has asked once.
+/// A counter without an interval: Redisson's script fails until the first request of Leasehold.
 #[test]
 fn counter_that_outlived_its_window_is_repaired_for_java() {
     let both = Both::start();

@@ -1,5 +1,6 @@
-//! `RReadWriteLock` beside our `ReadWriteLock`: readers of both languages read together, a writer
-//! of either has it alone; each wakes, ends and dies beside the other. Crowds are in `crowds.rs`.
+//! `RReadWriteLock` and Leasehold's `ReadWriteLock`: readers of both languages hold together, and a
+//! writer of either one excludes all. Each notifies, releases and dies while the other one watches.
+//! Contention is in `crowds.rs`.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,11 +15,11 @@ use tokio::runtime::Runtime;
 
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// What one has and the other wants, which cannot be together.
+/// Pairs of holds that exclude each other.
 const IN_THE_WAY: [[Kind; 2]; 3] =
     [[Kind::Read, Kind::Write], [Kind::Write, Kind::Read], [Kind::Write, Kind::Write]];
 
-/// One who has `held`, and one of the other language who wants `wanted`.
+/// A hold of `held`, and a waiter of the other language for `wanted`.
 fn pair(both: &Together, way: Way, [held, wanted]: [Kind; 2]) -> [Thread; 2] {
     let Pair { holder, waiter, .. } = both.pair(way, held);
     [holder, waiter.of(wanted)]
@@ -28,7 +29,7 @@ fn asleep(both: &Together, count: i64) {
     until_asleep_on(&both.redis, &Kind::Read.channel("door"), count);
 }
 
-// Waiting and entering.
+// Waiting and acquiring.
 
 #[test]
 fn waiter_is_woken_by_the_release_of_the_blocking_side() {
@@ -50,7 +51,7 @@ fn waiter_is_woken_by_the_release_of_the_blocking_side() {
                 slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
                 assert!(slowest < AT_ONCE, "{redisson:?}, {kinds:?}, {way}: {slowest:?}");
                 assert!(waiter.unlock("door").is_true());
-                // Ours listen for two to three seconds more.
+                // Leasehold stays subscribed for two to three seconds more.
                 asleep(&both, 0);
             }
             let [held, wanted] = kinds;
@@ -79,7 +80,7 @@ fn waiter_acquires_when_a_lease_expires() {
         let after = since(leased.began_at(), entered.acquired_at());
         assert!((SECOND * 4..SECOND * 4 + AT_ONCE).contains(&after), "{name}: after {after:?}");
         assert!(waiter.unlock(&name).is_true());
-        // What Java's object believes of its lease is over as well.
+        // Java's own record of its lease is over as well.
         assert!(holder.unlock(&name).failure().is_some(), "{name}");
         let late = after - SECOND * 4;
         woken(&format!("read-write: {wanted} after a lease to {held} (ms after it)"), way, late);
@@ -112,7 +113,7 @@ fn java_and_rust_readers_share_and_exclude_all_writers() {
     }
 }
 
-/// Redisson knows nothing of ours who wait to write, and ours nothing of its.
+/// Redisson does not see Leasehold's waiting writers, and Leasehold does not see Redisson's.
 #[test]
 fn only_rust_readers_yield_and_only_to_rust_writers() {
     let both = Together::start();
@@ -150,7 +151,7 @@ fn only_rust_readers_yield_and_only_to_rust_writers() {
     shown("read-write: ours wait for Java's writers no longer than these write", Way::JavaToRust);
 }
 
-/// Readers of one process share a hold, and the next one would follow it without a gap.
+/// Readers of one process share a hold, and the next one would follow without a gap.
 #[test]
 fn redisson_writer_acquires_between_short_rust_reads() {
     let both = Together::start();
@@ -176,7 +177,7 @@ fn redisson_writer_acquires_between_short_rust_reads() {
     shown("read-write: Redisson writes beside our readers that come and go", Way::RustToJava);
 }
 
-// Keeping.
+// Renewal.
 
 #[test]
 fn readers_and_writers_are_renewed_while_they_hold() {
@@ -236,7 +237,8 @@ fn side_of_a_killed_process_is_free_at_lease_end() {
     }
 }
 
-/// `testMultiInstanceZombieReadLockPerformance`, and why a lease of its own is worth a key.
+/// `testMultiInstanceZombieReadLockPerformance`, and why a separate lease for each reader is worth
+/// a key.
 #[test]
 fn killed_reader_expires_while_the_other_language_reads() {
     for way in WAYS {
@@ -246,11 +248,11 @@ fn killed_reader_expires_while_the_other_language_reads() {
         assert!(dies.lock("door").acquired());
         assert!(reads.lock("door").acquired());
 
-        // when one is killed, and its lease is over
+        // when one of them is killed, and its lease is over
         both.kill_holder(way);
         sleep(SECOND * 4);
 
-        // then the other one reads, and leaves nobody behind that would keep a writer out
+        // then the other one still reads, and no record of the dead one keeps a writer out
         assert!(reads.is_held("door").is_true());
         let writer = reads.of(Kind::Write);
         assert!(!writer.try_lock("door").acquired(), "{way}");
@@ -281,7 +283,7 @@ fn downgrade_admits_readers_of_the_other_language() {
         let delay = wake_up(&down, &waiting.wait(SECOND * 10));
         let bound = match way {
             Way::RustToJava => AT_ONCE,
-            // Redisson says nothing: ours asks again by itself.
+            // Redisson publishes nothing here: Leasehold asks again by its timer.
             Way::JavaToRust => SECOND * 5,
         };
         assert!(delay < bound, "{way}: {delay:?}");
@@ -293,7 +295,7 @@ fn downgrade_admits_readers_of_the_other_language() {
     }
 }
 
-/// So Redisson's own readers wait for what was left of the lease: half a minute by default.
+/// So Redisson's own readers wait for the rest of the lease: half a minute by default.
 #[test]
 fn java_downgrade_wakes_no_waiter() {
     let both = Together::start();
@@ -328,7 +330,7 @@ fn writer_that_releases_its_read_hold_keeps_writing() {
     }
 }
 
-// Re-entry.
+// Reentry.
 
 #[test]
 fn java_reentries_and_rust_shares_coexist() {
@@ -337,7 +339,7 @@ fn java_reentries_and_rust_shares_coexist() {
     for count in 1..=3 {
         assert!(java.lock("door").acquired() && rust.lock("door").acquired());
         assert_eq!(java.hold_count("door").number(), count);
-        // Of those of ours that read together the store knows one.
+        // The store has one hold for the Leasehold readers of a process.
         assert_eq!(rust.hold_count("door").number(), 1);
     }
     let leases = both.redis.command(&["KEYS", "{door}:*:rwlock_timeout:*"]);
@@ -372,8 +374,8 @@ fn java_reentries_and_rust_shares_coexist() {
     shown("read-write: re-entry beside the other language", Way::JavaToRust);
 }
 
-/// One of ours leaves while a Java reader of several leases is there: the lock lives as long as the
-/// longest of them.
+/// A Leasehold reader releases while a Java reader with several leases holds: the lock lasts as
+/// long as the longest of these leases.
 #[test]
 fn release_honours_the_leases_of_the_other_language() {
     let both = Together::start();
@@ -391,7 +393,7 @@ fn release_honours_the_leases_of_the_other_language() {
     }
 }
 
-// Force.
+// Forced release.
 
 /// `testForceUnlock`.
 #[test]
@@ -406,7 +408,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
         let waiting = waiter.start_lock("door");
         asleep(&both, 1);
 
-        // by a third one of the holder's language
+        // by a third client in the language of the holder
         let third = match way {
             Way::RustToJava => both.rust.thread("third"),
             Way::JavaToRust => both.java.thread("third"),
@@ -417,7 +419,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
         let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kinds:?}, {way}: {delay:?}");
         assert!(holder.unlock("door").failure().is_some(), "{kinds:?}, {way}");
-        // and the waiter's by the holder's language
+        // and that of the waiter by a client in the language of the holder
         assert!(third.of(kinds[1]).force_unlock("door").is_true(), "{kinds:?}, {way}");
         assert!(waiter.unlock("door").failure().is_some(), "{kinds:?}, {way}");
         asleep(&both, 0);
@@ -466,7 +468,7 @@ fn both_leave_the_same_keys() {
         steps
     });
     for (ours, theirs) in rust.iter().zip(&java) {
-        // A writer of Redisson that enters again adds the lease to what is left of it.
+        // A Redisson writer that reenters adds the lease to the rest of the former one.
         let (step, theirs) =
             (theirs.0, theirs.1.join("\n").replace("ends in 60000", "ends in 30000"));
         assert_eq!((ours.0, ours.1.join("\n")), (step, theirs));
@@ -499,8 +501,8 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
     }
 }
 
-/// Why a name must be used by one kind alone: Redisson's plain lock and its write lock know each
-/// other's hash as taken, and its read-write lock enters a plain lock's.
+/// Why a name must be used by one kind only: Redisson's plain lock and its write lock treat each
+/// other's hash as held, but its read-write lock enters that of a plain lock.
 #[test]
 fn plain_lock_of_the_name_excludes_rust_and_not_java() {
     let both = Together::start();
@@ -512,12 +514,12 @@ fn plain_lock_of_the_name_excludes_rust_and_not_java() {
     shown("read-write: a plain lock of that name keeps ours out", Way::JavaToRust);
 }
 
-/// Each key with its fields and its end, without the latches of Redisson.
+/// Each key with its fields and its TTL, without the latches of Redisson.
 fn keys(redis: &Redis) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for key in redis.command(&["KEYS", "*"]).texts() {
         let ttl = redis.command(&["PTTL", key]).number();
-        // Looked at a moment later.
+        // Read a moment later.
         let ends = match ttl {
             50_000.. => 60_000,
             25_000.. => 30_000,
@@ -547,7 +549,7 @@ fn fields(redis: &Redis) -> Vec<String> {
     pairs
 }
 
-/// `<owner>` in place of a uuid and the number after it.
+/// Replaces a uuid and the number after it by `<owner>`.
 fn without_owner(text: &str) -> String {
     let is_uuid = |at: usize| {
         let uuid = text.get(at..at + 37).filter(|uuid| uuid.ends_with(':'));

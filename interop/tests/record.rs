@@ -1,6 +1,5 @@
-//! Redis as the witness: what either side leaves and does there is the same, but for what is
-//! documented as its own: of ours that is the queue of those who wait, and the channels that
-//! belong to it.
+//! Redis as the witness: both clients leave the same data and send the same commands. The
+//! documented exceptions are Leasehold's queue and its channels.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,14 +15,14 @@ fn both_leave_the_same_keys_after_each_step() {
     let both = Together::start();
     let [java, rust] = [Side::Java, Side::Rust].map(|side| keys_of(&both, side, Kind::Lock));
 
-    // The keys are the same, and so are those who listen, but for two channels of ours.
+    // The keys are the same, and so are the subscribers, except for two channels of Leasehold.
     for (ours, theirs) in rust.iter().zip(&java) {
         let (step, keys, mut listeners) = ours.clone();
         listeners.retain(|it| it != OWN_CHANNEL && it != COUNTING_CHANNEL);
         assert_eq!((step, keys, listeners), *theirs);
     }
     assert_eq!(rust.len(), java.len());
-    // and it is this, not just anything
+    // and the message is exactly this
     let key = |step, holds, lease| {
         (step, vec![format!("door: hash <owner> {holds}, ends in {lease}")], vec![])
     };
@@ -46,7 +45,7 @@ fn both_leave_the_same_keys_after_each_step() {
     ];
     let mut expected: Vec<Step> = expected.into();
     assert_eq!(java, expected);
-    // One of them counts us; the other one is our client's.
+    // One of them is the client of the test; the other one is that of Leasehold.
     expected[3].2.insert(0, COUNTING_CHANNEL.to_owned());
     expected[3].2.insert(1, OWN_CHANNEL.to_owned());
     assert_eq!(rust, expected);
@@ -54,14 +53,14 @@ fn both_leave_the_same_keys_after_each_step() {
     shown("record: keys, fields and ttls after each step", Way::JavaToRust);
 }
 
-/// The same hash, and beside it the counter: it is there with the first grant, and stays.
+/// The same hash, and the counter: the first grant creates it, and it stays.
 #[test]
 fn fenced_lock_adds_only_a_counter_without_expiry() {
     for side in [Side::Java, Side::Rust] {
-        // given what is there without a counter
+        // given the data of a lock without a counter
         let plain = keys_of(&Together::start(), side, Kind::Lock);
 
-        // then a fenced lock is that, and the counter
+        // then a fenced lock has the same data, and the counter
         let mut fenced = keys_of(&Together::start(), side, Kind::Fenced);
         let mut counts = Vec::new();
         for (step, keys, _) in &mut fenced {
@@ -71,7 +70,7 @@ fn fenced_lock_adds_only_a_counter_without_expiry() {
         }
         assert_eq!(fenced, plain, "{side:?}");
 
-        // which Java adds to when it enters again, and ours does not
+        // to which Java adds at each reentry, and Leasehold does not
         let expected = match side {
             Side::Java => [1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5],
             Side::Rust => [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4],
@@ -91,22 +90,22 @@ fn fenced_request_names_the_counter_as_its_last_key() {
         words[2..].iter().map(|word| without_owner(word)).collect()
     };
 
-    // Java asks in the same words whether it wants to know the token or not.
+    // Java sends the same request with and without interest in the token.
     for ask in [enters_by_lock, enters_by_token] {
         let (asked, done) = question_of(&both, &java, ask);
         assert_eq!(without_owners(&asked), ["2", "door", COUNTER, "30000", "<owner>"]);
         let count = format!("incr {COUNTER}");
         assert_eq!(done, [count.as_str(), "hincrby door <owner> 1", "pexpire door 30000"]);
     }
-    // Ours says how many it wants, behind the two words about a queue. Without one it names the
-    // lock twice.
+    // Leasehold sends the number of tokens, after the two arguments about a queue. Without a queue
+    // it sends the key of the lock twice.
     let (asked, done) = question_of(&both, &rust, enters_by_lock);
     let expected = ["3", "door", "door", COUNTER, "<owner>", "30000", "", "15000", "1"];
     assert_eq!(without_owners(&asked), expected);
     let count = format!("incrby {COUNTER} 1");
     assert_eq!(done, [count.as_str(), "hset door <owner> 1", "pexpire door 30000"]);
 
-    // And one of ours that queues names the queue between them.
+    // And a queued Leasehold client sends the key of the queue between them.
     assert!(java.lock("door").acquired());
     let monitor = both.redis.monitor();
     let waiting = rust.start_lock("door");
@@ -130,18 +129,18 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
         (Side::Java, enters_by_token, true),
         (Side::Rust, enters_by_lock, true),
     ] {
-        // given what a side asks, and a counter
+        // given the request of one client, and a counter
         let (question, _) = question_of(&both, &side.thread(&both, "T1").fenced(), enters);
         both.redis.command(&["SET", COUNTER, "6"]);
 
-        // when one asks so twice, and another once
+        // when one owner sends it twice, and another owner once
         let [granted, again, taken] = ["one", "one", "other"].map(|owner| {
             let owned = |word: &String| without_owner(word).replace("<owner>", owner);
             let words: Vec<_> = question.iter().map(owned).collect();
             both.redis.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
         });
 
-        // then the one has a token each time, and the other the time that is left
+        // then the first one gets a token each time, and the other one the remaining time
         let count = both.redis.command(&["HGET", "door", "one"]);
         let left = if wants_token { taken.list()[0].number() } else { taken.number() };
         assert!((25_000..=30_000).contains(&left), "{side:?}: {left}");
@@ -163,14 +162,15 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
                 assert_eq!((taken.list()[1].text(), taken.list()[2].text()), ("one", "1"));
             }
         }
-        // Java counts each time, and ours sets; who finds it taken draws nothing.
+        // Java adds 1 each time, and Leasehold sets the count. A client that finds the lock held
+        // draws no token.
         assert_eq!(count.text(), if let Side::Java = side { "2" } else { "1" });
         assert_eq!(both.redis.command(&["GET", COUNTER]).text(), "8");
         both.redis.command(&["DEL", "door"]);
     }
 }
 
-/// How a free lock is acquired.
+/// The commands of an uncontended acquisition.
 type Enters = fn(&Thread);
 
 fn enters_by_lock(thread: &Thread) {
@@ -181,9 +181,9 @@ fn enters_by_token(thread: &Thread) {
     assert!(thread.start_lock_and_get_token("door").wait(SECOND * 5).number() > 0);
 }
 
-/// The question by which `thread` acquires the free lock, word by word, and what that changes.
+/// The request by which `thread` acquires the free lock, word by word, and its changes.
 fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>, Vec<String>) {
-    // The first call of a script is made twice: by hash, and again once it is loaded.
+    // The first call of a script is sent twice: by hash, and again after the script is loaded.
     enters(thread);
     assert!(thread.unlock("door").is_true());
     let monitor = both.redis.monitor();
@@ -194,9 +194,9 @@ fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>
     (asked.unwrap_or_else(|| panic!("{lines:#?}")), deeds(&lines))
 }
 
-/// What either side does to the keys, as MONITOR tells. The differences are all of them:
-/// counts are set and not incremented, one field is deleted and not the key, a partial
-/// release leaves the lease as it is, and there is no latch.
+/// The changes of the keys by both clients, as MONITOR shows them. These are all differences:
+/// Leasehold sets the count instead of adding to it, deletes the field instead of the key, keeps
+/// the lease at a partial release, and has no latch.
 #[test]
 fn java_and_rust_write_the_same_lock_keys() {
     let both = Together::start();
@@ -329,7 +329,8 @@ fn java_and_rust_write_the_same_read_write_keys() {
         ]
         .map(owned)
     );
-    // Of those who read here together the store knows one, whose lease is set with its key.
+    // The store has one hold for the Leasehold readers of a process, whose lease is set with its
+    // key.
     let enters = "set {door}:<owner>:rwlock_timeout:1 1 PX 30000";
     assert_eq!(
         rust,
@@ -370,7 +371,7 @@ fn java_and_rust_write_the_same_read_write_keys() {
     shown("record: commands of a read-write lock, but for what is documented", Way::JavaToRust);
 }
 
-/// Some of Java's leases are what is left of those before.
+/// Some of Java's leases are the rest of earlier ones.
 fn rounded(deed: String) -> String {
     match deed.rsplit_once(' ') {
         Some((what, millis)) if what.starts_with("pexpire") => {
@@ -401,7 +402,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
     ];
     let mut all = Vec::new();
     for (step, act) in steps {
-        // Ours prolongs no lease of the same millisecond: there is nothing to be prolonged.
+        // Leasehold extends no lease within the same millisecond, because it would not change.
         sleep(Duration::from_millis(5));
         let monitor = both.redis.monitor();
         assert!(act(), "{side:?}: {step}");
@@ -430,7 +431,7 @@ fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
         }
         let mut deeds = deeds(&monitor.stop());
 
-        // then it was prolonged to 9 s, at a time when 6 s of it were left
+        // then it was extended to 9 s when 6 s were left
         assert_eq!(deeds.drain(..2).next_back().as_deref(), Some("pexpire door 9000"), "{side:?}");
         assert!(deeds.len() >= 2, "{side:?}: {deeds:?}");
         assert!(deeds.iter().all(|deed| deed == "pexpire door 9000"), "{side:?}: {deeds:?}");
@@ -463,7 +464,7 @@ fn owner_is_a_uuid_and_a_number() {
 fn both_ask_again_after_the_subscription() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
-        // The first call of a script is made twice: by hash, and again once it is loaded.
+        // The first call of a script is sent twice: by hash, and again after the script is loaded.
         waited_for(&both, "window", &holder, &waiter);
         assert!(holder.lock("door").acquired());
         let monitor = both.redis.monitor();
@@ -476,16 +477,16 @@ fn both_ask_again_after_the_subscription() {
         };
         eventually("it has asked again", SECOND * 10, || has_asked(&monitor.lines()));
 
-        // A release between the first question and the subscription wakes nobody.
+        // A release between the first request and the subscription notifies no waiter.
         let lines = monitor.stop();
         let mut steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
         let expected = match way {
             Way::RustToJava => ["ask", "listen", "ask"],
-            // The question that ends in sleep is the one that takes a place in our queue.
+            // The request before the wait is the one that creates Leasehold's queue entry.
             Way::JavaToRust => ["ask", "listen to all three", "ask and queue"],
         };
         if let Way::JavaToRust = way {
-            // A quarter of a second later it asks once more, in the same words.
+            // A quarter of a second later it sends the same request again.
             steps.dedup();
         }
         assert_eq!(steps, expected, "{way}: {lines:#?}");
@@ -498,7 +499,7 @@ fn both_ask_again_after_the_subscription() {
 #[test]
 fn release_makes_one_waiter_of_each_process_ask() {
     for side in [Side::Java, Side::Rust] {
-        // given a holder outside of the process, and three waiters in it
+        // given a holder in another process, and three waiters in this one
         let both = Together::start();
         let stranger = side.other().thread(&both, "stranger");
         assert!(stranger.lock("door").acquired());
@@ -508,16 +509,16 @@ fn release_makes_one_waiter_of_each_process_ask() {
             eventually("all of ours wait", SECOND * 10, || both.rust.waiting() == 3);
             eventually("one of ours queues", SECOND * 10, || queue(&both.redis, "door").len() == 1);
         }
-        // One of ours asks once more after a quarter of a second, and then each two to four seconds.
+        // Leasehold asks again after a quarter of a second, and then every two to four seconds.
         until_quiet(&both.redis);
 
-        // when the lock is given back
+        // when the lock is released
         let monitor = both.redis.monitor();
         assert!(stranger.unlock("door").is_true());
         eventually("one has it", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
         sleep(SECOND / 2);
 
-        // then one of them has asked and has it, and the others wait for that one
+        // then one of them has asked and holds, and the others wait for it
         let lines = monitor.stop();
         let tells = |line: &&String| line.to_uppercase().contains(r#""PUBLISH""#);
         let reported = lines.iter().skip_while(|line| !tells(line));
@@ -528,7 +529,7 @@ fn release_makes_one_waiter_of_each_process_ask() {
             Side::Rust => "ask and queue",
         };
         assert_eq!(asked, [expected], "{side:?}: {lines:#?}");
-        // and of those who wait no place is left in our queue: they wait here
+        // and the others have no queue entry, because they wait in their process
         assert_eq!(queue(&both.redis, "door"), [""; 0], "{side:?}");
     }
 }
@@ -553,7 +554,8 @@ fn waiters_of_one_process_share_a_subscription() {
         for waiting in waiting {
             assert!(waiting.wait(SECOND * 5).acquired());
         }
-        // Ours listen for two to three seconds more: there soon may be another waiter.
+        // Leasehold stays subscribed for two to three seconds more, because another waiter may
+        // come.
         both.until_asleep("door", 0);
 
         let lines = monitor.stop();
@@ -564,7 +566,8 @@ fn waiters_of_one_process_share_a_subscription() {
         };
         let (begun, ended) = match way {
             Way::RustToJava => (vec![CHANNEL.to_owned()], CHANNEL.to_owned()),
-            // All three of ours at once, so that who listens to Redisson's alone is counted.
+            // All three channels of Leasehold at once, so that subscribers of Redisson's channel
+            // alone can be counted.
             Way::JavaToRust => {
                 let all = all_channels(both.rust.id());
                 (vec![all.clone()], all)
@@ -590,7 +593,7 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
             let mut expected = vec![format!("redisson_lock__channel:{tagged}")];
             let mut keys = vec![name.to_owned()];
             if let Way::JavaToRust = way {
-                // What is ours alone has a second colon there, and so no name shares it.
+                // Leasehold's own keys have a second colon there, so no other name shares them.
                 let own = format!("leasehold_lock__waiter:{ours}:{}", both.rust.id());
                 expected.splice(..0, [format!("leasehold_lock__channel:{ours}"), own]);
                 keys.push(format!("leasehold_lock__queue:{ours}"));
@@ -606,7 +609,7 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
 
             assert!(delay < AT_ONCE, "{way}, {name}: woken after {delay:?}");
             assert!(waiter.unlock(name).is_true());
-            // Ours listen for two to three seconds more.
+            // Leasehold stays subscribed for two to three seconds more.
             eventually("nobody listens", SECOND * 10, || channels(&both.redis).is_empty());
             eventually("nothing is left", SECOND * 10, || {
                 both.redis.command(&["KEYS", "*"]).list().is_empty()
@@ -620,13 +623,13 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
 fn java_wakes_on_zero_alone_and_rust_on_any_message() {
     let both = Together::start();
     for (side, messages) in [(Side::Java, ["7", "garbage", "0"].as_slice()), (Side::Rust, &["7"])] {
-        // given a hold that nobody renews, and a waiter
+        // given a hold without renewals, and a waiter
         both.redis.command(&["HSET", "door", "somebody:1", "1"]);
         both.redis.command(&["PEXPIRE", "door", "30000"]);
         let waiting = side.thread(&both, "T1").start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is gone without a word, and messages come one by one
+        // when it is deleted without a message, and messages arrive one by one
         both.redis.command(&["DEL", "door"]);
         let (last, others) = messages.split_last().unwrap();
         for message in others {
@@ -635,32 +638,32 @@ fn java_wakes_on_zero_alone_and_rust_on_any_message() {
             assert!(!waiting.is_done(), "{side:?} was woken by {message}");
         }
 
-        // then the last of them wakes
+        // then only the last of them wakes the waiter
         both.redis.command(&["PUBLISH", CHANNEL, last]);
         assert!(waiting.wait(AT_ONCE).acquired(), "{side:?}");
         assert!(side.thread(&both, "T1").unlock("door").is_true());
     }
 }
 
-/// So `00` tells ours one thing more, and Redisson nothing else.
+/// So `00` has one more meaning for Leasehold, and none for Redisson.
 #[test]
 fn redisson_takes_two_zeros_for_one() {
     for redisson in [Redisson::V3, Redisson::V4] {
-        // given a hold that nobody renews, and a Redisson that waits
+        // given a hold without renewals, and a Redisson waiter
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         both.redis.command(&["HSET", "door", "somebody:1", "1"]);
         both.redis.command(&["PEXPIRE", "door", "30000"]);
         let waiting = both.java.thread("T1").start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is gone, and that is said with two zeros
+        // when it is deleted, and a message with two zeros is published
         both.redis.command(&["DEL", "door"]);
         sleep(SECOND / 3);
         assert!(!waiting.is_done(), "{redisson:?}");
         let began = SystemTime::now();
         both.redis.command(&["PUBLISH", CHANNEL, "00"]);
 
-        // then it enters at once, and reads what comes after
+        // then it acquires at once, and reads the later messages
         let entered = waiting.wait(SECOND * 5);
         let delay = since(began, entered.acquired_at());
         assert!(delay < AT_ONCE, "{redisson:?}: woken after {delay:?}");
@@ -675,7 +678,7 @@ fn redisson_takes_two_zeros_for_one() {
     }
 }
 
-/// The message after it is there, but not read before more data comes.
+/// The message behind it has arrived, but is not read before more data comes.
 #[test]
 fn invalid_message_makes_java_miss_the_next_one() {
     // given a waiter of each language
@@ -686,25 +689,25 @@ fn invalid_message_makes_java_miss_the_next_one() {
         (both.java.thread("T1").start_lock("door"), both.rust.thread("T1").start_lock("door"));
     both.until_asleep("door", 2);
 
-    // when a text and the zero of a release come together
+    // when a text and the zero of a release arrive together
     let script = "redis.call('DEL', KEYS[1]) \
         redis.call('PUBLISH', ARGV[1], 'garbage') redis.call('PUBLISH', ARGV[1], '0')";
     both.redis.command(&["EVAL", script, "1", "door", CHANNEL]);
 
-    // then we are woken, and Java is not, though the lock is free again
+    // then Leasehold is woken, and Java is not, though the lock is free again
     assert!(ours.wait(AT_ONCE).acquired());
     both.redis.command(&["DEL", "door"]);
     sleep(SECOND);
     assert!(!theirs.is_done());
 
-    // and whatever comes next makes it read on
+    // and with the next data Java continues to read
     both.redis.command(&["PUBLISH", CHANNEL, "7"]);
     assert!(theirs.wait(AT_ONCE).acquired());
 }
 
 #[test]
 fn java_waits_for_ever_for_a_key_without_a_ttl() {
-    // given a key that somebody wrote without a lease, and a waiter of each language
+    // given a key that another program wrote without a lease, and a waiter of each language
     let both = Together::start();
     both.redis.command(&["HSET", "door", "somebody:1", "1"]);
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
@@ -713,14 +716,14 @@ fn java_waits_for_ever_for_a_key_without_a_ttl() {
     let (theirs, ours) = (java.start_lock("door"), rust.start_lock("door"));
     both.until_asleep("door", 2);
 
-    // when it is deleted without a message, then only we look again
+    // when it is deleted without a message, then only Leasehold asks again
     both.redis.command(&["DEL", "door"]);
     assert!(ours.wait(SECOND * 5).acquired());
     both.redis.command(&["DEL", "door"]);
     sleep(SECOND * 2);
     assert!(!theirs.is_done());
 
-    // and Java goes on with the next message
+    // and Java continues with the next message
     both.redis.command(&["PUBLISH", CHANNEL, "0"]);
     assert!(theirs.wait(AT_ONCE).acquired());
 }
@@ -735,7 +738,7 @@ fn foreign_hash_field_survives_only_a_rust_release() {
 
         assert!(thread.unlock("door").is_true());
 
-        // What is left is a lock that nobody will give back.
+        // A lock remains that no client will release.
         assert_eq!(both.redis.command(&["EXISTS", "door"]).number(), left, "{side:?}");
         assert_eq!(side.other().thread(&both, "T1").is_locked("door").is_true(), left == 1);
         both.redis.command(&["DEL", "door"]);
@@ -792,17 +795,18 @@ impl Side {
     }
 }
 
-/// A step, the keys after it, and who listens.
+/// A step, the keys after it, and the subscribers.
 type Step = (&'static str, Vec<String>, Vec<String>);
 
-/// Goes through the life of a lock, and looks at Redis after each step.
+/// Executes the life of a lock, and reads Redis after each step.
 fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
     let [one, other] = ["T1", "T2"].map(|name| side.thread(both, name).of(kind));
     let mut steps = Vec::new();
     let mut look = |step| {
         let keys = keys(&both.redis);
         if step == "the waiter has it" {
-            // Ours listen for two to three seconds more, in which the lease gets less.
+            // Leasehold stays subscribed for two to three seconds more, in which the lease gets
+            // shorter.
             until_asleep(&both.redis, "door", 0);
         }
         steps.push((step, keys, listeners(&both.redis)));
@@ -838,9 +842,9 @@ fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
     steps
 }
 
-/// All keys, with owners and remaining leases made comparable.
+/// All keys, with comparable owners and leases.
 fn keys(redis: &Redis) -> Vec<String> {
-    // Java deletes the latch of an unlock without waiting for it.
+    // Java deletes the latch of an unlock without waiting for the reply.
     eventually("no latch is left", SECOND * 10, || {
         redis.command(&["KEYS", "redisson_unlock_latch:*"]).list().is_empty()
     });
@@ -887,7 +891,7 @@ fn sorted(redis: &Redis, command: &[&str]) -> Vec<String> {
     found
 }
 
-/// Has `waiter` wait for `name` until `holder` leaves.
+/// Lets `waiter` wait for `name` until `holder` releases.
 #[track_caller]
 fn waited_for(both: &Together, name: &str, holder: &Thread, waiter: &Thread) {
     assert!(holder.lock(name).acquired());
@@ -898,7 +902,7 @@ fn waited_for(both: &Together, name: &str, holder: &Thread, waiter: &Thread) {
     assert!(waiter.unlock(name).is_true());
 }
 
-/// Waits until nobody has asked anything for half a second.
+/// Waits until no client has sent a request for half a second.
 fn until_quiet(redis: &Redis) {
     let mut before = redis.calls();
     eventually("nobody asks any more", SECOND * 10, || {
@@ -910,14 +914,14 @@ fn until_quiet(redis: &Redis) {
     });
 }
 
-/// The places in our queue, with owners made comparable.
+/// The entries of Leasehold's queue, with comparable owners.
 fn queue(redis: &Redis, name: &str) -> Vec<String> {
     let key = format!("leasehold_lock__queue:{{{name}}}");
     let places = redis.command(&["ZRANGE", &key, "0", "-1"]);
     places.texts().into_iter().map(without_owner).collect()
 }
 
-/// Goes through the life of a lock, and notes what was changed in each step.
+/// Executes the life of a lock, and notes the changes of each step.
 fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
     let thread = side.thread(both, "deeds");
     let steps: [(&str, &dyn Fn() -> bool); 9] = [
@@ -943,8 +947,8 @@ fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
     all
 }
 
-/// What was changed, without what is different each time: in scripts, and by the plain
-/// commands of our release. Java's plain DEL of its latch is left out.
+/// The changes without the values that differ each time: in scripts, and by the plain commands of
+/// Leasehold's release. Java's plain DEL of its latch is left out.
 fn deeds(lines: &[String]) -> Vec<String> {
     let in_scripts = [
         "hincrby", "hset", "hdel", "pexpire", "set", "del", "publish", "spublish", "incr", "incrby",
@@ -975,7 +979,7 @@ fn words(line: &str) -> Vec<String> {
     words.trim_end_matches('"').split("\" \"").map(str::to_owned).collect()
 }
 
-/// Whether a line of MONITOR is a waiter's question or its wish to listen.
+/// Whether a line of MONITOR is a request or a subscription of a waiter.
 fn question(line: &str) -> Option<&'static str> {
     let words = words(line);
     let word = |n: usize| words.get(n).map(String::as_str).unwrap_or_default();
@@ -994,7 +998,7 @@ fn question(line: &str) -> Option<&'static str> {
         ("EVALSHA", 6) if word(2) == "1" && word(3) == "door" => {
             is_question(&words[4..]).then_some("ask")
         }
-        // with the queue: what place is asked for, and how long the queue rests
+        // with the queue: the requested entry, and the lifetime of the queue
         ("EVALSHA", 9) if words[2..5] == ["2", "door", "leasehold_lock__queue:{door}"] => {
             let queues = word(7) == "listening" && word(8) == "15000";
             (is_question(&words[5..7]) && queues).then_some("ask and queue")
@@ -1003,7 +1007,7 @@ fn question(line: &str) -> Option<&'static str> {
     }
 }
 
-/// Puts a placeholder for an owner, also where it is part of a word.
+/// Replaces an owner by a placeholder, even inside of a word.
 fn without_owner(word: &str) -> String {
     let is_uuid = |at: &usize| {
         let uuid = word.get(*at..*at + 37).filter(|uuid| uuid.ends_with(':'));
@@ -1018,12 +1022,12 @@ fn owned((step, deeds): (&'static str, Vec<&str>)) -> (&'static str, Vec<String>
     (step, deeds.into_iter().map(str::to_owned).collect())
 }
 
-/// What a client of ours listens to that waits for `door`, in the order in which it says so.
+/// The channels to which a Leasehold client that waits for `door` subscribes, in their order.
 fn all_channels(client: &str) -> String {
     format!("leasehold_lock__channel:{{door}} leasehold_lock__waiter:{{door}}:{client} {CHANNEL}")
 }
 
-/// What comes last in the name of a channel.
+/// The end of the name of a channel.
 fn id_in(channel: &str) -> &str {
     channel.rsplit(':').next().unwrap_or_default()
 }

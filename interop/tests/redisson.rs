@@ -1,5 +1,4 @@
-//! What the real Redisson does that nobody would expect, and that whoever shares locks with it
-//! must know.
+//! Surprising behaviour of the real Redisson, for users who share locks with it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -7,8 +6,8 @@ use std::time::Duration;
 use interop::{Java, Redisson, Rust, Setup, Together};
 use testkit::{Redis, eventually};
 
-/// `lock()` after `lock(1500 ms)` on one `RLock` asks for 1500 ms, not for the watchdog's 30 s,
-/// and its first renewal comes only after a third of the latter.
+/// `lock()` after `lock(1500 ms)` on one `RLock` requests 1500 ms, not the 30 s of the watchdog,
+/// and its first renewal comes only after a third of 30 s.
 #[test]
 fn rlock_object_remembers_its_last_lease() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -24,7 +23,7 @@ fn rlock_object_remembers_its_last_lease() {
         assert!(rust.try_lock_within("door", SECOND * 5).acquired(), "{redisson:?}");
         assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
 
-        // Another object of the same name knows nothing of it.
+        // Another object of the same name does not remember the lease.
         assert!(rust.unlock("door").is_true());
         let other = both.java.thread("T2");
         assert!(other.lock("door").acquired());
@@ -33,7 +32,7 @@ fn rlock_object_remembers_its_last_lease() {
     }
 }
 
-/// The same, with a lock that was given back: a full `unlock()` makes it forget.
+/// The same after a release: a full `unlock()` makes it forget the lease.
 #[test]
 fn rlock_object_forgets_its_lease_when_it_is_unlocked() {
     let both = Together::start();
@@ -64,7 +63,7 @@ fn lease_of_zero_means_the_watchdog() {
     }
 }
 
-/// Each `lock()` and `unlock()` leaves a timer that renews whatever is held later.
+/// Each `lock()` and `unlock()` leaves a timer that renews any later hold.
 #[test]
 fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
     let renewals = |redisson, before: u32| {
@@ -82,7 +81,7 @@ fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
         let lines = monitor.stop();
         let renewals =
             lines.iter().filter(|line| line.contains(" lua] ") && line.contains("pexpire"));
-        // The first one is the acquisition's.
+        // The first one is that of the acquisition.
         renewals.count() - 1
     };
 
@@ -94,8 +93,8 @@ fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
     assert!(count >= 20, "after ten locks: {count}");
 }
 
-/// Redisson 3.29 asks again after a response timeout, and its script counts each time: one
-/// `unlock()` does not free the lock then.
+/// Redisson 3.29 repeats a request after a response timeout, and its script counts each time. One
+/// `unlock()` then does not free the lock.
 #[test]
 fn redisson_3_29_asks_twice_and_counts_two() {
     let redis = Redis::start();
@@ -116,8 +115,8 @@ fn redisson_3_29_asks_twice_and_counts_two() {
     assert!(!rust.thread("T1").try_lock("door").acquired(), "free after one unlock");
 }
 
-/// Redisson 4.7 does not ask again, and throws. The server executes the command all the same:
-/// the lock is held by nobody for the rest of its lease.
+/// Redisson 4.7 does not repeat it, and throws. The server still executes the command: the lock
+/// stays held for the rest of its lease, by no known holder.
 #[test]
 fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
     let redis = Redis::start();
@@ -134,14 +133,14 @@ fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
     eventually("the server has executed it", SECOND * 10, || redis_holds(&redis, "door"));
     assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
-    // It is not renewed, so it ends.
+    // It has no renewals, so it ends.
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// Its own thread takes it for a hold of its own, and gives one of two back.
+/// The same thread takes it for its own hold, and releases one of two.
 #[test]
 fn reentered_orphan_hold_is_never_free() {
-    // given a thread whose lock() has thrown, and left an orphan for three seconds
+    // given a thread whose lock() has thrown, and which left a hold of three seconds
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));
@@ -154,22 +153,22 @@ fn reentered_orphan_hold_is_never_free() {
     assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
     eventually("the server has executed it", SECOND * 10, || redis_holds(&redis, "door"));
 
-    // when it comes back each second, and gives back what it has
+    // when it acquires and releases each second
     let waiting = rust.thread("T1").start_lock("door");
     for _ in 0..8 {
         assert!(thread.lock("door").acquired());
         assert!(thread.unlock("door").is_true());
-        // then the lock is held all the same
+        // then the lock still stays held
         assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
         sleep(SECOND);
         assert!(!waiting.is_done());
     }
 
-    // and when it rests for a lease it is free
+    // and when it pauses for a lease, the lock is free
     assert!(waiting.wait(SECOND * 10).acquired());
 }
 
-/// Neither the end of a process nor `redisson.shutdown()` gives a lock back.
+/// Neither the end of a process nor `redisson.shutdown()` releases a lock.
 #[test]
 fn redisson_shutdown_leaves_locks_to_their_leases() {
     let redis = Redis::start();
@@ -183,7 +182,7 @@ fn redisson_shutdown_leaves_locks_to_their_leases() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// A holder whose lock was deleted goes on as if nothing had happened, until it asks.
+/// A holder whose lock was deleted does not notice it until it asks.
 #[test]
 fn redisson_reports_no_lost_lock() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
@@ -194,7 +193,7 @@ fn redisson_reports_no_lost_lock() {
 
     both.redis.command(&["DEL", "theirs", "ours"]);
 
-    // We are told by the next renewal; Java only stops to renew.
+    // Leasehold notices it at the next renewal. Java only stops to renew.
     assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     sleep(SECOND);
     assert!(!redis_holds(&both.redis, "theirs"));

@@ -1,4 +1,4 @@
-//! Both behind sentinels: a lock is the same as on one server, also when its master is replaced.
+//! Both clients with sentinels: a lock behaves as on one server, even when its master is replaced.
 
 mod everywhere;
 mod kinds;
@@ -19,7 +19,7 @@ fn one_replica() -> Sentinels {
     Sentinels::options().replicas(1).start()
 }
 
-// What both do to each other on one server they do behind sentinels.
+// The rows of a single server, with sentinels.
 
 #[test]
 fn java_and_rust_exclude_each_other_behind_sentinels() {
@@ -77,8 +77,7 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     both.redis.master().pause();
     let new = both.redis.wait_for_master_other_than(0);
 
-    // then it is renewed by the new one before what it has not answered would be given up, again
-    // and again
+    // then the new master renews it before the unanswered renewals would end the hold, repeatedly
     let left = || new.command(&["PTTL", "ours"]).number();
     eventually("ours is renewed", SECOND * 4, || left() > 12_000);
     for _ in 0..2 {
@@ -90,10 +89,10 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     measured(&row, Way::RustToJava, "Rust holds on");
 }
 
-/// As the page about guarantees says: the lock is lost, ours is told so, and Redisson is not.
+/// As the guarantees say: the lock is lost, Leasehold learns it, and Redisson does not.
 #[test]
 fn failover_loss_is_reported_to_the_rust_holder_alone() {
-    // given locks of both that no replica knows of, and a waiter of the other language for each
+    // given locks of both clients that no replica has, and a waiter of the other language for each
     let redis = Sentinels::options().links().impatient().start();
     let both = Together::on_with(&redis, |setup| setup.watchdog(SECOND * 9));
     let pairs = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
@@ -107,19 +106,19 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
         redis.until_asleep(Kind::Lock, &name(way), 1);
     }
 
-    // when the master dies, and one of them takes its place
+    // when the master dies, and a replica replaces it
     let killed = SystemTime::now();
     redis.master().stop();
     redis.wait_for_master_other_than(0);
 
-    // then those who waited are in
+    // then the waiters acquire
     for (it, waiting) in pairs.iter().zip(waiting) {
         let entered = waiting.wait(SECOND * 30);
         let delay = since(killed, entered.acquired_at());
         woken(&redis.row(it.kind, "a failover forgets it: the other enters"), it.way, delay);
     }
 
-    // and the holders are out, which ours hears by itself and Java when it asks
+    // and the holders have lost, which Leasehold notices by itself and Java if it asks
     assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("NotHeld"));
     let java = &pairs[1].holder;
@@ -133,10 +132,10 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
     }
 }
 
-// Crowds.
+// Contention.
 
-/// Nobody may have the lock at two masters: each takes writes only while it has a replica, and
-/// both languages wait until that has what they were granted.
+/// No lock may be held at two masters: each master takes writes only while it has a replica, and
+/// both languages wait until the replica has a grant.
 fn contend_through_failovers(kind: Kind) {
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "10");

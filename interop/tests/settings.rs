@@ -1,4 +1,4 @@
-//! Settings of Redisson that change what is on the wire, and an older Redisson.
+//! Settings of Redisson that change the wire format, and an older Redisson.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use testkit::{Redis, eventually};
 
 #[test]
 fn name_mapper_prefix_is_part_of_the_name() {
-    // given a Java side that puts a prefix in front of every name
+    // given a Java client that adds a prefix to every name
     let both = Together::differing(|java| java.name_prefix("shop:"), |rust| rust);
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
 
-    // then its `door` is our `shop:door`, and wakes us
+    // then its `door` is Leasehold's `shop:door`, and its release notifies Leasehold
     assert!(java.lock("door").acquired());
     assert_eq!(both.redis.command(&["KEYS", "*"]).texts(), ["shop:door"]);
     assert!(rust.try_lock("door").acquired(), "another lock");
@@ -24,7 +24,7 @@ fn name_mapper_prefix_is_part_of_the_name() {
     assert!(delay < AT_ONCE, "woken after {delay:?}");
     woken("settings: NameMapper", Way::JavaToRust, delay);
 
-    // and our `shop:door` is its `door`, and wakes it
+    // and the release of Leasehold's `shop:door` notifies Java's `door`
     assert!(java.is_locked("door").is_true());
     let waiting = java.start_lock("door");
     both.until_asleep("shop:door", 1);
@@ -33,7 +33,7 @@ fn name_mapper_prefix_is_part_of_the_name() {
     woken("settings: NameMapper", Way::RustToJava, delay);
     assert!(java.unlock("door").is_true());
 
-    // and so has the counter of a fenced one its name from the mapped one
+    // and the counter of a fenced lock is named after the mapped name
     for (side, name) in [(java.fenced(), "door"), (rust.fenced(), "shop:door")] {
         assert!(side.lock(name).acquired());
         assert!(side.unlock(name).is_true());
@@ -75,7 +75,7 @@ fn scripts_that_the_server_forgot_are_sent_again() {
 
 #[test]
 fn each_side_has_a_watchdog_of_its_own() {
-    // given six seconds on one side and three on the other
+    // given a ttl of six seconds in one client and of three in the other one
     for (java_ttl, rust_ttl) in [(6, 3), (3, 6)] {
         let (java_ttl, rust_ttl) = (SECOND * java_ttl, SECOND * rust_ttl);
         let both = Together::differing(|it| it.watchdog(java_ttl), |it| it.watchdog(rust_ttl));
@@ -83,7 +83,7 @@ fn each_side_has_a_watchdog_of_its_own() {
         assert!(java.lock("theirs").acquired());
         assert!(rust.lock("ours").acquired());
 
-        // when some time passes, in which each is renewed, then it keeps to the ttl of its holder
+        // when both are renewed for some time, then each lock keeps the ttl of its holder
         let names = [("theirs", java_ttl), ("ours", rust_ttl)];
         let mut most = [Duration::ZERO; 2];
         let began = Instant::now();
@@ -117,12 +117,12 @@ fn java_may_speak_either_protocol() {
 
 #[test]
 fn databases_are_separate_except_for_messages() {
-    // given both sides in database 3, and one more of ours in database 0
+    // given both clients in database 3, and another Leasehold client in database 0
     let both = Together::with(|setup| setup.database(3));
     let outside = Rust::start(&Setup::new(both.redis.url()));
     wakes_each_way(&both, "door", "settings: database 3");
 
-    // when a lock of the same name is given back in database 0, while both wait in 3
+    // when a lock of the same name is released in database 0, while both wait in database 3
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
     assert!(java.lock("door").acquired());
     let waiting = [both.java.thread("T2").start_lock("door"), rust.start_lock("door")];
@@ -130,7 +130,7 @@ fn databases_are_separate_except_for_messages() {
     assert!(outside.thread("T1").lock("door").acquired());
     assert!(outside.thread("T1").unlock("door").is_true());
 
-    // then they are woken in vain
+    // then both are notified in vain
     std::thread::sleep(SECOND / 2);
     assert!(waiting.iter().all(|it| !it.is_done()));
     assert!(java.unlock("door").is_true());
@@ -139,10 +139,10 @@ fn databases_are_separate_except_for_messages() {
 
 #[test]
 fn documented_permissions_suffice_for_both_languages() {
-    // given users who may do what the protocol needs on one lock, and nothing else
+    // given users with the permissions that the protocol needs for one lock
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
 
-    // then each of them can do everything to that lock
+    // then each of them can use all methods of that lock
     wakes(both.both_ways(), &both, "door", "settings: ACL users");
     for side in [both.java.thread("T1"), both.rust.thread("T1")] {
         assert!(side.lock("door").acquired());
@@ -158,23 +158,23 @@ fn documented_permissions_suffice_for_both_languages() {
     let refused = both.redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
 
-    // and nothing to others
+    // and of no other lock
     assert!(both.rust.thread("T2").lock("window").failed_with("Forbidden"));
     assert!(both.java.thread("T2").lock("window").failure().is_some());
 }
 
 #[test]
 fn fenced_lock_needs_permissions_for_its_counter() {
-    // given users who may do what the protocol needs on one plain lock
+    // given users with the permissions that the protocol needs for one plain lock
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
 
-    // then they have no fenced one, and nobody is kept out by what was refused
+    // then they cannot acquire a fenced one, and the rejected requests block no other client
     assert!(java.lock("door").failure().is_some());
     assert!(rust.lock("door").failed_with("Forbidden"));
     assert!(!rust.is_locked("door").is_true());
 
-    // and they have it with two rights more
+    // and they can with two permissions more
     for (user, rights) in [("java", JAVA_FENCED_RIGHTS), ("rust", RUST_FENCED_RIGHTS)] {
         let more = both.redis.command(&["ACL", "SETUSER", user, rights[0], rights[1]]);
         assert_eq!(more.text(), "OK");
@@ -199,7 +199,7 @@ fn fenced_lock_needs_no_queue_permissions() {
     wakes_each_way(&both, "door", "settings: ACL users of a fenced lock without a queue");
 }
 
-/// A server whose users `java` and `rust` have these rights and no others.
+/// A server whose users `java` and `rust` have exactly these permissions.
 #[track_caller]
 fn with_users(java: &[&str], rust: &[&str]) -> Together {
     let redis = Redis::start();
@@ -218,7 +218,7 @@ fn release_wakes_all_without_queue_permissions() {
     let alone = own.map(|it| [it]);
     let each = alone.iter().chain(&commands).map(|one| one.as_slice());
     for missing in [own.as_slice()].into_iter().chain(each) {
-        // given two of ours whose user lacks some of what a queue needs, and one of Java's
+        // given two Leasehold clients whose user lacks permissions of the queue, and a Java client
         let redis = Redis::start();
         let rights: Vec<_> = RUST_RIGHTS.into_iter().filter(|it| !missing.contains(it)).collect();
         let mut words = vec!["ACL", "SETUSER", "rust", "reset", "on", ">secret"];
@@ -229,7 +229,7 @@ fn release_wakes_all_without_queue_permissions() {
         let (rust, other) = (ours(), ours());
         let both = Together { java: Java::start(&setup), rust, redis };
 
-        // when each of them waits for another, then all are woken at once as ever
+        // when they wait for each other, then each is notified at once as usual
         wakes(both.both_ways(), &both, "door", "settings: ACL users without a queue");
         let (one, other) = (both.rust.thread("T1"), other.thread("T1"));
         for (holder, waiter) in [(&one, &other), (&other, &one)] {
@@ -267,7 +267,7 @@ fn redisson_3_shares_the_lock() {
     wakes_each_way(&both, "door", "redisson 3.29: woken by the holder's message");
 
     for Pair { way, holder, waiter, .. } in both.both_ways() {
-        // re-entry, told apart and counted
+        // reentry, by thread and with a count
         for _ in 0..3 {
             assert!(holder.lock("door").acquired());
         }
@@ -280,7 +280,7 @@ fn redisson_3_shares_the_lock() {
         let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
 
-        // force, and the refusal of the old holder
+        // forced release, and the rejected release of the old holder
         assert!(holder.force_unlock("door").is_true());
         assert!(waiter.unlock("door").failure().is_some(), "{way}");
         assert!(!holder.is_locked("door").is_true());
@@ -314,7 +314,7 @@ fn redisson_3_is_survived_and_survives() {
         let killed = Instant::now();
         both.kill_holder(way);
 
-        // then the lease ends and the waiter enters
+        // then the lease ends and the waiter acquires
         assert!(waiting.wait(SECOND * 10).acquired());
         let after = killed.elapsed();
         assert!(after < SECOND * 3 + AT_ONCE, "{way}: after {after:?}");
@@ -322,8 +322,8 @@ fn redisson_3_is_survived_and_survives() {
     }
 }
 
-/// The least that either side must do with plain locks and with fenced ones: exclude, and wake
-/// the other.
+/// The least that each client must do with plain and fenced locks: exclude, and notify the other
+/// one.
 #[track_caller]
 fn wakes_each_way(both: &Together, name: &str, scenario: &str) {
     wakes(both.each_way(), both, name, scenario);
@@ -352,13 +352,13 @@ fn wakes(pairs: impl IntoIterator<Item = Pair>, both: &Together, name: &str, sce
     }
 }
 
-/// What Redisson 4.7 needs for a lock called `door`.
+/// The permissions of Redisson 4.7 for a lock `door`.
 const JAVA_RIGHTS: [&str; 22] = [
     "~door",
-    // an argument of its unlock in the place of a key
+    // an argument of its unlock, where a key is expected
     "~redisson_lock__channel:{door}",
     "~redisson_unlock_latch:{door}:*",
-    // asked for at connect
+    // sent at connect
     "~test1",
     "~test2",
     "&redisson_lock__channel:{door}",
@@ -380,7 +380,7 @@ const JAVA_RIGHTS: [&str; 22] = [
     "+unsubscribe",
 ];
 
-/// What Leasehold needs for a lock called `door`.
+/// The permissions of Leasehold for a lock `door`.
 const RUST_RIGHTS: [&str; 34] = [
     "~door",
     QUEUE_RIGHT,
@@ -391,7 +391,7 @@ const RUST_RIGHTS: [&str; 34] = [
     "+hello",
     "+ping",
     "+client|setname",
-    // asked for at connect, to warn of an eviction policy; a refusal is no harm
+    // sent at connect, to detect an eviction policy; a rejection does no harm
     "+info",
     "+eval",
     "+evalsha",
@@ -419,11 +419,11 @@ const RUST_RIGHTS: [&str; 34] = [
     QUEUE_COMMANDS[8],
 ];
 
-/// What a fenced lock needs besides.
+/// The permissions that a fenced lock needs in addition.
 const JAVA_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incr"];
 const RUST_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incrby"];
 
-/// What only its queue needs.
+/// The permissions that only its queue needs.
 const QUEUE_RIGHT: &str = "~leasehold_lock__queue:{door}";
 const YIELD_RIGHT: &str = "~leasehold_lock__yield:{door}";
 const COUNTING_RIGHT: &str = "&leasehold_lock__channel:{door}";

@@ -1,4 +1,4 @@
-//! Prints what a run of the interop tests has shown: `table FILE`.
+//! Prints the results of a run of the interop tests: `table FILE`.
 
 use std::{env, fs};
 

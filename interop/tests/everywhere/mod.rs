@@ -1,10 +1,10 @@
-//! What Rust and Java do to each other wherever their objects are.
+//! The rows of all deployments.
 
 use interop::{Servers, Together, Way};
 
 use crate::{kinds, rows};
 
-/// A lock that nobody kills or forgets.
+/// The rows without an expired lease and without a kill.
 #[track_caller]
 pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::waiter_is_woken_by_the_holders_message(both);
@@ -18,14 +18,14 @@ pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::forced_release_wakes_the_waiter_of_the_other_language(both);
 }
 
-/// What becomes of leases, with a [`hasty`](rows::hasty) watchdog.
+/// The rows of leases, with a [`hasty`](rows::hasty) watchdog.
 #[track_caller]
 pub(crate) fn leases_are_kept_and_end<S: Servers>(both: &Together<S>) {
     rows::renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(both);
     rows::leased_lock_is_not_renewed(both);
 }
 
-/// What becomes of a lock whose holder or waiter is killed.
+/// The rows of killed holders and waiters.
 #[track_caller]
 pub(crate) fn either_side_may_be_killed<S: Servers>(servers: &S)
 where

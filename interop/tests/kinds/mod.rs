@@ -1,6 +1,6 @@
-//! Rows of the kinds that are no plain lock, wherever they are.
+//! Rows of the kinds other than the plain lock, for all deployments.
 //!
-//! Each takes both processes, and leaves everything free.
+//! Each row uses both processes, and leaves everything free.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One who has `held`, and one of the other language who wants `wanted`, which cannot be together.
+/// A hold of `held`, and a waiter of the other language for `wanted`, which excludes it.
 #[track_caller]
 pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>) {
     for (way, [held, wanted]) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
@@ -23,7 +23,7 @@ pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>
         let delay = wake_up(&holder.unlock("book"), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{wanted} after {held}, {way}: {delay:?}");
         assert!(waiter.unlock("book").is_true());
-        // Ours listen for two to three seconds more.
+        // Leasehold stays subscribed for two to three seconds more.
         both.redis.until_asleep(held, "book", 0);
         woken(&both.redis.row(wanted, &format!("after {held}, by message")), way, delay);
     }
@@ -63,7 +63,7 @@ pub(crate) fn a_latch_lets_the_other_pass<S: Servers>(both: &Together<S>) {
     }
 }
 
-/// Permits that expire: ours are had by a client of the test's own process.
+/// Expirable permits. A client in the process of the test has those of Leasehold.
 #[track_caller]
 pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &Together<S>) {
     let client = leasehold::blocking::Client::connect(&both.redis.place()).unwrap();
@@ -94,6 +94,6 @@ pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &To
 
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// What one has and the other wants, which cannot be together.
+/// Pairs of holds that exclude each other.
 const IN_THE_WAY: [[Kind; 2]; 3] =
     [[Kind::Read, Kind::Write], [Kind::Write, Kind::Read], [Kind::Write, Kind::Write]];

@@ -1,6 +1,6 @@
-//! The lock's rows: what one language does to the other by a lock, wherever the lock is.
+//! The rows of the lock, for all deployments.
 //!
-//! Each takes both processes, and leaves every lock free. Whoever is killed is started anew.
+//! Each row uses both processes, and leaves every lock free. A killed process is started again.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ pub(crate) fn hasty(setup: Setup) -> Setup {
     setup.watchdog(SECOND * 3)
 }
 
-// Waiting and entering.
+// Waiting and acquiring.
 
 #[track_caller]
 pub(crate) fn waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         let mut slowest = Duration::ZERO;
         for _ in 0..5 {
-            // given a lock that would be held for half a minute, and somebody waiting for it
+            // given a lock that would be held for half a minute, and a waiter
             assert!(holder.lock("door").acquired());
             let waiting = waiter.start_lock("door");
             both.until_asleep("door", 1);
             assert!(!waiting.is_done());
 
-            // when the holder leaves
+            // when the holder releases
             let left = holder.unlock("door");
 
-            // then the waiter enters at once
+            // then the waiter acquires at once
             let entered = waiting.wait(SECOND * 10);
             assert!(left.is_true());
             slowest = slowest.max(wake_up(&left, &entered));
@@ -82,7 +82,7 @@ pub(crate) fn acquire_within_ends_by_timeout_or_notification<S: Servers>(both: &
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
 
-        // too little patience: the waiter leaves without the lock and stops listening
+        // a short timeout: the waiter gives up without the lock and unsubscribes
         let refused = waiter.try_lock_within("door", SECOND / 2);
         assert!(!refused.acquired(), "{kind}, {way}");
         let waited = refused.waited();
@@ -91,7 +91,7 @@ pub(crate) fn acquire_within_ends_by_timeout_or_notification<S: Servers>(both: &
         assert!((enough..SECOND * 5).contains(&waited), "{kind}, {way}: {waited:?}");
         both.until_asleep("door", 0);
 
-        // enough of it: the waiter is woken
+        // a long one: the waiter is notified
         let waiting = waiter.start_try_lock_within("door", SECOND * 20);
         both.until_asleep("door", 1);
         let left = holder.unlock("door");
@@ -128,7 +128,7 @@ pub(crate) fn acquire_within_accepts_a_fixed_lease<S: Servers>(both: &Together<S
 pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) {
     let pairs = EACH_WAY.map(|(way, kind)| (format!("{kind} {way}"), way, kind));
     let waiting = pairs.map(|(name, way, kind)| {
-        // given a lock with a lease, which the waiter sees as well
+        // given a lock with a lease, which the waiter sees
         let Pair { holder, waiter, .. } = both.pair_of(&name, way, kind);
         let held = holder.lock_for(&name, SECOND * 4);
         both.redis.in_step(&name);
@@ -137,10 +137,10 @@ pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) 
         (waiter.start_lock(&name), held, name, Pair { way, kind, holder, waiter })
     });
     for (waiting, held, name, Pair { way, kind, holder, waiter }) in waiting {
-        // when nobody gives it back
+        // when it is not released
         let entered = waiting.wait(SECOND * 20);
 
-        // then the waiter enters when the lease has ended, without a message
+        // then the waiter acquires when the lease has ended, without a message
         let after = since(held.began_at(), entered.acquired_at());
         assert!((SECOND * 4..SECOND * 4 + AT_ONCE).contains(&after), "{name}: after {after:?}");
         assert!(holder.unlock(&name).failure().is_some(), "{name}");
@@ -165,7 +165,7 @@ pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers
         both.redis.in_step(&name);
     }
 
-    // when three ttls pass, then the other side never gets in
+    // when three ttls pass, then the other client never acquires
     let began = Instant::now();
     while began.elapsed() < SECOND * 9 {
         for Pair { way, kind, waiter, .. } in &pairs {
@@ -181,7 +181,7 @@ pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers
         sleep(SECOND / 5);
     }
 
-    // and it is woken as ever in the end
+    // and it is notified as usual at the end
     for Pair { way, kind, holder, waiter } in pairs {
         let name = format!("{kind} {way}");
         let waiting = waiter.start_lock(&name);
@@ -206,12 +206,12 @@ pub(crate) fn leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
     }
 }
 
-// Entering again, spinning, force.
+// Reentry, spinning, forced release.
 
 #[track_caller]
 pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
-        // given a lock entered three times, and one more who waits
+        // given a lock that was acquired three times, and a waiter
         for count in 1..=3 {
             assert!(holder.lock("door").acquired());
             assert_eq!(holder.hold_count("door").number(), count, "{kind}, {way}");
@@ -224,7 +224,7 @@ pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(bot
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is left twice, then nobody enters
+        // when it is released twice, then the waiter does not acquire
         for left in ["2", "1"] {
             assert!(holder.unlock("door").is_true());
             assert_eq!(
@@ -236,7 +236,7 @@ pub(crate) fn lock_held_three_times_is_free_after_three_releases<S: Servers>(bot
             assert!(!waiting.is_done(), "{kind}, {way}: entered a lock that is held {left} times");
         }
 
-        // and after the third time the waiter does
+        // and after the third release it does
         let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kind}, {way}: woken after {delay:?}");
         assert_eq!(holder.hold_count("door").number(), 0);
@@ -268,19 +268,19 @@ pub(crate) fn forced_release_wakes_the_waiter_of_the_other_language<S: Servers>(
     both: &Together<S>,
 ) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
-        // given a Rust or a Java holder, and a waiter of the other side
+        // given a Rust or a Java holder, and a waiter of the other language
         assert!(holder.lock("door").acquired());
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when a third one of the holder's side takes the lock away
+        // when a third client, in the language of the holder, ends the hold by force
         let third = match way {
             Way::RustToJava => both.rust.thread("third"),
             Way::JavaToRust => both.java.thread("third"),
         };
         let forced = third.force_unlock("door");
 
-        // then the waiter is in at once, and the holder is out
+        // then the waiter acquires at once, and the holder has lost it
         assert!(forced.is_true());
         let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{kind}, {way}: woken after {delay:?}");
@@ -315,7 +315,7 @@ pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(re
         assert!((1..=3_000).contains(&left), "{kind}, {way}: {left}");
         let left = Duration::from_millis(left.unsigned_abs());
 
-        // then the waiter enters when the lease has ended, neither before nor much later
+        // then the waiter acquires when the lease has ended, neither before nor much later
         assert!(waiting.wait(SECOND * 10).acquired(), "{kind}, {way}");
         let after = killed.elapsed();
         let late = after.saturating_sub(left);
@@ -325,10 +325,10 @@ pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(re
     }
 }
 
-/// Gives both, for a look at what is left.
+/// Returns both, for an inspection of the rest.
 #[track_caller]
 pub(crate) fn killed_waiter_blocks_no_other<S: Servers>(redis: S, way: Way) -> Together<S> {
-    // given a holder, a waiter of the other language, and another of its own
+    // given a holder, a waiter of the other language, and another one of its own language
     let mut both = Together::on(redis);
     let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
     assert!(holder.lock("door").acquired());
@@ -341,11 +341,11 @@ pub(crate) fn killed_waiter_blocks_no_other<S: Servers>(redis: S, way: Way) -> T
     let waiting = own.start_lock("door");
     both.until_asleep("door", 2);
 
-    // when the process of the first is killed
+    // when the process of the first waiter is killed
     drop::<Pending>(doomed);
     both.kill_waiter(way);
 
-    // then it listens no more, and the wake-up is not lost on it
+    // then it is no longer subscribed, and the next notification is not lost
     both.until_asleep("door", 1);
     assert!(!waiting.is_done());
     let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));

@@ -1,15 +1,15 @@
-//! A mixed crowd while something happens to the servers of its lock.
+//! Contention of both languages while the servers of the lock fail.
 //!
-//! It counts on a server of its own, to which nothing happens. So the count is exact: each
-//! addition is there once, or two have held the lock at the same time.
+//! The counter is on a server that does not fail. So the count is exact: each addition is in it
+//! once, unless two have held the lock at the same time.
 
 use std::time::Duration;
 
 use interop::{Contenders, Kind, Report, Servers, Setup, Together, Way, measured, woken};
 use testkit::{Monitor, Redis, eventually};
 
-/// Lets four threads of each language add under one lock of this kind while `turmoil` goes on,
-/// which is given the servers, and a way to wait until both have gone on.
+/// Lets four threads of each language add under one lock of this kind during `turmoil`. It gets the
+/// servers, and a function that waits until both languages have made progress.
 #[track_caller]
 pub(crate) fn counts_right<S: Servers>(
     redis: S,
@@ -17,7 +17,7 @@ pub(crate) fn counts_right<S: Servers>(
     (kind, what): (Kind, &str),
     turmoil: impl FnOnce(&S, &dyn Fn()),
 ) {
-    // given a crowd of both languages that adds
+    // given contenders of both languages
     let counter = Redis::start();
     let setup = |setup: Setup| setup.watchdog(TTL).counts_on(counter.url());
     let both = Together::on_differing(redis, setup, |it| rust(setup(it)));
@@ -32,10 +32,10 @@ pub(crate) fn counts_right<S: Servers>(
     let goes_on = || go_on(&counter);
     goes_on();
 
-    // when it happens
+    // when the servers fail
     turmoil(&both.redis, &goes_on);
 
-    // then both go on, and each addition is there once
+    // then both languages continue, and each addition is counted once
     goes_on();
     counter.command(&["SET", "counter:over", "1"]);
     let [ours, theirs] = [ours, theirs].map(|it| Report::read(&it.wait(PATIENCE)));
@@ -48,7 +48,7 @@ pub(crate) fn counts_right<S: Servers>(
     tell(&both.redis.row(kind, what), &ours, &theirs);
 }
 
-/// Waits until each language has made some rounds more.
+/// Waits until each language has done some more rounds.
 #[track_caller]
 fn go_on(counter: &Redis) {
     for made in ["counter:rust", "counter:java"] {
@@ -90,9 +90,9 @@ fn tell(row: &str, ours: &Report, theirs: &Report) {
 }
 
 const MILLI: Duration = Duration::from_millis(1);
-/// How long a release may be missing that a failover has lost.
+/// How long a lock may stay held if a failover has lost its release.
 const TTL: Duration = Duration::from_secs(6);
-/// How long anything may take on a busy machine that is to go on.
+/// The longest time of any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How many rounds of a language show that it goes on.
+/// The number of rounds of a language that shows progress.
 const ROUNDS: u64 = 4;

@@ -1,4 +1,4 @@
-//! Those who wait, of both languages, while the master of what they wait for is replaced.
+//! Waiters of both languages while the master of their objects is replaced.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::eventually;
 const SECOND: Duration = Duration::from_secs(1);
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// One who has something of a kind, one of each language who waits for it, and its name.
+/// A hold of some kind, a waiter of each language, and the name.
 struct Waited {
     way: Way,
     kind: Kind,
@@ -19,7 +19,7 @@ struct Waited {
 }
 
 impl Waited {
-    /// Holds, and has both wait.
+    /// Acquires, and lets both wait.
     #[track_caller]
     fn begin<S: Servers>(both: &Together<S>, way: Way, kind: Kind) -> Self {
         let name = format!("{kind} of {way:?}");
@@ -32,7 +32,8 @@ impl Waited {
         Self { way, kind, name, holder, waiters, waiting }
     }
 
-    /// Gives it back, and sees one after the other enter. Returns when the first one did.
+    /// Releases, and checks that one waiter after the other acquires. Returns when the first one
+    /// did.
     #[track_caller]
     fn end(self) -> Duration {
         let [first, second] = self.waiting;
@@ -46,14 +47,15 @@ impl Waited {
         let delay = wake_up(&left, &entered.wait(SECOND));
         assert!(!next.is_done(), "{}: both are in", self.name);
         assert!(by.unlock(&self.name).is_true());
-        // A Redisson that subscribes anew may miss it: it sleeps until the lease is over.
+        // A Redisson client that subscribes again may miss it, and then waits until the lease is
+        // over.
         assert!(next.wait(SECOND * 45).acquired());
         assert!(last.unlock(&self.name).is_true());
         delay
     }
 }
 
-/// Holders and waiters of both languages go on at the new master that `replaced` makes.
+/// Holders and waiters of both languages continue at the new master that `replaced` creates.
 #[track_caller]
 pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     redis: S,
@@ -67,7 +69,7 @@ pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     let held: Vec<_> = held.map(|(way, kind)| Waited::begin(&both, way, kind)).collect();
     held.iter().for_each(|it| both.redis.in_step(&it.name));
 
-    // when their master is replaced, then all of them listen at the new one
+    // when their master is replaced, then all of them subscribe at the new one
     replaced(&both.redis);
     for it in &held {
         both.redis.until_asleep(it.kind, &it.name, 2);
@@ -75,7 +77,7 @@ pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
         assert_eq!(kept, 1, "{}", it.name);
     }
 
-    // and a release there wakes who waits
+    // and a release there notifies the waiters
     for it in held {
         let (way, kind) = (it.way, it.kind);
         let delay = it.end();

@@ -1,4 +1,4 @@
-//! A plain lock, a fenced one, or a side of a read-write lock, whichever a command is about.
+//! A plain lock, a fenced lock, or a side of a read-write lock, as the command names it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(crate) enum AnyGuard {
     Fenced(FencedGuard),
 }
 
-/// The same said of either.
+/// Calls the same method of any of them.
 macro_rules! either {
     ($either:expr, $it:ident => $output:expr) => {
         match $either {
@@ -92,7 +92,7 @@ impl AnyGuard {
         Ok(either!(self, it => it.reenter().await?.into()))
     }
 
-    /// Reads as well as it writes.
+    /// Acquires a read hold under the write hold.
     pub(crate) async fn acquire_read_with(&self, lock: &ReadWriteLock) -> Result<Self> {
         match self {
             Self::Plain(guard) => Ok(lock.acquire_read_with(guard).await?.into()),

@@ -1,9 +1,8 @@
-//! A real Leasehold that does what it is told, one JSON line at a time.
+//! A process with a real Leasehold client, which executes commands: a JSON line for each.
 //!
-//! The twin of `leasehold.interop.Main` in Java: the same flags, commands and
-//! answers. Commands come on stdin and name the thread to run on; here it is a
-//! task that keeps the guards of what it holds. The end of stdin ends the
-//! process at once, with all its locks held, like a crash.
+//! The twin of `leasehold.interop.Main` in Java, with the same flags, commands and replies.
+//! Commands are read from stdin and name a thread. Here a thread is a task that keeps the guards of
+//! its holds. The end of stdin kills the process together with all its holds, like a crash.
 
 mod either;
 
@@ -67,7 +66,7 @@ async fn connect(flags: &Flags) -> leasehold::Result<Client> {
     builder.connect(flags.text("url").expect("a --url")).await
 }
 
-/// What plays a thread: it does one thing after the other, and keeps its guards.
+/// A task that stands for a thread: it executes one command after the other, and keeps its guards.
 struct Task {
     client: Client,
     flags: Flags,
@@ -75,7 +74,7 @@ struct Task {
     permits: HashMap<String, Vec<SemaphoreGuard>>,
 }
 
-/// A value, or what Java would have thrown.
+/// A value, or the exception that Java would throw.
 type Outcome = Result<Value, (&'static str, String)>;
 
 impl Task {
@@ -86,7 +85,7 @@ impl Task {
     async fn obey(&mut self, command: Command) {
         let began_at = now();
         if command.text("op") == "lost" {
-            // Whoever waits for the end goes on with other things meanwhile.
+            // The caller continues with other commands while the task waits.
             let lost = self.held(&command.held_as()).map(AnyGuard::lost);
             tokio::spawn(async move {
                 let outcome = match lost {
@@ -197,7 +196,8 @@ impl Task {
         })
     }
 
-    /// As Redisson's `release(n)`: by the guard that has as many, if there is one.
+    /// Like Redisson's `release(n)`: releases the guard with this number of permits, if there is
+    /// one.
     async fn gives_back(
         &mut self,
         semaphore: &Semaphore,
@@ -251,14 +251,14 @@ impl Task {
             lock = lock.lease(lease);
         }
         if kind == "spin" {
-            // What Redisson's exponential back-off does.
+            // The intervals of Redisson's exponential back-off.
             let (first, longest) = (Duration::from_millis(1), Duration::from_millis(128));
             lock = lock.wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
         }
         Ok(lock)
     }
 
-    /// Enters what this task holds once more, or reads beside what it writes.
+    /// Reenters a hold of this task, or acquires a read hold under its write hold.
     async fn again(&self, command: &Command) -> Option<leasehold::Result<AnyGuard>> {
         if let Some(guard) = self.held(&command.held_as()) {
             return Some(guard.reenter().await);
@@ -272,7 +272,7 @@ impl Task {
         }
     }
 
-    /// The guard that this task holds `name` by.
+    /// The guard of this task for `name`.
     fn held(&self, name: &str) -> Option<&AnyGuard> {
         self.guards.get(name)?.iter().find(|guard| guard.is_held())
     }
@@ -283,7 +283,7 @@ impl Task {
         value
     }
 
-    /// How often this task holds, as Redis says.
+    /// The hold count of this task in Redis.
     async fn count(&self, name: &str, lock: &AnyLock) -> Result<u32, (&'static str, String)> {
         match self.held(name) {
             Some(guard) => lock.held_by(guard.owner()).await.map_err(failed),
@@ -291,7 +291,7 @@ impl Task {
         }
     }
 
-    /// Adds to a counter without atomicity, as `Contenders` in Java does.
+    /// Adds to a counter without atomicity, like `Crowd` in Java.
     async fn contend(&self, gate: &Gate, command: &Command) -> Value {
         let began = Instant::now();
         let limit = command.number("seconds").map(Duration::from_secs);
@@ -324,7 +324,7 @@ impl Task {
     }
 }
 
-/// What came of an attempt that began when it was `asked`.
+/// The result of a request that began at `asked`.
 fn attempt(asked: Instant, acquired: bool) -> Value {
     let (acquired_at, waited) = (now(), asked.elapsed());
     let mut value = json!({ "acquired": acquired, "waited_ms": millis(waited) });
@@ -334,14 +334,14 @@ fn attempt(asked: Instant, acquired: bool) -> Value {
     value
 }
 
-/// What lets one of a crowd in at a time.
+/// The object that excludes the contenders.
 #[derive(Clone)]
 enum Gate {
     Lock(AnyLock),
     Semaphore(Semaphore),
 }
 
-/// One who is in.
+/// A hold of a contender.
 enum Inside {
     Lock(AnyGuard),
     Semaphore(SemaphoreGuard),
@@ -372,7 +372,7 @@ impl Inside {
     }
 }
 
-/// What each member of a crowd does again and again.
+/// One round of a contender.
 struct Round {
     kind: String,
     port: u16,
@@ -415,7 +415,7 @@ impl Round {
         }
     }
 
-    /// Reads, waits and writes.
+    /// Reads the counter, waits and writes it.
     async fn add(&self, redis: &mut Connection) {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
         let next =
@@ -425,7 +425,7 @@ impl Round {
         assert_eq!(set.text(), "OK");
     }
 
-    /// Sees one number as long as it reads.
+    /// Checks that the counter does not change while it holds a read lock.
     async fn look(&self, redis: &mut Connection) {
         let (readers, beside) = (self.readers(), format!("{}:beside", self.counter));
         if block_in_place(|| redis.command(&["INCR", &readers])).number() > 1 {
@@ -513,7 +513,7 @@ impl Command {
         self.0[field].as_str().unwrap_or_default()
     }
 
-    /// What its guards are kept under: each side of a read-write lock for itself.
+    /// The key of its guards: each side of a read-write lock has its own.
     fn held_as(&self) -> String {
         let name = self.text("name");
         match self.text("kind") {
@@ -541,7 +541,7 @@ impl Flags {
         let mut flags = HashMap::new();
         while let (Some(name), Some(value)) = (words.next(), words.next()) {
             let known = KNOWN.iter().any(|known| name.strip_prefix("--") == Some(known));
-            // A test must not believe in a setting that we ignore.
+            // An unknown setting must not be ignored, because a test would rely on it.
             assert!(known, "Leasehold has nothing for {name}");
             flags.insert(name[2..].to_owned(), value);
         }
@@ -556,7 +556,7 @@ impl Flags {
         self.text(name).map(|text| text.parse().expect("a number"))
     }
 
-    /// Of the one server that crowds count on.
+    /// Connects to the server of the counter.
     fn counter_port(&self) -> u16 {
         let url = self.text("counter-url").or_else(|| self.text("url"));
         let url = url.expect("a --url").trim_end_matches('/');
@@ -591,11 +591,11 @@ fn answer(command: &Command, began_at: u64, outcome: Outcome) {
 
 fn say(line: &Value) {
     let mut out = std::io::stdout().lock();
-    // Nobody listens any more once the test is over.
+    // The pipe is closed when the test is over.
     _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Microseconds of the wall clock, which Java reads as well.
+/// Microseconds of the wall clock, which Java uses as well.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_micros()).expect("not that far in the future")

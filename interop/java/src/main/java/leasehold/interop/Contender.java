@@ -39,7 +39,7 @@ public final class Contender {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         JsonNode orders = JSON.readTree(lines.readLine());
         Voice voice = new Voice(System.out, orders.path("first_hold").asLong());
-        // Whatever a library prints must not end up among what is said.
+        // Output of a library must not end up among the events.
         System.setOut(System.err);
         RedissonClient redisson = connect(orders.path("place").path("url").asText());
 
@@ -85,7 +85,7 @@ public final class Contender {
                 live();
                 Thread.sleep(10 + random.nextInt(70));
             } catch (InterruptedException e) {
-                // Whoever waits or rests is told so that it stops.
+                // The interrupt ends a wait or a pause.
                 continue;
             }
         }

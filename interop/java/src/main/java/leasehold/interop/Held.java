@@ -51,7 +51,7 @@ abstract class Held {
         if (System.nanoTime() - asked < SOON) {
             return true;
         }
-        // It has waited: nobody says since when it holds.
+        // It has waited: the start of its hold is unknown.
         long looked = System.nanoTime();
         long left = leftMillis();
         until = looked + (left - MARGIN) * 1_000_000;

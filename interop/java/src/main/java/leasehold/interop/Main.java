@@ -28,7 +28,7 @@ public final class Main {
 
     public static void main(String[] args) throws Exception {
         Answers answers = new Answers(System.out);
-        // Whatever a library prints must not end up among the answers.
+        // Output of a library must not end up among the replies.
         System.setOut(System.err);
 
         Peer peer;

@@ -18,7 +18,7 @@ import org.redisson.api.RedissonClient;
 final class Performer {
     private final Peer peer;
     private final RedissonClient redisson;
-    // An RLock remembers the lease it last asked for. One object per thread and
+    // An RLock remembers its last requested lease. One object per thread and
     // name, as in ordinary code, keeps that memory from leaking between threads.
     private final ThreadLocal<Map<String, RLock>> locks = ThreadLocal.withInitial(HashMap::new);
 

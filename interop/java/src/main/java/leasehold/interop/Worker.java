@@ -35,7 +35,7 @@ final class Worker {
                 Supplier<Runnable> work = queue.take();
                 setBusy(true);
                 Runnable tell = work.get();
-                // Whoever hears of the end must find the thread idle.
+                // The thread must be idle when its reply is read.
                 setBusy(false);
                 tell.run();
             }
