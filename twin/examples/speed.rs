@@ -1,5 +1,5 @@
-//! How fast the simulated server is: `cargo run -p leasehold-twin --example speed`, with
-//! or without `--release`.
+//! The speed of the simulated server: `cargo run -p leasehold-twin --example speed`, with or
+//! without `--release`.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ async fn ask(stream: &mut DuplexStream, command: &[u8]) -> String {
     reply
 }
 
-/// A call of one of the project's own scripts, which is loaded for it.
+/// A call of a script of the store, which is loaded before.
 async fn scripted(
     stream: &mut DuplexStream,
     name: &str,

@@ -1,4 +1,4 @@
-//! Where a server listens, as others name it.
+//! The address of a server, as other servers and clients know it.
 
 use std::{fmt, str::FromStr};
 

@@ -85,17 +85,17 @@ impl Cluster {
         }
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub fn slot_of(key: &str) -> u16 {
         slot_of(key.as_bytes())
     }
 
-    /// The addresses of all nodes: primaries first, then replicas.
+    /// Returns the addresses of all nodes: primaries first, then replicas.
     pub fn addresses(&self) -> &[String] {
         &self.0.addresses
     }
 
-    /// All nodes, in the order of their addresses.
+    /// Returns all nodes, in the order of their addresses.
     pub fn nodes(&self) -> &[Twin] {
         &self.0.nodes
     }
@@ -105,7 +105,7 @@ impl Cluster {
         self.truth().map.owners.of(slot)
     }
 
-    /// How long changes and messages take from node to node from now on.
+    /// Sets how long changes and messages travel between nodes from now on.
     pub fn gossip(&self, delay: Delay) {
         self.truth().gossip = delay;
         for node in &self.0.nodes {
@@ -151,8 +151,8 @@ impl Cluster {
         count
     }
 
-    /// Ends the move of a slot. The target learns it first, the others by gossip. Keys
-    /// that were not moved are lost.
+    /// Ends the move of a slot. The target learns it first, the others by gossip. Keys that were
+    /// not moved are lost.
     pub fn finish_move(&self, slot: u16) {
         let mut truth = self.truth();
         let from = truth.map.owners.of(slot);
@@ -165,14 +165,14 @@ impl Cluster {
         self.spread(to);
     }
 
-    /// Lets the nodes say that the cluster is down, or not.
+    /// Lets the nodes report that the cluster is down, or that it is not.
     pub fn set_down(&self, is_down: bool) {
         (0..self.0.nodes.len()).for_each(|node| {
             self.at(node, |it| it.is_down = is_down);
         });
     }
 
-    /// Notes that a node has failed, or not, for all others.
+    /// Marks a node as failed, or as healthy, at all other nodes.
     pub fn set_failed(&self, node: usize, has_failed: bool) {
         self.truth().map.nodes[node].has_failed = has_failed;
         self.spread(node);
@@ -182,7 +182,7 @@ impl Cluster {
         self.0.nodes[node].core().cluster.as_mut().map(change)
     }
 
-    /// Lets all nodes learn of a change; the node that made it knows it at once.
+    /// Sends a change to all nodes. The node that made it has it at once.
     fn spread(&self, origin: usize) {
         let mut truth = self.truth();
         truth.map.version += 1;

@@ -1,4 +1,4 @@
-//! Carries the bytes of one connection, both ways.
+//! Transports the bytes of one connection in both directions.
 //!
 //! The bytes of a client arrive after a while. They are executed then, unless the server is
 //! stopped, even if the client has disconnected meanwhile. Bytes of one direction keep their order.
@@ -68,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// Does what can be done at once.
+    /// Executes every step that is possible now.
     fn carry(&mut self, cx: &mut Context<'_>, core: &mut Core) -> Step {
         let now = Instant::now();
         core.tick();
@@ -97,7 +97,7 @@ impl Connection {
         self.wait(cx, core)
     }
 
-    /// Takes in what the client has sent. Returns whether that was anything.
+    /// Reads bytes from the client. Returns whether there were any.
     fn read(&mut self, cx: &mut Context<'_>, core: &mut Core, cut: Option<Cut>) -> bool {
         let mut moved = false;
         while let Some(stream) = &mut self.stream {
@@ -117,7 +117,7 @@ impl Connection {
         moved
     }
 
-    /// Puts the next bytes on their way.
+    /// Sends the next bytes to the client.
     fn receive(&mut self, core: &mut Core, length: usize) {
         let bytes = &self.scratch[..length];
         let delay = core.faults.requests;
@@ -129,7 +129,7 @@ impl Connection {
         self.underway.push_back((due, bytes.to_vec()));
     }
 
-    /// Executes what has arrived. Returns whether that was anything.
+    /// Executes the commands that have arrived. Returns whether there were any.
     fn serve(&mut self, core: &mut Core, now: Instant) -> bool {
         while let Some((due, _)) = self.underway.front()
             && *due <= now
@@ -181,7 +181,7 @@ impl Connection {
         moved
     }
 
-    /// Waits for what is next.
+    /// Waits for the next event.
     fn wait(&mut self, cx: &mut Context<'_>, core: &mut Core) -> Step {
         let stopped = core.faults.stopped;
         let requests = self.underway.front().map(|(due, _)| *due).filter(|_| !stopped);

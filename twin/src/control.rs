@@ -33,8 +33,8 @@ impl Twin {
         core.unfollow();
     }
 
-    /// Starts a killed server again, with its data and without its scripts. If it lost
-    /// its data as well, call [`forget_everything`](Self::forget_everything) before.
+    /// Starts a killed server again, with its data and without its scripts. For a server that also
+    /// lost its data, call [`forget_everything`](Self::forget_everything) before.
     pub fn restart(&self) {
         let mut core = self.core();
         core.faults.dead = false;
@@ -45,7 +45,7 @@ impl Twin {
         replica::follow_again(&self.shared);
     }
 
-    /// Cuts the server off from other servers, and from no client.
+    /// Cuts the server off from all other servers, but from no client.
     pub fn isolate(&self) {
         self.core().faults.isolated = true;
     }
@@ -56,7 +56,7 @@ impl Twin {
         self.shared.resumed.notify_waiters();
     }
 
-    /// How long requests and replies are on their way from now on.
+    /// Sets how long requests and replies travel from now on.
     pub fn delay(&self, requests: Delay, replies: Delay) {
         let mut core = self.core();
         (core.faults.requests, core.faults.replies) = (requests, replies);
@@ -67,7 +67,7 @@ impl Twin {
         self.core().faults.reach = reach;
     }
 
-    /// Cuts the connections that are `wanted`, and returns their number.
+    /// Cuts the connections for which `wanted` returns true, and returns their number.
     pub fn cut(&self, cut: Cut, wanted: impl Fn(&Connection) -> bool) -> usize {
         let mut core = self.core();
         let hit: Vec<_> = core.connections().into_iter().filter(wanted).collect();
@@ -77,8 +77,8 @@ impl Twin {
 
     /// Rejects this many of a thousand commands from now on, at random: 1 000 for all, 0 for none.
     ///
-    /// Refusals of writes reach into scripts: until its first write a script is
-    /// refused all of them, or none.
+    /// Rejections of writes also affect scripts: before its first write, either all writes of a
+    /// script are rejected or none.
     pub fn refuse(&self, refusal: Refusal, per_mille: u32) {
         self.core().faults.refusals.insert(refusal, per_mille);
     }
@@ -90,12 +90,12 @@ impl Twin {
         self.core().faults.failing = words.map(line);
     }
 
-    /// Deletes a key as if it had never been there. Returns whether it was.
+    /// Deletes a key. Returns whether it existed.
     pub fn delete(&self, key: &str) -> bool {
         self.write(key, |core, now| core.database(0).delete(key.as_bytes(), now))
     }
 
-    /// Puts a text under a key, without an end.
+    /// Sets a key to a text, without a TTL.
     pub fn set_text(&self, key: &str, text: &[u8]) {
         let entry = Entry { value: Value::Text(text.to_vec()), ends: None };
         self.write(key, |core, _| core.database(0).put(key.as_bytes(), entry));
@@ -131,15 +131,15 @@ impl Twin {
         self.core().scripts.clear();
     }
 
-    /// Moves the clock that `TIME` shows, by microseconds in either direction. Leases
-    /// are not counted by it.
+    /// Moves the clock of `TIME`, by microseconds in either direction. TTLs do not depend on this
+    /// clock.
     pub fn step_clock(&self, micros: i64) {
         let mut core = self.core();
         core.faults.step = core.faults.step.saturating_add(micros);
     }
 
-    /// Changes the rights of a user by rules as `ACL SETUSER` has them. Its
-    /// subscribers that must not listen any more are cut off.
+    /// Changes the permissions of a user by the rules of `ACL SETUSER`. Subscribers that lose
+    /// theirs are disconnected.
     ///
     /// # Panics
     ///

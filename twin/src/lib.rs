@@ -1,18 +1,16 @@
-//! A Redis server that is not there: in virtual time, from a seed, with every fault
-//! that a test wishes.
+//! A simulated Redis server: in the process, in virtual time, from a seed, with all faults that a
+//! test needs.
 //!
-//! A [`Twin`] speaks the server's protocol over a stream in memory, so that a real
-//! client can be told stories about it. All of it runs on the runtime of the test,
-//! which has one thread and a paused clock; chance comes from the seed alone. The
-//! same seed gives the same run.
+//! A [`Twin`] speaks the protocol of Redis over a stream in memory, so a test can use a real
+//! client. All of it runs on the runtime of the test, which has one thread and a paused clock. All
+//! random choices derive from the seed, so the same seed gives the same run.
 //!
 //! It replies as Redis 7.0 does to the commands that it knows, including scripts and permissions.
 //! `tests/differential.rs` sends the same to both and compares.
 //!
-//! Start with [`Twin::new`] and [`Twin::connect`]. Then make its life hard:
-//! [`stop`](Twin::stop), [`cut`](Twin::cut), [`refuse`](Twin::refuse),
-//! [`kill`](Twin::kill), [`delay`](Twin::delay), [`replica`](Twin::replica). Several servers
-//! are in a [`Net`].
+//! Start with [`Twin::new`] and [`Twin::connect`]. Faults are [`stop`](Twin::stop),
+//! [`cut`](Twin::cut), [`refuse`](Twin::refuse), [`kill`](Twin::kill), [`delay`](Twin::delay), and
+//! a late [`replica`](Twin::replica). Several servers are in a [`Net`].
 
 mod address;
 mod cluster;
@@ -60,7 +58,7 @@ pub use self::{
     sentinels::Sentinels,
 };
 
-/// How many bytes the network holds that one side has not read yet.
+/// The number of unread bytes that the network holds in one direction.
 const BUFFER: usize = 256 * 1024;
 
 /// A simulated server. Clones are the same one.
@@ -107,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the server runs, and can speak with others.
+    /// Waits until the server runs, and reaches other servers.
     async fn among_others(&self) {
         loop {
             let resumed = self.resumed.notified();
@@ -141,7 +139,7 @@ impl Twin {
         self.connect_from("", Reach::default).await
     }
 
-    /// The same from a host that reaches the server so.
+    /// The same from a host, with the state of its path to the server.
     async fn connect_from(
         &self,
         host: &str,

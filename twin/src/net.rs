@@ -44,7 +44,7 @@ pub struct Net(Arc<Mutex<Inner>>);
 struct Inner {
     random: Rng,
     servers: BTreeMap<String, Twin>,
-    /// Addresses that are not open, by the client's host and the address.
+    /// Unreachable addresses, by the host of the client and the address.
     reaches: BTreeMap<(String, String), Reach>,
 }
 
@@ -52,7 +52,7 @@ struct Inner {
 const ANYWHERE: &str = "";
 
 impl Net {
-    /// A network without servers. The chances of all its servers come from `seed`.
+    /// Creates a network without servers. The random numbers of all its servers derive from `seed`.
     pub fn new(seed: u64) -> Self {
         let (servers, reaches) = (BTreeMap::new(), BTreeMap::new());
         Self(Arc::new(Mutex::new(Inner { random: Rng::with_seed(seed), servers, reaches })))
@@ -181,7 +181,7 @@ impl Host {
         self.net.at(address).map_or(0, own)
     }
 
-    /// How an address is reached from this host now.
+    /// Returns the state of the path from this host to an address.
     fn reached(&self, address: &str) -> Reach {
         let inner = self.net.inner();
         let of = |host: &str| inner.reaches.get(&(host.into(), address.into())).copied();

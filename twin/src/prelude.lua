@@ -1,7 +1,7 @@
--- What a script finds when it begins: the part of Redis's library that ours use.
+-- The environment of a script: the part of Redis's library that the scripts of the store use.
 --
--- Gives the globals of scripts, the environment through which they see them, and
--- the function that runs one.
+-- Returns the globals of scripts, the environment through which they see them, and the function
+-- that runs one.
 
 local call, try, located, words, sha1hex = ...
 
@@ -13,10 +13,10 @@ local globals = {
     math = math, string = string, table = table,
 }
 
--- Chance would make two stories of one.
+-- Random numbers would make two runs of one seed differ.
 math.random, math.randomseed = nil, nil
 
--- An error of a command is caught as its text.
+-- A script that catches the error of a command gets its text.
 local function caught(done, ...)
     if done then
         return true, ...

@@ -16,7 +16,7 @@ pub(super) enum Reply {
     Verbatim(String),
     Double(f64),
     Nil,
-    /// No list; in RESP3 as anything else that is not there.
+    /// A missing list. In RESP3 it is the same as any other missing value.
     NilList,
     List(Vec<Self>),
     Map(Vec<(Self, Self)>),
@@ -66,7 +66,7 @@ impl Reply {
         bytes.map_or(Self::Nil, Self::bulk)
     }
 
-    /// Writes the reply as `protocol` has it.
+    /// Writes the reply in the form of `protocol`.
     pub(super) fn write(&self, protocol: Protocol, out: &mut Vec<u8>) {
         let new = protocol == Protocol::Resp3;
         match self {

@@ -1,4 +1,4 @@
-//! Finds the commands in what a client sends.
+//! Parses commands from the bytes of a client.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ fn list(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Result<Request, Request>
     Ok(Request::Whole(at))
 }
 
-/// The number of a line that begins at `at`, and where the next line begins.
+/// Returns the number in the line that begins at `at`, and where the next line begins.
 fn header(bytes: &[u8], at: usize, most: i64, odd: &'static str) -> Result<(i64, usize), Request> {
     let digits = &bytes[at + 1..];
     let Some(end) = digits.iter().position(|byte| *byte == b'\r') else {
@@ -67,7 +67,7 @@ fn header(bytes: &[u8], at: usize, most: i64, odd: &'static str) -> Result<(i64,
     number.map(|number| (number, at + end + 3)).ok_or_else(|| Request::Nonsense(odd.into()))
 }
 
-/// A line of words, as a person types it.
+/// Parses an inline command: a line of words.
 fn inline(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Request {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Request::Part };
     let mut start = None;

@@ -1,8 +1,8 @@
 //! Scripts run in Lua 5.1, as in Redis.
 //!
-//! There is one machine for each thread, which keeps what it has compiled: many
-//! stories run the same few scripts. While one runs, the server lies in the
-//! machine, where its calls find it.
+//! Each thread has one Lua machine, which keeps compiled scripts, because many runs use the same
+//! few scripts. While a script runs, the machine owns the server, so that the calls of the script
+//! find it.
 
 use std::{cell::RefCell, collections::BTreeMap, mem, rc::Rc};
 
@@ -22,7 +22,7 @@ pub(super) fn compile(script: &Script) -> Result<(), Reply> {
     MACHINE.with(|machine| machine.function(script)).map(drop)
 }
 
-/// Runs a script. What it has done stays done, even if it fails.
+/// Runs a script. Its effects stay, even if it fails.
 pub(super) fn run(
     core: &mut Core,
     call: &Call<'_>,
@@ -58,17 +58,17 @@ struct Machine {
     runner: Function,
     compiled: RefCell<BTreeMap<String, Function>>,
     running: Rc<RefCell<Option<Running>>>,
-    /// Lies where the server was while a script runs.
+    /// Stands in the place of the server while a script runs.
     hollow: RefCell<Option<Core>>,
 }
 
-/// The server, and what the script that runs may do.
+/// The server, and the permissions of the running script.
 struct Running {
     core: Core,
     script: InScript,
 }
 
-/// How a script ended before its time.
+/// Why a script ended early.
 struct Failure {
     words: String,
     line: Option<i64>,
@@ -114,7 +114,7 @@ impl Machine {
         Ok(Self { lua, globals, environment, runner, compiled, running, hollow })
     }
 
-    /// The script in a form that can be run.
+    /// The script as a compiled function.
     fn function(&self, script: &Script) -> Result<Function, Reply> {
         if let Some(function) = self.compiled.borrow().get(&script.hash) {
             return Ok(function.clone());
@@ -196,7 +196,7 @@ fn refused(problem: &Value) -> Option<String> {
 const NO_WORDS: &str = "ERR Please specify at least one argument for this redis lib call";
 const ODD_WORDS: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
-/// Notes where in the script an error was made, as Redis's error handler does.
+/// Adds the position in the script to an error, as Redis's error handler does.
 fn located(lua: &Lua, error: Value) -> Result<Table, Error> {
     let table = match error {
         Value::Table(table) => table,

@@ -87,17 +87,17 @@ impl Sentinels {
         deployment
     }
 
-    /// The addresses of the sentinels.
+    /// Returns the addresses of the sentinels.
     pub fn addresses(&self) -> &[String] {
         &self.0.addresses
     }
 
-    /// The sentinels, in the order of their addresses.
+    /// Returns the sentinels, in the order of their addresses.
     pub fn sentinels(&self) -> &[Twin] {
         &self.0.sentinels
     }
 
-    /// The servers: first the one that was the primary at the start.
+    /// Returns the servers, the first primary first.
     pub fn servers(&self) -> &[Twin] {
         &self.0.servers
     }
@@ -107,7 +107,7 @@ impl Sentinels {
         self.0.servers[self.truth().primary].clone()
     }
 
-    /// How long a change takes to each sentinel from now on.
+    /// Sets how long a change travels to each sentinel from now on.
     pub fn gossip(&self, delay: Delay) {
         self.truth().gossip = delay;
     }
@@ -130,7 +130,7 @@ impl Sentinels {
         for (at, server) in self.0.servers.iter().enumerate().filter(|(at, _)| *at != new) {
             let (deployment, server, primary) = (self.clone(), server.clone(), promoted.clone());
             let demote = move || {
-                // News of a failover that another one has replaced comes too late.
+                // A failover that another one has replaced is ignored.
                 if deployment.truth().primary == new {
                     server.follow(&primary, lag);
                     server.cut(Cut::Whole, |_| true);
@@ -142,13 +142,13 @@ impl Sentinels {
         Some(promoted)
     }
 
-    /// Lets the others know that a sentinel is down, or not.
+    /// Marks a sentinel as down, or as up, at the others.
     pub fn set_down(&self, sentinel: usize, is_down: bool) {
         self.truth().watched.sentinels[sentinel].is_down = is_down;
         self.spread();
     }
 
-    /// Lets all sentinels learn of a change.
+    /// Sends a change to all sentinels.
     fn spread(&self) {
         let mut truth = self.truth();
         truth.watched.version += 1;
@@ -160,7 +160,7 @@ impl Sentinels {
         }
     }
 
-    /// Does something once gossip has reached a server.
+    /// Calls a function when gossip has reached a server.
     fn when_reached(&self, server: &Twin, work: impl FnOnce() + Send + 'static) {
         let mut truth = self.truth();
         let gossip = truth.gossip;

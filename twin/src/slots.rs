@@ -1,11 +1,11 @@
-//! In which slot of a cluster a key lies, and which node has it.
+//! The slot of a key, and the node of a slot.
 
 use std::collections::BTreeMap;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what stands between its first braces, if that is anything.
+/// Returns the slot of a key: that of the text in its first braces, unless it is empty.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -24,8 +24,8 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Which node has each slot: ranges by their first slots, of which the first is 0. Each ends before
-/// the next one.
+/// The node of each slot: ranges by their first slots, of which the first is 0. Each range ends
+/// before the next one.
 #[derive(Clone, Debug)]
 pub(super) struct Owners(BTreeMap<u16, usize>);
 
@@ -55,7 +55,7 @@ impl Owners {
         self.0.values_mut().filter(|it| **it == from).for_each(|it| *it = to);
     }
 
-    /// The first and the last slot of each range, and its node.
+    /// Returns the first and the last slot of each range, and its node.
     pub(super) fn ranges(&self) -> Vec<((u16, u16), usize)> {
         let mut ranges: Vec<((u16, u16), usize)> = Vec::new();
         let lasts = self.0.keys().skip(1).copied().chain([SLOTS]).map(|next| next - 1);

@@ -1,4 +1,4 @@
-//! The traits of commands, by which rights and faults know them.
+//! The traits of commands, which permissions and faults use.
 
 /// The properties of a command, as a set of bits.
 pub(super) type Traits = u16;
@@ -26,10 +26,10 @@ pub(super) const HEARING: Traits = 1 << 12;
 /// It fails while the server cannot write to its disk, although it changes nothing.
 pub(super) const DISK: Traits = 1 << 13;
 
-/// Its channels lie in slots.
+/// Its channels belong to slots.
 pub(super) const SHARDED: Traits = 1 << 14;
 
-/// The names that rights have for some of these.
+/// The names of some traits in permissions.
 const CATEGORIES: [(&str, Traits); 7] = [
     ("admin", ADMIN),
     ("connection", CONNECTION),
@@ -40,7 +40,7 @@ const CATEGORIES: [(&str, Traits); 7] = [
     ("write", WRITE),
 ];
 
-/// The trait that rights call so.
+/// Returns the trait with this name in permissions.
 pub(super) fn category(name: &str) -> Option<Traits> {
     CATEGORIES.iter().find(|(category, _)| *category == name).map(|(_, traits)| *traits)
 }

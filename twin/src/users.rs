@@ -1,5 +1,5 @@
-//! Which user may run which command on which keys and channels: the part of Redis's ACL that the
-//! tests use.
+//! The permissions of users for commands, keys and channels: the part of Redis's ACL that the tests
+//! use.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{
     traits::{self, Traits},
 };
 
-/// A user and its rights.
+/// A user and its permissions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct User {
     enabled: bool,
@@ -16,7 +16,7 @@ pub(super) struct User {
     passwords: BTreeSet<String>,
     keys: Vec<Vec<u8>>,
     channels: Vec<Vec<u8>>,
-    /// The last one that fits counts.
+    /// The rules in order: the last rule that fits decides.
     commands: Vec<Rule>,
 }
 
@@ -29,9 +29,9 @@ struct Rule {
 #[derive(Clone, Debug)]
 enum RuleSubject {
     All,
-    /// All with one of these traits.
+    /// All commands with one of these traits.
     Category(Traits),
-    /// A command, with all that it contains, or `container|command`.
+    /// A command with all of its subcommands, or `container|command`.
     Command(String),
 }
 

@@ -80,7 +80,7 @@ impl Zset {
     }
 }
 
-/// From where to where scores are asked for.
+/// A range of scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     from: Bound,

@@ -91,7 +91,7 @@ impl Both {
         Self { real, twin, names: names.to_vec() }
     }
 
-    /// Asks both, and returns the reply of the real one.
+    /// Sends a request to both, and returns the reply of the real node.
     fn real(&mut self, words: &[&str]) -> String {
         self.real.write_all(&packed(words)).unwrap();
         let mut bytes = vec![0; 4096];

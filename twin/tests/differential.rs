@@ -1,8 +1,8 @@
 //! Does the simulated server reply as Redis does? Both get the same commands, from several clients
 //! in either protocol, and the tests compare every byte of the replies.
 //!
-//! Leases are drawn so that a few seconds of difference do not show, and what is
-//! read from a clock is left out; see [`same`].
+//! Leases are drawn so that a few seconds of difference do not show. Values from a clock are left
+//! out: see [`same`].
 
 mod speaking;
 
@@ -77,12 +77,12 @@ impl Both {
         self.clients.len() - 1
     }
 
-    /// Asks both, and compares the bytes that this client and all others receive.
+    /// Sends a request to both, and compares the bytes that this client and all others receive.
     async fn ask(&mut self, client: usize, words: &[&str]) {
         let brief = |word: &&str| word.chars().take(60).collect::<String>().replace('\n', " ");
         let brief: Vec<_> = words.iter().map(brief).collect();
         self.asked.push(format!("{client}: {}", brief.join(" ")));
-        // No two commands at the same time, as on a real server.
+        // The next command comes after the time of this one, as on a real server.
         advance(Duration::from_millis(1)).await;
         let (real, twin) = &mut self.clients[client];
         let (real, twin) = (real.ask(words), twin.ask_words(words).await);
@@ -313,7 +313,7 @@ fn command(random: &mut Rng, shape: &str) -> Vec<String> {
     words
 }
 
-/// Scripts about what becomes of values, of errors, and of rights.
+/// Scripts about values, errors and permissions.
 const SCRIPTS: &[&str] = &[
     "return {1, 2.9, -1.5, true, 'text', {ok='fine'}, {err='bad thing'}, nil, 4}",
     "return {1, false, 3, {4, {5}}}",
@@ -386,7 +386,7 @@ fn evaluation(random: &mut Rng) -> Vec<String> {
 
 // The project's own scripts.
 
-/// A script of the store, and what its header calls its keys and arguments.
+/// A script of the store, and the names of its keys and arguments in its header.
 struct Own {
     text: String,
     keys: Named,
@@ -400,7 +400,8 @@ struct Named {
 }
 
 impl Named {
-    /// A line of a header is `--   KEYS[1]  lock  what it is`; behind a letter it comes often.
+    /// A line of a header is `--   KEYS[1]  lock  meaning`. An index with a letter means a repeated
+    /// one.
     fn read(text: &str, array: &str) -> Self {
         let lines = text.lines().filter_map(|line| line.strip_prefix("--   "));
         let lines = lines.filter_map(|line| line.strip_prefix(array)?.split_once(']'));
@@ -463,7 +464,7 @@ impl Own {
         let mut keys: Vec<_> =
             self.keys.repeated(rounds).map(|name| key(random, name, odd)).collect();
         if self.keys.each.is_empty() {
-            // The last ones need not be given to some.
+            // The last arguments may be left out for some scripts.
             keys.truncate(random.usize(1..=keys.len()));
         }
         // Two servers have two clocks, and a yield window depends on the clock. So both get the
@@ -479,7 +480,7 @@ impl Own {
     }
 }
 
-/// A key that fits the name that a header gives it, or any.
+/// Returns a key of the kind that the header names, or any key.
 fn key(random: &mut Rng, name: &str, odd: bool) -> String {
     match name {
         _ if odd => pick(random, &KEYS),
@@ -492,7 +493,7 @@ fn key(random: &mut Rng, name: &str, odd: bool) -> String {
 
 const OWNERS: [&str; 3] = ["one:1", "one:2", "other:1"];
 
-/// Something that fits the name of an argument, or anything.
+/// Returns a value of the kind that the header names, or any value.
 fn argument(random: &mut Rng, name: &str) -> String {
     let owner = |random: &mut Rng| pick(random, &OWNERS);
     match name {
@@ -501,7 +502,7 @@ fn argument(random: &mut Rng, name: &str) -> String {
         "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
         "idle" if random.bool() => "0".into(),
         "idle" => lease(random),
-        // Twice of it, and many times of it, must not end where a unit does.
+        // Neither twice the value nor many times the value may end at a unit boundary.
         "interval" => "131000".into(),
         "spacing" => "131000000".into(),
         "before" | "place" if random.bool() => String::new(),
@@ -769,7 +770,7 @@ async fn rejections_have_the_same_text() {
     }
 }
 
-/// Where the sequences come from: another seed asks other things.
+/// The seed of the sequences. Another seed sends other commands.
 fn fastrand_seed() -> u64 {
     let given = std::env::var("LEASEHOLD_SEED").ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or(7)

@@ -1,5 +1,4 @@
-//! The simulated server: its protocol, its time, its scripts, its rights, and its
-//! faults.
+//! The simulated server: its protocol, time, scripts, permissions and faults.
 
 mod speaking;
 
@@ -130,7 +129,7 @@ async fn script_is_known_by_its_hash_until_it_is_forgotten() {
     assert_eq!(client.ask(&format!("SCRIPT EXISTS {hash}")).await, "*1 :0 ");
 }
 
-// Rights.
+// Permissions.
 
 #[tokio::test(start_paused = true)]
 async fn user_without_permission_is_rejected() {
@@ -149,7 +148,7 @@ async fn user_without_permission_is_rejected() {
     let refused = client.ask_words(&script).await;
     assert!(refused.contains("The user executing the script can't access"), "{refused}");
 
-    // when a right is given while the client is there
+    // when a permission is granted while the client is connected
     twin.user("limited", "~b");
     assert_eq!(client.ask("GET b").await, "_ ");
 }
@@ -388,10 +387,10 @@ async fn wait_counts_replicas_that_have_all_that_was_written() {
     client.ask("SET a 1").await;
     let start = Instant::now();
     assert_eq!(client.ask("WAIT 0 0").await, ":0 ");
-    // There and back.
+    // The network.
     assert_eq!((client.ask("WAIT 1 1000").await.as_str(), start.elapsed()), (":1 ", ms(40)));
     assert_eq!((client.ask("WAIT 2 1000").await.as_str(), start.elapsed()), (":2 ", ms(100)));
-    // The client waits for no more than its timeout, and not for the writes of others.
+    // The client waits for at most its timeout, and not for the writes of others.
     assert_eq!((client.ask("WAIT 3 100").await.as_str(), start.elapsed()), (":2 ", ms(200)));
     far.kill();
     sleep(ms(1_500)).await;
@@ -480,7 +479,7 @@ async fn test_can_inspect_data_and_commands() {
     );
 }
 
-/// A story of two clients on a slow, unkind server with a replica.
+/// A run of two clients on a slow server with faults and a replica.
 async fn story(seed: u64) -> Vec<String> {
     let twin = Twin::new(seed);
     let reported = Arc::new(Mutex::new(vec![]));

@@ -1,4 +1,4 @@
-//! Keys of any type: whether they are there, and until when.
+//! Commands for keys of any type: existence and TTL.
 
 use super::{Call, DANGEROUS, Keys, READ, Spec, WRITE, syntax};
 use crate::{
@@ -84,7 +84,7 @@ fn expire(core: &mut Core, call: &Call<'_>, unit: i64) -> Answer {
     Ok(Reply::Int(1))
 }
 
-/// When a new end is taken.
+/// The condition under which a new TTL is set.
 #[derive(Debug, Default)]
 struct Condition {
     none_yet: bool,

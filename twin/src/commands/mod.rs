@@ -1,5 +1,4 @@
-//! Every command that the server knows: what it is called, what it may do, and the
-//! function that does it.
+//! Every command that the server supports: its name, its traits, and its function.
 
 mod cluster;
 mod connection;
@@ -32,7 +31,7 @@ use super::{
 };
 
 impl<'a> Call<'a> {
-    /// A word that is there by the command's arity.
+    /// An argument that exists by the arity of the command.
     fn word(&self, at: usize) -> &'a [u8] {
         self.words.get(at).copied().unwrap_or_default()
     }
@@ -53,7 +52,7 @@ impl<'a> Call<'a> {
         self.word(at).eq_ignore_ascii_case(option.as_bytes())
     }
 
-    /// Refuses the number of words.
+    /// Rejects the number of arguments.
     fn arity<T>(&self) -> Result<T, Reply> {
         Err(wrong_arity(self.spec.name))
     }

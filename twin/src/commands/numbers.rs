@@ -1,9 +1,9 @@
-//! Counting up and down, in texts and in hashes.
+//! Counters, as strings and as fields of hashes.
 
 use super::NO_INTEGER;
 use crate::{number, reply::Reply};
 
-/// The number that is written in `text`, and `by` more.
+/// The number in `text` plus `by`.
 pub(super) fn added(
     text: Option<&Vec<u8>>,
     by: i64,

@@ -1,4 +1,4 @@
-//! Texts.
+//! Strings.
 
 use super::{Call, GROWS, Keys, READ, Spec, WRITE, numbers, syntax};
 use crate::{
@@ -79,7 +79,7 @@ fn options(call: &Call<'_>) -> Result<Options, Reply> {
     Ok(options)
 }
 
-/// Milliseconds in what the option counts in.
+/// Milliseconds in the unit of the option.
 fn unit(call: &Call<'_>, at: usize) -> Option<i64> {
     let units = [("EX", 1_000), ("PX", 1)];
     units.into_iter().find(|(option, _)| call.is(at, option)).map(|(_, unit)| unit)

@@ -137,7 +137,7 @@ fn zpopmin(core: &mut Core, call: &Call<'_>) -> Answer {
     })
 }
 
-/// Members, with their scores if these are asked for.
+/// Members, with their scores if these are requested.
 fn reported(members: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
     match with_scores {
         true => Reply::Scored(members),

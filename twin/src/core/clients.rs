@@ -28,7 +28,7 @@ pub(crate) struct Client {
     /// How the connection was cut, while its task still runs.
     pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
-    /// How far the history of the data was after its last command.
+    /// The offset of the data after its last command.
     pub(crate) written: u64,
     pub(crate) blocked: Option<Wait>,
     /// Its next command may be about a slot that is being imported.
@@ -64,7 +64,7 @@ pub(crate) struct Wait {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Connection {
-    /// The number that the server has given it.
+    /// The id that the server has given it.
     pub id: u64,
     /// The [`Host`](crate::Host) that it comes from, or an empty text.
     pub host: String,
@@ -72,16 +72,16 @@ pub struct Connection {
     pub name: String,
     /// The user that it has logged in as.
     pub user: String,
-    /// The channels that it listens to.
+    /// The channels to which it is subscribed.
     pub channels: Vec<String>,
 }
 
-/// How messages on a channel travel.
+/// The receivers of messages on a channel.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Scope {
     /// To all nodes of a cluster.
     Plain,
-    /// Among the nodes that have the slot of the channel.
+    /// The nodes that have the slot of the channel.
     Sharded,
 }
 
@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    /// Puts what has arrived by `now` at the end of `bytes`.
+    /// Appends the bytes that have arrived by `now` to `bytes`.
     pub(crate) fn take(&mut self, now: Instant, bytes: &mut Vec<u8>) {
         while let Some((due, _)) = self.outbox.front()
             && *due <= now
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    /// How many channels of a scope it listens to.
+    /// Returns the number of subscriptions of a scope.
     fn count(&self, scope: Scope) -> usize {
         self.channels.iter().filter(|(it, _)| *it == scope).count()
     }

@@ -14,10 +14,10 @@ use crate::{
     traits::{SHARDED, WRITE},
 };
 
-/// Which node has which slot, since a certain change.
+/// The owner of each slot, after a certain number of changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
-    /// How many changes there were.
+    /// The number of changes.
     pub(crate) version: u64,
     pub(crate) nodes: Vec<Member>,
     /// The node of each slot, by its index.
@@ -40,9 +40,9 @@ pub(crate) struct Member {
 pub(crate) struct NodeState {
     pub(crate) me: usize,
     pub(crate) map: Arc<Map>,
-    /// The slots that leave, and to which node.
+    /// The slots that are migrated to another node, by the target.
     pub(crate) migrating: BTreeMap<u16, usize>,
-    /// The slots that come, and from which node.
+    /// The slots that are imported, by the source.
     pub(crate) importing: BTreeMap<u16, usize>,
     pub(crate) is_down: bool,
     pub(crate) gossip: Delay,
@@ -188,7 +188,7 @@ impl Core {
         }
     }
 
-    /// How many of these keys are not there, and how many are.
+    /// Returns how many of these keys are missing, and how many exist.
     fn count_missing(&mut self, keys: &[&[u8]]) -> (usize, usize) {
         let now = self.now();
         let present = keys.iter().filter(|key| self.database(0).entry(key, now).is_some()).count();
@@ -272,7 +272,7 @@ impl Core {
         moved
     }
 
-    /// Takes keys in.
+    /// Adds keys.
     pub(crate) fn take_in(&mut self, moved: Moved) {
         self.tick();
         for (key, entry) in moved {

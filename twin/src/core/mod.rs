@@ -1,9 +1,8 @@
 //! The server itself: the path of a command.
 //!
-//! Everything happens under one lock, so a command and a script are atomic. A
-//! command is looked up, admitted by the rights of its user and by what is wrong
-//! with the server, run, answered, and told to the replicas. The server is given the
-//! table of the commands: it knows none of them itself.
+//! All commands run under one lock, so a command and a script are atomic. The path of a command:
+//! lookup, a check of the user's permissions and of faults, execution, reply, replication. The
+//! server receives the table of commands. It knows none of them itself.
 
 pub(super) mod blocked;
 pub(super) mod clients;
@@ -39,16 +38,16 @@ use super::{
     users::User,
 };
 
-/// The time at which every run begins: microseconds since 1970.
+/// The start time of every run: microseconds since 1970.
 const BEGINNING: i64 = 1_700_000_000_000_000;
 
-/// How many databases there are, as by default.
+/// The number of databases, as by default.
 const DATABASES: usize = 16;
 
 /// A server, with its data and its clients.
 pub(super) struct Core {
     pub(super) table: &'static Table,
-    /// Where others say that it is.
+    /// The address by which others know it.
     pub(super) address: Address,
     databases: Vec<Keyspace>,
     clients: Clients,
@@ -56,7 +55,7 @@ pub(super) struct Core {
     pub(super) scripts: BTreeMap<String, Arc<Script>>,
     pub(super) faults: Faults,
     pub(super) random: Rng,
-    /// Which run of which server this is.
+    /// The run id.
     pub(super) run: u64,
     replication: Replication,
     /// Its role in a cluster, if it is a node of one.
@@ -66,7 +65,7 @@ pub(super) struct Core {
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
     born: Instant,
-    /// When the command that runs began: scripts see no other time.
+    /// The start of the current command. Scripts see no other time.
     now: Instant,
     /// The same in microseconds since 1970. No two commands have the same time.
     moment: i64,
@@ -96,7 +95,7 @@ pub struct Executed<'a> {
 }
 
 impl Executed<'_> {
-    /// The command as a person would type it.
+    /// The command in one line, with its arguments.
     pub fn command(&self) -> String {
         let words: Vec<_> = self.words.iter().map(|word| String::from_utf8_lossy(word)).collect();
         words.join(" ")
@@ -249,7 +248,7 @@ impl Core {
         )))
     }
 
-    /// Which right is missing, if one is.
+    /// Returns the missing permission, if one is missing.
     fn barrier(&mut self, id: u64, spec: &Spec, words: &[&[u8]]) -> Option<Barrier> {
         let user = self.clients.user_of(id).and_then(|user| self.users.get(user));
         let user = user.filter(|_| !spec.is(NO_AUTH))?;
@@ -263,7 +262,7 @@ impl Core {
         (!received).then_some(Barrier::Channel)
     }
 
-    /// Why a command with these traits is refused, if it is this time.
+    /// Returns why a command with these traits is rejected now, if it is.
     fn refusal(&mut self, traits: Traits) -> Option<Refusal> {
         self.refusals().into_iter().find(|refusal| refusal.hits(traits))
     }
@@ -340,7 +339,7 @@ impl Core {
     }
 }
 
-/// A right that is missing.
+/// A missing permission.
 #[derive(Clone, Copy, Debug)]
 enum Barrier {
     Command,
@@ -441,7 +440,7 @@ impl Core {
         self.note_everything();
     }
 
-    /// It is a moment later.
+    /// Advances the time by a moment.
     pub(super) fn tick(&mut self) {
         self.now = Instant::now();
     }

@@ -1,4 +1,4 @@
-//! Replicas: they receive what was written, a while later.
+//! Replicas: they receive writes with a delay.
 //!
 //! A primary sends the outcome of each command or script as one batch: the values of
 //! the keys it touched, and what it published. A replica says how far it is when it is
@@ -55,7 +55,7 @@ pub(super) struct Replication {
     leader: Option<Leader>,
     /// How often that has changed.
     term: u64,
-    /// How long the history of the data is. It is counted once there was a replica.
+    /// The length of the history of the data. It is counted after there was a replica.
     offset: u64,
     counts: bool,
     /// The number of the last feed.
