@@ -75,7 +75,7 @@ async fn holds() {
     let client = Client::in_memory();
     let mut guards = Vec::with_capacity(TIMES);
     for number in 0..TIMES {
-        // Nobody renews them: how often that were done depends on the machine.
+        // They are not renewed, because the number of renewals would depend on the machine.
         let lock = client.lock(format!("orders:{number}")).unwrap().lease(LEASE);
         guards.push(lock.acquire().await.unwrap());
     }

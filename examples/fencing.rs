@@ -28,8 +28,8 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Who receives the writes. It is no client of the lock: all that it knows of it is the token
-/// that comes with each request.
+/// The receiver of the writes. It is no client of the lock, and knows only the token that comes
+/// with each request.
 struct Ledger {
     total: Mutex<u32>,
     gate: Option<Gate>,
@@ -53,7 +53,7 @@ impl Ledger {
     }
 }
 
-/// What comes of it when Ada stands still between her read and her write.
+/// Ada is paused between her read and her write.
 async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let store = MemoryStore::new();
     let (ada, bob) = (Client::with_store(&store), Client::with_store(&store));
@@ -63,7 +63,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let total = ledger.read(token).expect("nobody is newer");
     say("ada", &format!("holds the lock, token {token}; reads {total}; is stopped"));
 
-    // Her lease ends while she stands still. That she has looked at it before helps nobody.
+    // Her lease ends during the pause. Her earlier check does not help.
     add("bob", 5, &bob, ledger).await?;
 
     say("ada", &format!("goes on, and writes {} with token {token}", total + 1));

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 return;
             }
         }
-        // Nobody will ask any more: hold until killed.
+        // Stdin is closed: it holds until it is killed.
         std::future::pending::<()>().await;
     };
     tokio::select! {

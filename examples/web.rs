@@ -10,8 +10,8 @@
 //!
 //! It starts also while Redis is down, and is ready when Redis is there.
 //!
-//! A client that hangs up ends its request: axum drops the handler, which drops the
-//! work and gives the lock back. Ctrl-C lets the requests on their way finish.
+//! A client that hangs up ends its request: axum drops the handler, which drops the work and gives
+//! the lock back. Ctrl-C lets running requests finish.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use tokio::{net::TcpListener, time::sleep};
 /// How long a request waits for its turn: no longer than its client would.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long the requests and releases on their way may take at the end.
+/// The longest time for running requests and releases at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -73,7 +73,7 @@ async fn work_on(
     Ok(lock.run_within(PATIENCE, async |held| bill(&held, &order).await).await??)
 }
 
-/// What must not happen twice at once.
+/// The work that must not run twice at once.
 async fn bill(held: &LockContext, order: &str) -> Result<String, Error> {
     for _step in 0..10 {
         held.check()?; // before each side effect
@@ -98,7 +98,7 @@ async fn ready(State(client): State<Client>) -> (StatusCode, &'static str) {
     }
 }
 
-/// An error of a lock on its way to the client.
+/// An error of a lock, as a response to the client.
 struct Failed(Error);
 
 impl From<Error> for Failed {

@@ -180,7 +180,7 @@ pub enum Error {
          the fenced lock first"
     )]
     NoToken {
-        /// What is held.
+        /// The object of the error.
         name: Name,
     },
 

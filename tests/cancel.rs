@@ -1,9 +1,8 @@
 //! Every operation, dropped at each of its awaits, leaves no trace.
 //!
-//! A future is polled n times and then dropped, for n = 0, 1, 2, … until it gets
-//! to its end; in a second round it is dropped just after it was woken for the
-//! next poll. After each of these the lock must be free in time, the counts back
-//! at zero, and whoever waits behind inside.
+//! A future is polled n times and then dropped, for n = 0, 1, 2, … until it gets to its end; in a
+//! second round it is dropped just after it was woken for the next poll. After each of these the
+//! lock must be free in time, the counts back at zero, and that the next waiter holds.
 
 use std::{
     future::{Future, poll_fn},
@@ -262,7 +261,7 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
             completed
         })
         .await;
-        // Unpolled, twice, and somewhere on its way.
+        // Never polled, polled twice, and polled until a random await.
         let on_its_way = match way {
             Way::Free => false,
             Way::Stalled | Way::StalledAndHeld | Way::Failing => true,

@@ -1,9 +1,9 @@
 //! Clients of a server that lies by chance, and settings by chance.
 //!
-//! A seed decides what the server makes of each of its replies: said twice, late,
-//! never, in pieces, with other bytes in it, as something else, without end. Whatever
-//! it says, calls end in time, nothing panics, the password stays where it is, and a
-//! server that has come to its senses is of use again.
+//! A seed decides how the server changes each of its replies: repeated, late, never, in pieces,
+//! with other bytes in it, as something else, without end. Whatever it says, calls end in time,
+//! nothing panics, the password stays where it is, and a server that has come to its senses is of
+//! use again.
 //!
 //! `make fuzz SEEDS=n` runs this many seeds, and `make fuzz SEED=x` repeats one.
 

@@ -1,4 +1,4 @@
-//! What the tests of a user can do with the store in memory.
+//! The store in memory, as the tests of a user use it.
 
 use std::{
     sync::{

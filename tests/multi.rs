@@ -26,7 +26,7 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that nobody waited for a timer.
+/// A time that is too short for the timer of a waiter.
 const AT_ONCE: Duration = millis(10);
 
 /// Two clients of one store.
@@ -51,7 +51,7 @@ impl World {
         self.other.lock(name).unwrap()
     }
 
-    /// Claims that these members are free now, and that nobody is counted.
+    /// Asserts that these members are free now, and that no waiter or holder is counted.
     async fn is_free(&self, names: &[&str]) {
         for name in names {
             let guard = self.other_lock(name).acquire_within(AT_ONCE).await.unwrap();

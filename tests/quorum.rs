@@ -192,7 +192,7 @@ async fn emptied_server_does_not_count_for_a_lease() {
     assert!(guard.is_held(), "the holder got the emptied server again");
 }
 
-/// The servers are new, so nobody can tell the emptied one from one that was never asked.
+/// The servers are new, so the emptied one looks like one that was never used.
 #[tokio::test(start_paused = true)]
 async fn emptied_server_does_not_count_beside_one_never_asked() {
     let setup = Setup::<3>::new();

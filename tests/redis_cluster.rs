@@ -1,4 +1,4 @@
-//! A Redis Cluster: locks on every node, failovers, slots on their way, and messages in slots.
+//! A Redis Cluster: locks on every node, failovers, migrating slots, and sharded channels.
 
 use std::{
     sync::{
@@ -166,7 +166,7 @@ async fn braced_name_uses_the_slot_of_its_tag_except_latches() {
     assert_eq!(node.command(&["EXISTS", "{tenant}:orders"]).number(), 1);
     release_guard(held).await;
 
-    came_with(7, "a channel that must lie in the slot of its latch");
+    came_with(7, "sharded channels");
     let refused = client.latch("{tenant}:ready").unwrap().set(1).await.unwrap_err();
     assert!(
         matches!(&refused, Error::Unsupported { what } if what.contains("braces")),
@@ -357,7 +357,7 @@ fn guide_permissions() -> Vec<&'static str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_permissions_suffice_in_a_cluster() {
-    came_with(7, "rights to channels that lie in slots");
+    came_with(7, "permissions for sharded channels");
     let cluster = three_masters();
     cluster.user("narrow", &guide_permissions());
     let (one, other) = (as_user(&cluster, "narrow").await, as_user(&cluster, "narrow").await);
@@ -373,7 +373,7 @@ async fn documented_permissions_suffice_in_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_permission_for_the_topology_is_named() {
-    came_with(7, "taking away the right to a second word of a command");
+    came_with(7, "denied subcommands");
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
     let builder = Client::builder().credentials("narrow", "secret");
@@ -431,7 +431,7 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
-    came_with(7, "taking away the right to a second word of a command");
+    came_with(7, "denied subcommands");
     cluster.user("plain", &["~*", "&*", "+@all", "-pubsub|shardnumsub"]);
     let (one, other) = (as_user(&cluster, "plain").await, as_user(&cluster, "plain").await);
     let node = owner(&cluster, NAME);
@@ -792,7 +792,7 @@ async fn client_asks_rarely_for_the_topology_in_an_outage() {
     waits.abort();
 }
 
-// Slots on their way.
+// Migrating slots.
 
 /// Tasks of two clients that want one name all the time, and see that they are alone with it.
 struct Load {
@@ -988,7 +988,7 @@ async fn request_waits_until_its_keys_are_on_one_node() {
 }
 
 /// The last of those that had expired was taken out, and what is gone there may not be looked at
-/// again: whoever had come to wait was told of an error.
+/// again: a new waiter received an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();

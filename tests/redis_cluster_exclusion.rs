@@ -110,7 +110,7 @@ impl Referee {
     }
 }
 
-/// Wants `lock` all the time. What it is refused for now it asks for again.
+/// Acquires `lock` repeatedly. It retries after transient errors.
 async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::SeqCst) {
         let guard = match lock.acquire().await {
@@ -228,7 +228,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
         println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
 
         // and only what was granted without a replica was forgotten, and may have been had by two
-        // at once, until the first was told
+        // at once, until the first one was notified
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);
         assert!(forgotten.iter().all(may_be), "{forgotten:?}");

@@ -129,8 +129,8 @@ async fn wait_for(
             drop(guard);
         });
     }
-    // Each listens where it is released, where those queue, and where it is told its turn.
-    // Without channels in slots nobody queues.
+    // Each subscribes to the channels of releases, of the queue, and of its own notifications.
+    // Without sharded channels there is no queue.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let (all, nodes) = (if queues { 3 } else { 1 } * locks.len(), nodes.to_vec());
     until("channels", all, move || channels(&nodes)).await;

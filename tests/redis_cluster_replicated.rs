@@ -253,7 +253,7 @@ async fn grant_is_acknowledged_by_replicas_of_the_new_primary() {
     release_guard(guard).await;
 }
 
-// Slots on their way.
+// Migrating slots.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {

@@ -107,7 +107,7 @@ async fn record_of_a_former_leader_is_not_believed() {
     drop(leadership);
 }
 
-/// A hot standby: how long nobody leads.
+/// A hot standby: the time without a leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_leads_in_the_time_of_a_release() {
     const ROUNDS: u32 = 20;

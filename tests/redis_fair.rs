@@ -58,7 +58,7 @@ async fn cost_of_a_hand_over(number: usize) -> f64 {
 async fn fair_hand_over_costs_the_same_for_2_8_and_64_waiters() {
     for number in [2, 8, 64] {
         // A release, a request of the head, and the end of its subscription. Each waiter asks every
-        // 1.5 s beside that.
+        // 1.5 s in addition.
         let each = cost_of_a_hand_over(number).await;
         assert!((2.0..5.0).contains(&each), "{number}: {each}");
     }

@@ -188,7 +188,7 @@ async fn redisson_client_acquires_behind_an_eager_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_behind_a_returning_client() {
-    // That client leaves the lock alone for a fiftieth of the time.
+    // The releasing client leaves the lock alone for a fiftieth of the time.
     let bound = secs(60);
     for hold in [ms(20), ms(60)] {
         let redis = Redis::start();

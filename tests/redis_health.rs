@@ -32,7 +32,7 @@ fn over(log: &Log, words: &str) -> usize {
 }
 
 /// A client at `url` warns of this once, with the remedy, and not again when the connections to
-/// `redis` are made anew; and a probe finds it.
+/// `redis` are closed; and the next health check finds it.
 async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
@@ -573,7 +573,7 @@ async fn primary_with_too_few_replicas_is_not_ready() {
 /// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
 #[tokio::test]
 async fn channel_mode_change_is_found_and_logged_once() {
-    came_with(7, "taking away the right to a second word of a command");
+    came_with(7, "denied subcommands");
     let cluster = Cluster::options().replicas(0).start();
     let rights = ["~*", "&*", "+@all", "-pubsub|shardnumsub"];
     cluster.user("plain", &rights);
@@ -592,7 +592,7 @@ async fn channel_mode_change_is_found_and_logged_once() {
 /// several times a second.
 #[tokio::test]
 async fn cluster_of_two_versions_is_logged_once() {
-    came_with(7, "taking away the right to a second word of a command");
+    came_with(7, "denied subcommands");
     let cluster = Cluster::options().replicas(0).start();
     cluster.user("door", &["~*", "&*", "+@all"]);
     let (log, _logged) = Log::begin();

@@ -1,6 +1,6 @@
-//! What a user may give us: odd names, absurd durations, wrong URLs, servers that
-//! are none. Each works exactly, or is refused with words that name the part that
-//! is wrong, in time, and without the password.
+//! Inputs of a user: odd names, absurd durations, wrong URLs, servers that are none. Each works
+//! exactly, or is refused with words that name the part that is wrong, in time, and without the
+//! password.
 
 use std::{error::Error as _, fmt::Debug, time::Duration};
 

@@ -254,7 +254,7 @@ async fn refused_count_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "start", "2"]);
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
-    testkit::came_with(7, "a right to read a key alone");
+    testkit::came_with(7, "a permission for reads of a key only");
     let reads = with_acl(&redis, "reads", &["+@all", "&*", "~start", "%R~leasehold_*"]).await;
     for client in [no_set, reads] {
         let latch = client.latch("start").unwrap();

@@ -241,7 +241,7 @@ async fn refused_change_changes_nothing() {
     let (redis, _client, all) = setup(3).await;
     let guard = all.acquire().await.unwrap();
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
-    testkit::came_with(7, "a right to read a key alone");
+    testkit::came_with(7, "a permission for reads of a key only");
     let reads = ["+@all", "&*", "~printers", "~{printers}*", "~other", "%R~leasehold_*"];
     let reads = with_acl(&redis, "reads", &reads).await;
     for client in [no_set, reads] {

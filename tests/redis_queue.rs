@@ -496,8 +496,8 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
     let (began, monitor) = (Instant::now(), redis.monitor());
     acquire_in_turn(&clients, 100, ms(2)).await;
 
-    // then it hears of a release that is free for it at least each 80 ms and a hold: it is
-    // left free for a fifth of the time, 16 ms at most, or at each other release
+    // then it is notified of a free lock at least every 80 ms plus a hold: it is left free for a
+    // fifth of the time, 16 ms at most, or at each other release
     let (took, received) = (began.elapsed(), java.received());
     println!("{} of 300 releases in {took:?} were told to who does not queue", received.len());
     assert!(received.iter().all(|message| message == "00" || message == "0"), "{received:?}");

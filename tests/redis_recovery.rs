@@ -1,4 +1,5 @@
-//! What a client does when a server recovers, and how its holders are notified meanwhile.
+//! The recovery of a client after that of its server, and the notification of its holders
+//! meanwhile.
 
 use std::{sync::mpsc, thread};
 

@@ -416,7 +416,7 @@ async fn refused_change_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
-    testkit::came_with(7, "a right to read a key alone");
+    testkit::came_with(7, "a permission for reads of a key only");
     let reads = ["+@all", "&*", "~pool", "~leasehold_semaphore:*", "%R~leasehold_semaphore__*"];
     let reads = with_acl(&redis, "reads", &reads).await;
     for client in [no_set, reads] {

@@ -369,8 +369,8 @@ async fn release_leaves_a_later_java_hold_untouched() {
     }
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
 
-    // and those who wait are told to ask, in vain: who releases cannot know that
-    // before, and a script that could see costs each release as much again
+    // and the waiters are notified in vain, because a releasing client cannot know that before, and
+    // a script that could see costs each release as much again
     assert_eq!(java.received(), ["0"]);
 }
 

@@ -51,7 +51,7 @@ impl Setup {
     }
 }
 
-/// `testLeaseTimeout`: nobody releases.
+/// `testLeaseTimeout`: no holder releases.
 #[tokio::test(start_paused = true)]
 async fn leases_that_end_pass_the_lock_on_in_order() {
     let (t, start) = (Setup::new(3), Instant::now());

@@ -1,4 +1,4 @@
-//! What an operator sees of a lock: spans, events and debug texts.
+//! A lock as an operator sees it: spans, events and debug texts.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ impl Notes {
     /// Takes notes of this thread as long as the guard lives.
     fn taken() -> (Self, DefaultGuard) {
         // As long as there is one subscriber alone, tracing asks the thread that comes to a line
-        // first whether anybody wants it: another test's, which says no for all.
+        // first for interest in it, perhaps to that of another test, which answers no for all.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let notes = Self::default();

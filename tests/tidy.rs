@@ -212,8 +212,8 @@ fn floors(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The engine's own floors, from the bottom to the top, as `engine/mod.rs` draws them.
-/// What shares a floor does not know each other.
+/// The engine's own floors, from the bottom to the top, as `engine/mod.rs` draws them. Modules of
+/// one layer do not import each other.
 const ENGINE_FLOORS: [&[&str]; 10] = [
     &["clock", "counters", "tasks", "timing"],
     &["grant", "limits", "recent", "retry"],
@@ -337,8 +337,8 @@ const WITHOUT_CIRCLES: [&str; 10] = [
     "tests/lock",
 ];
 
-/// The files and folders in one folder that import each other, folder by folder.
-/// What a folder's own `mod.rs` defines is not looked at.
+/// The files and folders in one folder that import each other, folder by folder. The items of a
+/// folder's own `mod.rs` are not checked.
 fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
     let sources = sources.iter().map(|(path, text)| (module_of(&path[root.len() + 1..]), text));
     let sources: Vec<_> = sources.collect();
@@ -359,7 +359,7 @@ fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
     found.iter().map(|circle| shown(root, circle)).collect()
 }
 
-/// What each module imports.
+/// The imports of each module.
 type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
 /// The modules that `module` reaches and that reach it.
@@ -531,7 +531,7 @@ fn foreign_types(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The connection may not use the words of locks, nor the files beside its folder.
+/// The connection may not use the words of locks, nor the files next to its folder.
 fn locks(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let words: BTreeSet<_> =
@@ -544,7 +544,8 @@ fn locks(path: &str, text: &str) -> Vec<String> {
 /// Asynchronous functions that have nothing to say about being dropped.
 const NO_CANCEL_SAFETY: [&str; 0] = [];
 
-/// What returns a `Result` says when it fails; what is async, what dropping it does.
+/// A function that returns a `Result` documents its errors. An async function documents its cancel
+/// safety.
 fn sections(path: &str, text: &str) -> Vec<String> {
     let mut complaints = vec![];
     let text = without_tests(text);
@@ -897,7 +898,7 @@ fn level_of(before: &str) -> Option<String> {
     (is_open && ["debug", "error", "info", "warn"].contains(&level)).then(|| level.to_owned())
 }
 
-/// Whether there are words beside a space, not counting what is filled in.
+/// Whether there are several words, without the filled-in values.
 fn has_words(literal: &str) -> bool {
     let parts = literal.split('{').map(|part| part.rsplit('}').next().unwrap_or_default());
     let plain: String = parts.collect();

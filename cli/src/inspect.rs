@@ -1,4 +1,4 @@
-//! `leasehold show` and `leasehold ls`: what lies in Redis.
+//! `leasehold show` and `leasehold ls`: the objects in Redis.
 
 use std::{
     collections::BTreeMap,
@@ -85,7 +85,7 @@ fn line(list: &List, name: &Name, found: Result<Option<Inspection>, Error>) -> O
     }
 }
 
-/// Writes to stdout. A reader that has seen enough, such as `head`, is no failure.
+/// Writes to stdout. If the reader, such as `head`, closes the pipe, this is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Exit> {
     match write(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -35,7 +35,7 @@ fn command() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // If this cannot be written, the code still shows that the words are wrong.
+            // If this cannot be written, the exit code still shows that the command line is wrong.
             drop(error.print());
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }

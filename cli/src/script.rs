@@ -17,14 +17,14 @@ use crate::{
     server,
 };
 
-/// How often `wait` looks at the object.
+/// The interval at which `wait` checks the object.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The shortest time between two looks, also if a lease is about to end.
+/// The shortest time between two checks, even if a lease is about to end.
 const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
-    // Without it, a signal could leave a hold behind that nobody knows.
+    // Without it, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
     let client = server::connect(&lock.server).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
@@ -91,7 +91,8 @@ fn ended(operation: &str, name: &str) -> Exit {
     Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of its work"))
 }
 
-/// Releases the holders that it has shown. A holder that comes during the question keeps the lock.
+/// Releases the holders that it has shown. A client that acquires during the question keeps the
+/// lock.
 async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     let name = &unlock.name;
     let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
@@ -121,7 +122,7 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     code
 }
 
-/// Shows whom it hurts, and asks.
+/// Shows the holders, and asks for confirmation.
 fn is_confirmed(found: &Inspection) -> Result<bool, Exit> {
     let name = &found.name;
     if !io::stdin().is_terminal() {

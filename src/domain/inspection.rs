@@ -1,4 +1,4 @@
-//! What an operator sees of an object in Redis.
+//! An object in Redis, as an operator sees it.
 
 use std::{fmt, time::Duration};
 

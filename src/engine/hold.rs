@@ -43,8 +43,8 @@ pub(crate) struct Hold {
     /// The end that no renewal extends.
     pub(super) must_end_at: Option<Stamp>,
     state: Mutex<State>,
-    /// Whether its owner also holds to read. That may keep it in the store when its own lease is
-    /// over.
+    /// Whether its owner also has a read hold, which may keep the lock in the store when the lease
+    /// of the write hold is over.
     read_under_write: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,

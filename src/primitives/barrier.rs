@@ -19,15 +19,16 @@ use crate::{
     },
 };
 
-/// A barrier, at which tasks of all processes wait until a number of them has arrived.
+/// A barrier: tasks of all processes wait at it until a number of them has arrived.
 ///
 /// A `Barrier` is a name and the number. Creating one costs nothing and sends no request. **All
 /// clients must use the same number.** The barrier can be used again at once: each opening is a
-/// generation. Redisson does not know it.
+/// generation. Redisson has no such object.
 ///
-/// Each waiting task is a member. A member whose process has died counts for up to 10 seconds; then
-/// the others wait for another one. **A process that restarts within that time counts twice**, and
-/// the barrier may open early. A member that was paused for longer arrives again when it goes on.
+/// Each waiting task is a member. A member of a dead process counts for up to 10 seconds. After
+/// that the others wait for another member. **A process that restarts within that time counts
+/// twice**, and the barrier may open early. A member that was paused for longer arrives again when
+/// it continues.
 ///
 /// **A failover may forget an opening.** Members that have not passed by then wait for the next one.
 #[doc = example!(barrier:
@@ -70,7 +71,7 @@ pub struct Arrived {
     pub generation: u64,
 }
 
-/// The members that have arrived by the last reply: how many, and some of them.
+/// The members that have arrived, by the last reply: their number, and some of them.
 type Present = Mutex<(u32, Vec<Owner>)>;
 
 impl Barrier {
@@ -103,13 +104,14 @@ impl Barrier {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer for 30 seconds; then the barrier may have
-    /// opened with this member. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as
-    /// the store says. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    /// opened with this member. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if
+    /// the store rejects the request. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of
+    /// tokio.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the barrier, in the background. If it has just opened, the others
-    /// have passed.
+    /// Dropping the future leaves the barrier, in the background. If it opens at that moment, the
+    /// other members pass.
     #[doc = example!(barrier:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -126,7 +128,7 @@ impl Barrier {
     /// # Errors
     ///
     /// [`Error::MembersMissing`] if too few have arrived: it names them. This member leaves. If the
-    /// barrier opens at that moment, the others have passed. Others as
+    /// barrier opens at that moment, the other members pass. Others as
     /// [`arrive_and_wait`](Self::arrive_and_wait). A timeout of zero is invalid.
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! The election: at most one leader at a time, who is known to all.
+//! The election: at most one leader at a time, which all clients can look up.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -35,9 +35,9 @@ const MOST_VALUE: usize = 64 * 1024;
 /// Candidates wait as for a lock. When the leader steps down, the next one leads as soon as it has
 /// acquired the lock; when the leader dies, at the latest after its [`ttl`](Self::ttl).
 ///
-/// **A leader that was paused may still work for a moment while the next one leads**, before it notices. Send
-/// the [`term`](Leadership::term) with each write, to a receiver that refuses lower ones: see
-/// [the guide](crate::docs::guide::correctness#fencing).
+/// **A leader that was paused may still work for a moment while the next one leads.** Send the
+/// [`term`](Leadership::term) with each write, to a receiver that rejects lower ones: see [the
+/// guide](crate::docs::guide::correctness#fencing).
 #[doc = example!(election:
     "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
     "// … the work of the leader …",
@@ -56,8 +56,8 @@ impl fmt::Debug for Election {
 impl Election {
     pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
         let object = Object::new(Kind::Election, name);
-        // Each term goes to the store: a hand-off in this process would keep the owner, and with
-        // it the record of the leader before.
+        // Each term needs a new grant: a hand-off would keep the owner, and with it the record of
+        // the previous leader.
         let never = LocalHandoff { most: 0, time: Duration::ZERO };
         let lock = Lock::new(engine, object, ttl).with(|settings| settings.local_handoff = never);
         Self { lock: lock.with_tokens() }
@@ -67,7 +67,7 @@ impl Election {
         Self { lock: self.lock.with(change) }
     }
 
-    /// Sets how long a leader that died still counts. Default: that of the client, 30 s.
+    /// Sets how long a dead leader still counts. Default: that of the client, 30 s.
     ///
     /// A background task renews the lease every third of this time. A leader that cannot renew it
     /// stops before its lease ends in the store.
@@ -90,7 +90,7 @@ impl Election {
     }
 }
 
-/// Taking part.
+/// Candidacy.
 impl Election {
     /// Waits until this candidate leads, and publishes `value`, such as its address.
     ///
@@ -98,8 +98,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`]. If the value cannot be published, the lock is released and the error
-    /// returned, as of [`proclaim`](Leadership::proclaim): no candidate leads by halves.
+    /// As [`Lock::acquire`]. If the value cannot be published, the candidate steps down, and the
+    /// error of [`proclaim`](Leadership::proclaim) is returned.
     ///
     /// # Cancel safety
     ///
@@ -139,7 +139,7 @@ impl Election {
         begun.unwrap_or_else(silent)
     }
 
-    /// Leads if nobody leads now, and returns `None` otherwise.
+    /// Leads if there is no leader now, and returns `None` otherwise.
     ///
     /// # Errors
     ///
@@ -161,9 +161,9 @@ impl Election {
 
     /// Waits until this candidate leads, runs `work` once, steps down, and returns its result.
     ///
-    /// The result proves that it led from beginning to end, as far as this client's clock and the
-    /// last reply of the store tell. If the leadership is lost, the work stops as
-    /// [`on_loss`](Self::on_loss) says. The work reads its term by [`LockContext::token`].
+    /// The result proves that it led from beginning to end, by this client's clock and the last
+    /// reply of the store. If the leadership is lost, the work stops as [`on_loss`](Self::on_loss)
+    /// says. The work reads its term by [`LockContext::token`].
     ///
     /// # Errors
     ///
@@ -185,13 +185,13 @@ impl Election {
     }
 }
 
-/// Looking at the leader from outside.
+/// Looking up the leader.
 impl Election {
     /// Returns the leader.
     ///
-    /// It is the leader of the moment when the store replied. A record of a leader that has lost
-    /// the lock is never returned. A candidate for whom a release has reserved the lock, for at
-    /// most 750 ms, is returned without a value.
+    /// It led at the moment of the reply. A record of a leader that has lost the lock is never
+    /// returned. A candidate for whom a release has reserved the lock, for at most 750 ms, is
+    /// returned without a value.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl Election {
         self.lock.engine.ask(name, |store| election::leader(store, name)).await
     }
 
-    /// Returns an observer of the leaders, which starts with the present one.
+    /// Returns an observer, which starts with the present leader.
     ///
     /// # Errors
     ///
@@ -271,9 +271,10 @@ impl Leadership {
     /// # Errors
     ///
     /// [`Error::Lost`] if it does not; nothing was written. [`Error::ValueTooLong`] for more than
-    /// 64 KiB. [`Error::Unavailable`] if the store did not answer within the [request timeout](crate::ClientBuilder::request_timeout): then it may
-    /// have happened, or happen yet while this term lasts. [`Error::NotReady`],
-    /// [`Error::Forbidden`] and [`Error::Refused`] as the store says.
+    /// 64 KiB. [`Error::Unavailable`] if the store did not answer within the [request
+    /// timeout](crate::ClientBuilder::request_timeout): then the value may have been published, or
+    /// may still be during this term. [`Error::NotReady`], [`Error::Forbidden`] and
+    /// [`Error::Refused`] if the store rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -302,7 +303,7 @@ impl Leadership {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo it: it goes on in the background.
+    /// Dropping the future does not undo it: the request continues in the background.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert_eq!(leadership.step_down().await?, leasehold::Release::Released);",
@@ -314,7 +315,7 @@ impl Leadership {
     /// Runs `work` as the leader, steps down, and returns everything that happened.
     ///
     /// If the leadership is lost, the work stops as [`Election::on_loss`] says. A panic of the work
-    /// steps down, then goes on.
+    /// steps down, and then continues.
     ///
     /// # Cancel safety
     ///
@@ -343,8 +344,8 @@ impl Leadership {
 
     /// Waits until this candidate leads no more, and returns why.
     ///
-    /// If the store is silent, that is before its lease ends in the store. The future borrows
-    /// nothing. It also ends when it steps down, with [`LostReason::Released`].
+    /// If the store does not reply, it returns before the lease ends in the store. The future
+    /// borrows nothing. After a step-down it returns [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///

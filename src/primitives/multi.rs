@@ -1,18 +1,18 @@
 //! The multi-lock: several locks, held all or none.
 //!
-//! It is no kind of object and has no keys: it is made of the locks and the guards of its members,
-//! so each member is granted, renewed, handed off and released like any other lock.
+//! It consists of the locks and the guards of its members, and has no keys. Each member is granted,
+//! renewed, handed off and released like any other lock.
 //!
 //! An acquisition tries all missing members at once. Then it waits for the first busy one, in the
 //! order of their names:
 //!
-//! - holding only members before it in that order, as long as its holder changes, because then the
-//!   queue moves;
-//! - after that holding no member, as long as the caller waits.
+//! - at first it holds only members before it in that order. It does so as long as the holder of
+//!   the busy one changes, because then the queue moves;
+//! - after that it holds no member, as long as the caller waits.
 //!
-//! So multi-locks never wait for each other in a circle. Others may hold and wait in another order,
-//! such as Redisson's multi-locks and nested locks: a holder that waits stays the holder, which
-//! ends a circle with them.
+//! So multi-locks never wait for each other in a circle. Redisson's multi-locks and nested locks
+//! may hold and wait in another order. In a circle with them the holder of the busy member does not
+//! change, so the multi-lock releases its members.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -35,20 +35,20 @@ use crate::{
 
 /// Several locks that are acquired together: all of them are held, or none.
 ///
-/// The members may be any [`Lock`], also with tokens, and either side of a
+/// A member is any [`Lock`], with or without tokens, or a side of a
 /// [`ReadWriteLock`](crate::ReadWriteLock). They may belong to several clients and servers. Each
 /// keeps its own settings. A fixed lease begins when its member is granted.
 ///
 /// Each member is an ordinary lock in Redis: other tasks, processes and Redisson clients may
-/// acquire it alone, or with others. If all members are free, acquiring takes one round trip.
-/// **Two multi-locks never deadlock**, whatever the order of their members. While one waits for a
-/// busy member, it keeps others only as long as the holder of the busy one changes, and for at most
-/// ten seconds. So a client that holds one member and waits for another one gets it as well, such
-/// as one that uses Redisson's `getMultiLock`.
+/// acquire it alone, or with others. If all members are free, acquiring takes one round trip. **Two
+/// multi-locks never deadlock**, whatever the order of their members. While one waits for a busy
+/// member, it keeps others only as long as the holder of the busy one changes, and for at most ten
+/// seconds. So a client that holds one member and waits for another one, such as Redisson's
+/// `getMultiLock`, acquires that one as well.
 ///
-/// **It may starve.** It queues for one member at a time. If other clients acquire single members
-/// again and again, it waits longer than they do, and without a bound if they hold them for longer
-/// than 0.25 s.
+/// **It may starve.** It queues for one member at a time. If other clients repeatedly acquire
+/// single members, it waits longer than they do. If they hold them for longer than 0.25 s, it may
+/// wait without a bound.
 ///
 /// Members of several clients of the **same** server must have different names: the multi-lock
 /// would wait for itself. It is not reentrant, like [`Lock`].
@@ -235,7 +235,8 @@ impl Lock {
         }
     }
 
-    /// Waits until two looks find the same holder, or cannot look, but not for ever.
+    /// Waits until two requests in a row find the same holder, or one fails, but for a limited
+    /// time.
     async fn until_holder_is_stable(&self) {
         let mut before = None;
         for _ in 0..HOLDER_LOOKS {
@@ -255,14 +256,14 @@ struct Gathered<'a> {
     guards: Vec<Option<LockGuard>>,
 }
 
-/// A member that could not be acquired at once: because it is busy, or by an error.
+/// A member that could not be acquired at once, because it is busy or because of an error.
 struct Missing {
     at: usize,
     error: Option<Error>,
 }
 
 impl Missing {
-    /// Returns whether waiting for the member cannot help.
+    /// Returns whether no wait for the member can succeed.
     fn is_final(&self) -> bool {
         self.error.as_ref().is_some_and(|error| !error.is_transient())
     }
@@ -278,7 +279,7 @@ impl<'a> Gathered<'a> {
         while let Some(missing) = self.try_missing(within).await {
             match missing.error {
                 Some(error) if !error.is_transient() => return Err(error),
-                // If it is not transient after all, the wait returns it.
+                // If the error is permanent, the wait returns it.
                 _ => self.wait_for(missing.at, within).await?,
             }
         }
@@ -328,10 +329,10 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Releases what is held, and waits for that no longer than the caller.
+    /// Releases the held members, and waits for that at most until the timeout of the caller.
     async fn release(self, within: Option<Deadline>) {
-        // Each result is of no use, because no work was done. A release that fails goes on in the
-        // background.
+        // The results do not matter, because no work was done. A release that fails continues in
+        // the background.
         let released = join_all(self.guards.into_iter().flatten().map(LockGuard::release));
         match within {
             Some(Deadline { until, .. }) => drop(timeout_at(until, released).await),
@@ -363,7 +364,7 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the releases: they go on in the background.
+    /// Dropping the future does not undo the releases, which continue in the background.
     #[doc = example!(both:
         "use leasehold::Release;",
         "let guard = both.acquire().await?;",
@@ -409,7 +410,7 @@ impl MultiGuard {
         release_all_after_run(self.guards).await
     }
 
-    /// Returns what work under this guard gets.
+    /// Returns the context for work under this guard.
     #[cfg(feature = "blocking")]
     pub(crate) fn context(&self) -> &MultiContext {
         &self.context
@@ -476,7 +477,7 @@ async fn release_all_after_run(guards: Vec<LockGuard>) -> Option<Loss> {
 
 /// The members of a [`MultiLock`], for work that runs under it.
 ///
-/// It is cheap to clone. It cannot release the members, and does not keep them.
+/// It is cheap to clone. It cannot release the members, and does not keep them held.
 #[doc = example!(both:
     "# async fn step() {}",
     "let work = both.run(async |held| {",
@@ -529,7 +530,7 @@ impl MultiContext {
         "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        // A member without a remaining time is the least of all.
+        // `None`, a lost member, is less than any remaining time.
         self.members.iter().map(LockContext::remaining).min().flatten()
     }
 

@@ -1,4 +1,4 @@
-//! The guard of a quorum lock, and what the work under it sees.
+//! The guard of a quorum lock, and its context for work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -49,8 +49,8 @@ impl QuorumGuard {
         &self.shared.name
     }
 
-    /// Returns whether a majority of the servers still has the hold, as far as this client's clock
-    /// and the last replies tell.
+    /// Returns whether a majority of the servers still has the hold, by this client's clock and the
+    /// last replies.
     #[doc = example!("assert!(lock.acquire().await?.is_held());")]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -83,16 +83,16 @@ impl QuorumGuard {
 
     /// Releases the lock at all servers, and returns once a majority has released it.
     ///
-    /// The requests to the other servers go on in the background, until a server replies or the
-    /// lease ends.
+    /// The requests to the other servers continue in the background until their server replies or
+    /// the lease ends.
     ///
     /// # Errors
     ///
-    /// The error of a server, if no majority replied. The release goes on in the background.
+    /// The error of a server, if no majority replied. The release continues in the background.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the release: it goes on in the background.
+    /// Dropping the future does not undo the release, which continues in the background.
     #[doc = example!(
         "use leasehold::Release;",
         "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
@@ -112,12 +112,12 @@ impl QuorumGuard {
                 None => break,
             }
         }
-        // Dropped, they would be sent once more.
+        // If these futures were dropped, their releases would be sent once more.
         tokio::spawn(async move { while releasing.next().await.is_some() {} });
         match (over, errors.pop()) {
             (Some(reason), _) => lost(reason),
             _ if released >= need => Ok(Release::Released),
-            // With the servers that have not replied, it may have been a majority.
+            // The servers that have not replied may have been part of a majority.
             (None, Some(error)) if released + 1 + errors.len() >= need => Err(error),
             (None, _) => lost(reasons.first().copied().unwrap_or(LostReason::Expired)),
         }
@@ -126,7 +126,7 @@ impl QuorumGuard {
     /// Runs `work` under this guard, releases it, and returns what happened.
     ///
     /// If the hold is lost, the work is dropped at the await where it stands. A panic of the work
-    /// releases the guard, then goes on.
+    /// releases the guard, and then continues.
     ///
     /// # Cancel safety
     ///
@@ -169,7 +169,8 @@ impl Drop for QuorumGuard {
     }
 }
 
-/// The lock, for work that runs under it. It cannot release the lock, and does not keep it.
+/// The context of work that runs under the lock. It cannot release the lock, and does not keep the
+/// lock held.
 #[doc = example!(
     "# async fn step() {}",
     "let work = lock.run(async |held| {",
@@ -195,7 +196,7 @@ impl QuorumContext {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it is.
+    /// [`Error::Lost`] if the lock is lost.
     #[doc = example!("lock.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
         let lost = |reason| Error::Lost { name: self.shared.name.clone(), reason };

@@ -1,8 +1,8 @@
 //! Keeps a hold at as many servers as possible, while its guard exists.
 //!
-//! Each server has a hold of its own, which the watchdog of its client renews. This task adds the
-//! grants that came after the majority, notices holds that end, and asks those servers again: a
-//! server that was down, or came back without its data, then has the lock again.
+//! Each server has its own hold, which the watchdog of its client renews. This task adds grants
+//! that arrive after the majority. It notices holds that end, and asks their servers again. So a
+//! server that was down, or restarted without its data, gets the lock again.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::{
     primitives::{Lock, LockGuard},
 };
 
-/// When a server is asked again at which another caller had the lock.
+/// The pause before a server is asked again after another caller held the lock there.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How long after the end of a lease the keeper has noted it.
+/// How long after the end of a lease the keeper notes it at the latest.
 const AFTER_ITS_END: Duration = Duration::from_millis(1);
 
 /// The hold of a quorum, which its guard, its context and its keeper share.
@@ -37,7 +37,7 @@ struct Grants {
     closed: bool,
 }
 
-/// Something that happens to the grant of one server.
+/// A change of the grant of one server.
 enum Event {
     Voted(usize, Vote),
     Ended(usize, LostReason),
@@ -58,8 +58,8 @@ impl Shared {
         *self.over.borrow()
     }
 
-    /// Waits until the hold is over. The leases end it as well: the runtime of the keeper may be
-    /// gone.
+    /// Waits until the hold is over. The end of the leases also ends it, because the runtime of the
+    /// keeper may be gone.
     pub(super) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let (shared, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
@@ -90,7 +90,8 @@ impl Shared {
         left.len().checked_sub(self.need).map(|at| left[at]).ok_or(LostReason::Expired)
     }
 
-    /// Adds the grant of a server, unless the hold is over. Returns what ends with the grant.
+    /// Adds the grant of a server, unless the hold is over. Returns a future that ends with the
+    /// grant.
     fn add(&self, number: usize, guard: LockGuard) -> Option<Coming> {
         let mut grants = self.grants.lock();
         if grants.closed {
@@ -115,10 +116,10 @@ impl Shared {
         is_held
     }
 
-    /// Ends the hold, and returns its grants, the first server's last.
+    /// Ends the hold, and returns its grants; that of the first server is the last one.
     ///
-    /// Waiters wait at the first server where the lock is held. When it is free there, it is free
-    /// at the others.
+    /// Waiters wait at the first server where the lock is held. So that server releases last, when
+    /// the lock is already free at the others.
     pub(super) fn close(&self) -> Vec<LockGuard> {
         let mut grants = self.grants.lock();
         grants.closed = true;
@@ -137,7 +138,7 @@ impl Shared {
         });
     }
 
-    /// What ends with the grants of now.
+    /// Returns futures that end with the present grants.
     fn endings(&self) -> Vec<Coming> {
         let grants = self.grants.lock();
         let numbered = grants.by_server.iter().enumerate();
@@ -149,8 +150,8 @@ impl Shared {
     }
 }
 
-/// Keeps the hold until a majority of its grants is over. It asks the `failed` servers again, and
-/// adds the grants of `late` ones.
+/// Keeps the hold until too few of its grants are left for a majority. It asks the `failed` servers
+/// again, and adds the grants of `late` ones.
 pub(super) async fn keep(
     shared: Arc<Shared>,
     members: Arc<[Lock]>,
@@ -164,7 +165,7 @@ pub(super) async fn keep(
         let next = match event {
             Event::Due(number) => Some(voted(ask_again(&members, number))),
             Event::Voted(number, vote) => {
-                // Another caller has it for a moment, before it finds that it has no majority.
+                // Another caller holds it for a moment, until it learns that it has no majority.
                 let is_busy = matches!(vote, Vote::No);
                 match vote.grant() {
                     Some(guard) => shared.add(number, guard),

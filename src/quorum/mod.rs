@@ -1,8 +1,8 @@
 //! A lock that a majority of independent servers grants, as Redlock does.
 //!
-//! It has no keys, scripts or messages of its own but one: each member is a [`Lock`] of a client of
-//! its own, with its watchdog and its waiters. `vote.rs` decides who has a majority, `keeper.rs`
-//! keeps it, and this file waits.
+//! Each member is a [`Lock`] of its own client, with the watchdog and the waiters of that client.
+//! The quorum lock adds one key: since when a server has had data. `vote.rs` counts the grants,
+//! `keeper.rs` keeps them, and this file waits.
 
 mod guard;
 mod keeper;
@@ -28,8 +28,8 @@ use crate::{
 /// lock at other servers.
 const AT_ONE_SERVER: Duration = Duration::from_secs(2);
 
-/// The first and the longest pause after a vote that callers divided among them, or that too few
-/// servers answered.
+/// The first and the longest pause after a vote that no caller won, or to which too few servers
+/// replied.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// The section *Examples* of a method. `lock` is set up in lines that rustdoc hides.
@@ -314,7 +314,8 @@ impl QuorumLock {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    /// Votes until a majority grants the lock. `obstacle` has the reason of the last lost vote.
+    /// Repeats votes until a majority grants the lock. `obstacle` has the reason of the last lost
+    /// vote.
     async fn wait(&self, obstacle: &mut Obstacle) -> Result<QuorumGuard> {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
@@ -324,7 +325,7 @@ impl QuorumLock {
                 }
                 Outcome::Lost(lost) => *obstacle = lost,
             }
-            // Two minorities that ask at the same time would divide the servers again.
+            // Two callers that ask at the same time would divide the servers again.
             if obstacle.divided || obstacle.busy_at.is_none() {
                 sleep(backoff.next(PAUSES)).await;
             }
@@ -334,7 +335,7 @@ impl QuorumLock {
         }
     }
 
-    /// Waits until one server grants the lock.
+    /// Waits until one server grants the lock, or cannot.
     ///
     /// An error is no obstacle: the next vote reports it, if no majority is possible without this
     /// server.
@@ -343,10 +344,10 @@ impl QuorumLock {
     }
 }
 
-/// Looking at the lock from outside.
+/// Inspection and forced release.
 impl QuorumLock {
-    /// Takes the lock from its holder at each server that replies, and returns at how many it was
-    /// held.
+    /// Releases the lock at each server that replies, whatever its holder, and returns at how many
+    /// servers it was held.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Stories of several clients and five servers that stop, resume and lose their data, by seed.
+//! Simulated runs of several clients and five servers, by seed. The servers stop, resume and lose
+//! their data.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ fn millis(range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// Acquires, checks that nobody else believes to hold the lock, and releases, again and again.
+/// Repeatedly acquires, checks that no other client believes that it holds, and releases.
 async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: Instant) -> u32 {
     let mut holds = 0;
     while Instant::now() < until {
@@ -38,15 +39,15 @@ async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: I
             }
             sleep(millis(0..15_000)).await;
         });
-        // The context of a released hold believes in nothing.
+        // The context of a released hold reports no hold.
         drop(outcome.await);
         sleep(millis(0..500)).await;
     }
     holds
 }
 
-/// Stops at most two of the servers at a time, or takes the data of one: more than a majority
-/// never forgets or stands still.
+/// Stops at most two servers at a time, or deletes the data of one. So a majority always runs with
+/// its data.
 async fn trouble(servers: &[MemoryStore], until: Instant) {
     while Instant::now() < until {
         sleep(millis(500..8_000)).await;
@@ -54,7 +55,7 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
         fastrand::shuffle(&mut numbers);
         let kind = fastrand::u8(..3);
         if kind == 0 {
-            // These execute nothing, and another one forgets when they come back.
+            // The stopped servers execute nothing. Another server loses its data when they resume.
             let rejecting = &numbers[1..=2];
             rejecting.iter().for_each(|number| servers[*number].fail("LOADING not yet"));
             sleep(millis(100..25_000)).await;
@@ -68,7 +69,7 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
             stopped.iter().for_each(|number| servers[*number].resume());
         } else {
             servers[numbers[0]].lose_everything();
-            // Only one server at a time has forgotten holds that may still be believed.
+            // Only one server at a time lacks holds that clients may still believe in.
             sleep(2 * TTL).await;
         }
     }
@@ -88,7 +89,7 @@ async fn tell(seed: u64) -> u32 {
     }
     trouble(&servers, until).await;
     let holds = clients.join_all().await.into_iter().sum();
-    // What a stopped server still executes is released, too.
+    // A stopped server may grant a late request. That grant must be released, too.
     sleep(6 * TTL).await;
     for server in &servers {
         let left = Client::with_store(server).lock("door").unwrap().holder().await.unwrap();

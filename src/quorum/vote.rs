@@ -27,7 +27,7 @@ pub(super) enum Vote {
     /// It granted the lock, but has had data for less than a lease: it may have forgotten the
     /// grant of another holder. It does not count.
     Young(LockGuard),
-    /// Nobody has noted for how long it has had data: it is new, or has lost all of it. It may
+    /// No client has noted since when it has data: it is new, or has lost all of its data. It may
     /// have granted the lock.
     New(Option<LockGuard>),
     /// Another owner holds the lock there.
@@ -93,8 +93,8 @@ pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuar
     })
 }
 
-/// Asks like [`ask`], for a caller that has a majority without this server: if the server is new,
-/// its data has been lost.
+/// Asks like [`ask`], for a caller that has a majority without this server. So if the server is
+/// new, it has lost its data.
 pub(super) fn ask_again(members: &Arc<[Lock]>, number: usize) -> Asking {
     noting(members, ask(members, number, None))
 }
@@ -169,7 +169,7 @@ pub(super) async fn elect(
             return Ok(ballot.won(members, late));
         }
     }
-    // Some servers have lost their data, or nobody can tell.
+    // Some servers have lost their data, or this cannot be excluded.
     ballot.change(members, noted).await;
     ballot.lost()
 }
@@ -194,8 +194,8 @@ impl Ballot {
         self.count(is_yes) + late >= self.need || late > 0 && self.are_all_new(0)
     }
 
-    /// Returns whether all servers that have voted are new, and none is missing. Then the servers
-    /// were set up just now. If only a majority were new, it might have lost its data.
+    /// Returns whether all servers that have voted are new, and that no vote is missing. Then the
+    /// servers were set up just now. A majority alone might have lost its data.
     fn are_all_new(&self, late: usize) -> bool {
         late == 0 && self.votes.iter().flatten().all(is_new)
     }
@@ -250,7 +250,7 @@ impl Ballot {
                     voted += 1;
                     obstacle.busy_at.get_or_insert(number);
                 }
-                // Its grant keeps others out for a moment, although it does not count.
+                // Its grant excludes other callers for a moment, although it does not count.
                 Some(Vote::Young(_) | Vote::New(Some(_))) => {
                     young += 1;
                     obstacle.divided = true;
@@ -290,7 +290,7 @@ fn is_new(vote: &Vote) -> bool {
 }
 
 impl Obstacle {
-    /// The error of a caller that has waited for `waited`.
+    /// Returns the error for a caller whose timeout is over after `waited`.
     pub(super) fn error(&self, name: &Name, waited: Duration) -> Error {
         let name = name.clone();
         match &self.silence {

@@ -1,9 +1,8 @@
 //! The network between the servers of a deployment and their clients, to be cut.
 //!
-//! Every node has doors, which are proxies in front of its ports, and announces their
-//! ports in place of its own: so clients and other nodes come through a door. A node
-//! comes from an address of its own, so that the door knows who
-//! knocks; whoever comes from 127.0.0.1 is a client.
+//! Every node has doors, which are proxies in front of its ports, and announces their ports in
+//! place of its own: so clients and other nodes come through a door. A node comes from an address
+//! of its own, so that the door knows who knocks; a connection from 127.0.0.1 is that of a client.
 //!
 //! The commands of a test itself go to the servers' own ports, by no link.
 //!
@@ -19,8 +18,8 @@ use crate::proxy::{Block, Proxy};
 /// Links between the nodes of a deployment and their clients, by the names of both
 /// ends.
 ///
-/// A link is both ways: one that is cut carries neither the connections that the one
-/// opens to the other nor those that the other opens. Whoever is no node is one of the
+/// A link is both ways: one that is cut carries neither the connections that the one opens to the
+/// other nor those that the other opens. A process that is no node is one of the
 /// [`CLIENTS`](Self::CLIENTS), unless it was made a [client](Self::client) of its own.
 ///
 /// # Examples
@@ -91,8 +90,7 @@ impl Links {
         }
     }
 
-    /// Lets everything pass between these two again. What was sent into a black hole
-    /// arrives now.
+    /// Restores the link between these two. Data that was sent into a black hole arrives now.
     ///
     /// # Panics
     ///

@@ -173,7 +173,7 @@ impl Options {
         }
     }
 
-    /// The file of users. What it does not say of the default user is not true any more.
+    /// The file of users. It replaces all settings of the default user.
     fn acl(&self) -> String {
         let password =
             self.password.as_ref().map_or_else(|| "nopass".into(), |it| format!(">{it}"));

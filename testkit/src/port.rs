@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Returns a port that no process listens on at the moment.
 ///
-/// No port is returned twice until all have been, so a server that is stopped
-/// does not lose its port to another one of this process. Another process may
-/// be quicker: whoever binds the port must be ready to ask for another.
+/// No port is returned twice until all have been, so a server that is stopped does not lose its
+/// port to another one of this process. Another process may be quicker. So the caller must retry
+/// with another port if the bind fails.
 pub(crate) fn free_port() -> u16 {
     bind_free_port().local_addr().expect("a bound socket has an address").port()
 }

@@ -37,10 +37,10 @@ impl Redis {
     /// Makes this server a replica of `master`, as a failover does with the old primary. It
     /// replaces its data with the data of `master`.
     ///
-    /// It follows until it is [promoted](Self::promote). One that was
-    /// [started as a replica](Options::start_replica_of) does so after a restart, too; any
-    /// other follows nobody then. The master counts a `PING` of a replica that connects,
-    /// and an `AUTH` if it has a password.
+    /// It follows until it is [promoted](Self::promote). One that was [started as a
+    /// replica](Options::start_replica_of) does so after a restart, too; any other replicates no
+    /// server then. The master counts a `PING` of a replica that connects, and an `AUTH` if it has
+    /// a password.
     ///
     /// # Panics
     ///

@@ -207,8 +207,7 @@ impl Redis {
         }
     }
 
-    /// Deletes the data that the stopped server has kept. What it knows of other
-    /// servers stays.
+    /// Deletes the data that the stopped server has kept. Its knowledge of other servers stays.
     ///
     /// # Panics
     ///

@@ -31,7 +31,7 @@ impl ServerMessage<'_> {
     }
 }
 
-/// What the client receives instead.
+/// The data that the client receives instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Tampering {
     /// The reply of the server.

@@ -222,7 +222,7 @@ impl Log {
     /// Notes what is logged on this thread until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
         // As long as there is one subscriber alone, tracing asks the thread that comes to a line
-        // first whether anybody wants it: another test's, which says no for all.
+        // first for interest in it, perhaps to that of another test, which answers no for all.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let log = Self::default();
@@ -319,8 +319,8 @@ pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
     acl_rules_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
 }
 
-/// Does what the guide says about a user. Where servers are told of the library, or refuse to be
-/// told without a look at what, it may tell them.
+/// Creates a user as the guide says. Where `CLIENT SETINFO` exists, the user may call it, because
+/// some servers reject it otherwise.
 pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     assert_eq!(redis.command(&words).text(), "OK", "{words:?}");

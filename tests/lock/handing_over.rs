@@ -270,8 +270,8 @@ async fn handed_over_hold_can_be_lost() {
             _ => world.store.stall(),
         }
 
-        // then it is told at the renewal, or at the end of what was granted, which
-        // was renewed when somebody began to wait
+        // then it is notified at the renewal, or at the end of the grant, which was renewed when a
+        // waiter came
         assert_eq!(guard.lost().await, reason);
         let reported = if reason == LostReason::NotOwned { secs(1) } else { millis(2_968) };
         assert!(granted.elapsed() >= reported, "{reason}: {:?}", granted.elapsed());

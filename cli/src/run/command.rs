@@ -34,7 +34,7 @@ pub(super) struct Command {
 impl Command {
     pub(super) fn start(run: &Run, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
         let failed = |error: io::Error| Exit::os("start", "command", &error);
-        // First, so that it knows the command as soon as there is one.
+        // The watcher starts first, so that it gets the command as soon as it exists.
         let mut watcher = Watcher::start().map_err(failed)?;
         let mut command = tokio::process::Command::new(this_program().map_err(failed)?);
         command.arg(START).arg(std::process::id().to_string()).args(words(run));
@@ -65,7 +65,7 @@ impl Command {
         self.watcher.end();
     }
 
-    /// Lets it run for so long, from now on.
+    /// Lets it run for this time, from now on.
     pub(super) fn allow(&mut self, left: Duration) {
         self.watcher.allow(self.target, left);
     }

@@ -1,4 +1,4 @@
-//! What `run` holds: a lock of some kind, or a permit.
+//! The hold of `run`: a lock of some kind, or a permit.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -67,7 +67,7 @@ pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Option<Hold>, 
     }
 }
 
-/// Reports that another owner has the lock, and who that is.
+/// Reports that another owner has the lock, with its name.
 pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
     match run.permits {
         _ if run.busy_ok => Ok(0),
@@ -80,7 +80,7 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
     }
 }
 
-/// Reports who holds `lock`.
+/// Reports the holder of `lock`.
 pub(crate) async fn is_held(lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> {
     let holder = lock.holder().await?;
     let cause = holder.map_or_else(|| "it was held".into(), |holder| format!("held by {holder}"));

@@ -147,13 +147,13 @@ async fn attend(
             status = command.wait(), if ended.is_none() => {
                 ended = Some(status?);
                 if stopped.is_some() || terminated {
-                    // After a KILL or a loss, the time runs already.
+                    // After a KILL or a loss, the grace period has begun already.
                     let rest = if stopped.is_some() { Duration::ZERO } else { grace };
                     kill_at = kill_at.or_else(|| Some(Instant::now() + rest));
                 }
             }
             reason = &mut lost, if stopped.is_none() => {
-                // After an expiry there is no time left.
+                // After an expiry there is no grace period.
                 let grace = if reason == LostReason::NotOwned { grace } else { Duration::ZERO };
                 command.terminate();
                 (stopped, kill_at) = (Some(reason.to_string()), Some(Instant::now() + grace));
@@ -163,7 +163,7 @@ async fn attend(
                 kill_at = None;
             }
             signal = signals.next() => {
-                // A user who repeats it does not want to wait.
+                // A repeated signal means that the user does not want to wait.
                 match signals::is_term(signal) && terminated {
                     true => kill_at = Some(Instant::now()),
                     false => command.forward(signal),

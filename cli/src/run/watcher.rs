@@ -56,7 +56,7 @@ impl Watcher {
         Ok(Self { child, deadline: Duration::ZERO, is_reachable: true })
     }
 
-    /// Lets `target` run for so long, from now on.
+    /// Lets `target` run for this time, from now on.
     pub(super) fn allow(&mut self, target: Target, left: Duration) {
         let deadline = now() + left;
         if deadline.abs_diff(self.deadline) < SMALL || !self.is_reachable {
@@ -159,7 +159,7 @@ fn kill(order: Option<Order>) -> ExitCode {
 fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
-    // It continues in suspend on macOS, and there is none that does elsewhere.
+    // On macOS this clock continues in suspend. Other systems have no such clock.
     #[cfg(not(target_os = "linux"))]
     let clock = ClockId::Monotonic;
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()

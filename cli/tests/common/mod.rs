@@ -13,7 +13,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Redis, eventually};
 
-/// How long a busy machine may take for what happens at once.
+/// The time in which an immediate event happens, even on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
 
 pub(crate) fn ms(millis: u64) -> Duration {
@@ -173,7 +173,7 @@ pub(crate) fn pid_in(line: &str) -> u32 {
     line.rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the line ends with a number")
 }
 
-/// Returns whether a process runs. One that nobody waits for does not.
+/// Returns whether a process runs. A zombie does not run.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat"));
     status.is_ok_and(|text| !text.rsplit(')').next().unwrap_or_default().starts_with(" Z"))

@@ -1,4 +1,4 @@
-//! What every store must do for rate limiters and throttles.
+//! The behaviour of every store for rate limiters and throttles.
 
 use super::*;
 use crate::{

@@ -24,7 +24,7 @@ async fn conforms(url: &str, settings: &Settings) {
 
 /// Without a count of subscribers no client queues, and the tests need a queue.
 fn must_count_listeners_in_a_cluster() {
-    came_with(7, "counting who listens anywhere in a cluster");
+    came_with(7, "the number of subscribers in a whole cluster");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What lies in Redis, for operators: it only reads, and by plain commands.
+//! The objects in Redis, for operators. It only reads, and by plain commands.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{RedisStore, Reply, channel_of, channels::Channels, keys, replies};
 use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, Waiter};
 
-/// At most so many holders and waiters are read. A hash with more fields is no lock.
+/// The largest number of holders and of waiters that are read. A hash with more fields is no lock.
 const MOST: i64 = 1_000;
 
 /// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB

@@ -1,8 +1,8 @@
 //! A cluster: masters that share the slots, and their replicas.
 //!
-//! Each node is a [`Redis`], to be paused, killed and started again. They are made a
-//! cluster by plain commands: slots first, then everybody meets, then replicas choose
-//! their masters. A node keeps what it knows of the others over a restart.
+//! Each node is a [`Redis`], to be paused, killed and started again. They are made a cluster by
+//! plain commands: slots first, then all nodes meet, then replicas choose their masters. A node
+//! keeps what it knows of the others over a restart.
 //!
 //! The lock over the nodes guards the list alone; no node is asked under it.
 
@@ -353,9 +353,9 @@ impl Cluster {
         eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
     }
 
-    /// Whether all nodes that run take this one for the owner of a slot, and know by which
-    /// epoch: whoever has an older one believes a late message of the owner before, and is
-    /// believed by nobody when the slot comes back to it.
+    /// Whether all nodes that run take this one for the owner of a slot, and know by which epoch. A
+    /// node with an older epoch accepts a late message of the previous owner, and other nodes
+    /// reject its own claim when the slot comes back to it.
     fn all_name(&self, slot: u16, id: &str) -> bool {
         let Some(views) = self.views() else { return false };
         let epochs: BTreeSet<_> =

@@ -1,11 +1,10 @@
 //! A master, its replicas, and the Sentinels that watch them.
 //!
-//! Each server and Sentinel is a [`Redis`], to be paused, killed and started again.
-//! Sentinels are told whom to watch by commands once all servers run; they keep what
-//! they know in a file of their own, also over a restart. A Sentinel looks at its own
-//! clock: what they find out of each other takes them seconds, and a demoted master that
-//! comes back is made a replica after some ten, unless a test
-//! [waits for it](Sentinels::wait_until_agreed).
+//! Each server and Sentinel is a [`Redis`], to be paused, killed and started again. Sentinels
+//! receive the name of their primary by commands after all servers run. They keep what they know in
+//! a file of their own, also over a restart. A Sentinel looks at its own clock: what they find out
+//! of each other takes them seconds, and a demoted master that comes back is made a replica after
+//! some ten, unless a test [waits for it](Sentinels::wait_until_agreed).
 
 mod events;
 mod options;

@@ -1,4 +1,4 @@
-//! What a story of objects knows of its guards, and the rules about them: see `objects.rs`.
+//! The guards of a story of objects, and the rules about them: see `objects.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// What is known to be so.
+/// The facts that the tasks of a story share.
 pub(super) struct Book {
     pub(super) site: Site,
     pub(super) trace: Arc<Trace>,
-    /// How many permits there are.
+    /// The number of permits.
     pub(super) count: u32,
     pub(super) known: Mutex<Known>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Book {
 pub(super) struct Known {
     pub(super) believers: BTreeMap<u64, Believer>,
     pub(super) entered: u64,
-    /// How often the latch was closed, and whether it may be open.
+    /// The number of times that the latch was closed, and whether it may be open.
     pub(super) closed: u64,
     pub(super) may_be_open: bool,
     /// How often a task has begun to arrive at the barrier, and the indexes that have passed, by
@@ -43,7 +43,7 @@ pub(super) struct Known {
 #[derive(Clone)]
 pub(super) struct Believer {
     pub(super) watch: Watch,
-    /// Who writes, if it reads beside its own writing.
+    /// The owner of the write hold, if this is a read hold under it.
     pub(super) writer: Option<Owner>,
     pub(super) gate: Gate,
 }
@@ -63,7 +63,7 @@ impl Book {
         self.note(|known| known.broken.clone()).map_or(Ok(()), Err)
     }
 
-    /// Somebody has a guard, until what it returns is dropped.
+    /// Notes a guard, until the returned value is dropped.
     pub(super) fn entered(self: &Arc<Self>, believer: Believer) -> Believes {
         let number = self.note(|known| {
             known.entered += 1;
@@ -74,7 +74,7 @@ impl Book {
         Believes { book: Arc::clone(self), number }
     }
 
-    /// Forgets those of processes that are gone.
+    /// Forgets the guards of processes that have ended.
     pub(super) fn forgets_the_dead(&self, peers: &[Arc<Peer>]) {
         let dead = |gate: &Gate| peers.iter().any(|peer| peer.is_dead() && peer.gate.is(gate));
         self.note(|known| known.believers.retain(|_, it| !dead(&it.gate)));
@@ -112,7 +112,7 @@ impl Book {
     }
 }
 
-/// Two that cannot both be right.
+/// Returns the rule that two holds break together, if there are such holds.
 fn together(held: &[Believer]) -> Option<String> {
     let owner = |it: &Believer| it.watch.claim().owner.clone();
     let alone = |it: &&Believer| it.watch.claim().object.traits().is_exclusive();
@@ -126,7 +126,7 @@ fn together(held: &[Believer]) -> Option<String> {
     pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
 }
 
-/// One who has a guard, until it is dropped.
+/// A noted guard, until this is dropped.
 pub(super) struct Believes {
     pub(super) book: Arc<Book>,
     pub(super) number: u64,

@@ -253,7 +253,7 @@ impl RedisStore {
         by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)).await)
     }
 
-    /// Frees `object` whoever holds it, and notifies waiters. Returns whether it was held.
+    /// Frees `object` of any holder, and notifies waiters. Returns whether it was held.
     pub(crate) async fn force_release(&self, object: &Object) -> Reply<bool> {
         by_kind!(object.kind, K => {
             let released = K::force_release(self, object);

@@ -1,8 +1,8 @@
 //! The sources with all defects in them, of which each process has the one that it is given.
 //!
 //! A function that defects change has the changed bodies besides its own, and looks up the number
-//! of the defect. What is no Rust becomes part of the program as a text: such a defect is written
-//! over that text in a copy of the program, where the text has room for it.
+//! of the defect. A file that is not Rust is part of the program as a text. Such a defect is
+//! written over that text in a copy of the program, where the text has room for it.
 
 use std::collections::BTreeMap;
 

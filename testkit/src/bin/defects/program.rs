@@ -127,7 +127,8 @@ fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// Where `text` stands in `bytes`. What skips to its first byte is quick without optimisation, too.
+/// The positions of `text` in `bytes`. A search that skips to its first byte is quick even without
+/// optimisation.
 fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
     let Some(first) = text.first() else { return Ok(vec![]) };
     let (mut found, mut rest) = (vec![], bytes);

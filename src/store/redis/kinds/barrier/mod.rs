@@ -48,7 +48,7 @@ impl InRedis for Barrier {
 /// The reply to the arrival of a member.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Arrival {
-    /// The barrier has opened for it.
+    /// The barrier has opened for this member.
     Passed { generation: u64, index: u32 },
     /// This number of members has arrived. Some of them are named.
     Waits { count: u32, members: Vec<Owner> },

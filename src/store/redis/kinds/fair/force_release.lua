@@ -1,4 +1,4 @@
--- fair/force_release: frees a fair lock whoever holds it, and notifies the head of the queue.
+-- fair/force_release: frees a fair lock of any holder, and notifies the head of the queue.
 --
 --   KEYS[1]  lock       hash {owner: hold count}
 --            the queue: the other keys of fair/prelude

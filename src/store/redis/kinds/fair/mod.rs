@@ -1,5 +1,5 @@
-//! The fair lock: Redisson's hash, queue and deadlines, and a zset by which Leasehold's own dead
-//! waiters are found. All that a holder does is that of the lock.
+//! The fair lock: Redisson's hash, queue and deadlines, and a zset that shows which of Leasehold's
+//! waiters are dead. A holder uses the requests of the plain lock.
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,7 @@ impl InRedis for Fair {
         Lock::granted(claim)
     }
 
-    /// Only a script knows whose channel it is.
+    /// The channel is that of the head of the queue, which only a script knows.
     fn wakes_now(_: &RedisStore, _: &Name) -> impl Future<Output = bool> + Send {
         ready(false)
     }

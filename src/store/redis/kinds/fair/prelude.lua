@@ -18,7 +18,7 @@
 --
 -- Time: TIME, LLEN, ZCARD and LRANGE; with a queue also ZSCORE twice.
 
--- How long Redisson's waiters are ready to wait by default, and all of Leasehold.
+-- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
 
 -- A deadline that is moved stays at least so far ahead, and beyond the lease: by then its waiter
@@ -72,7 +72,8 @@ local function advance(millis, lease, moved)
     end
 end
 
--- Removes an owner from the queue. Those behind it wait for one less.
+-- Removes an owner from the queue. The waiters behind it wait for one owner less, so their
+-- deadlines move back.
 local function leave(owner, lease)
     local behind, found = {}, false
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do

@@ -121,7 +121,7 @@ impl Bench {
         self.raw(&["ZADD", DEADLINES, &deadline, owner]).await;
     }
 
-    /// The claims ask each second for so long, and one after the other in this order.
+    /// Each claim asks every second for this time, in this order.
     async fn ask_for(&self, time: Duration, claims: &[&Claim]) {
         for _ in 0..time.as_secs() {
             sleep(Duration::from_secs(1)).await;
@@ -216,7 +216,7 @@ async fn dead_redisson_waiter_is_dropped_after_its_deadline() {
     assert_eq!(t.twin.keys(), ["door"]);
 }
 
-/// A Redisson client moves the deadlines of all by a wait of its own.
+/// A Redisson client moves all deadlines by its own wait time.
 #[tokio::test(start_paused = true)]
 async fn living_waiter_keeps_its_position_behind_its_deadline() {
     let t = Bench::new();
@@ -242,7 +242,7 @@ async fn no_deadline_is_moved_into_the_past() {
     t.redisson("java:1", LEASE + 2_000).await;
     t.frees(&held).await;
     assert!(t.is_granted(&first).await);
-    // Beyond the lease, which it sleeps for.
+    // Beyond the lease, for which it sleeps.
     assert_eq!(t.ahead("java:1").await, Some(LEASE + 1_000));
 }
 
@@ -312,7 +312,8 @@ async fn waiter_of_a_free_lock_asks_no_sooner_than_50_ms() {
 async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     let t = Bench::new();
     let [held, first, second] = t.in_order().await;
-    // It outlives each deadline. Otherwise a dead waiter would count as one of Redisson's.
+    // The key outlives each deadline. Otherwise a dead waiter of Leasehold would count as one of
+    // Redisson's.
     assert!(t.twin.pttl(ALIVE) > LEASE + 2 * WAIT);
     t.withdraws(&first).await;
     t.withdraws(&second).await;
@@ -320,8 +321,8 @@ async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     assert!(t.twin.keys().is_empty(), "{:?}", t.twin.keys());
 }
 
-/// The key of the heartbeats ended before the last deadline, and the dead waiter counted as one of
-/// Redisson's.
+/// Once, the key of the heartbeats ended before the last deadline, and a dead waiter of Leasehold
+/// counted as one of Redisson's.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
     let t = Bench::new();

@@ -152,7 +152,7 @@ fn acquire<'a>(
     })
 }
 
-/// Hands a lock to the next in its queue, or releases it to everybody if the ACL denies the queue.
+/// Hands a lock to the next client in its queue, or wakes all waiters if the ACL denies the queue.
 async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let ask = |queues: bool| async move {
         if !queues {

@@ -104,7 +104,7 @@ pub(crate) enum Change {
     SetIfAbsent(u32),
     /// Adds or removes permits. Returns how many are free.
     Add(i64),
-    /// Releases this permit, whoever holds it. Returns 1 if it was held, else 0.
+    /// Releases this permit of any holder. Returns 1 if it was held, else 0.
     Release(PermitId),
 }
 

@@ -1,4 +1,4 @@
-//! What a server of a quorum knows apart from locks: for how long it has had data.
+//! The age of the data of a quorum's server.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 
 static KNOWN: LazyLock<Script> = script!("known");
 
-/// They are loaded when a connection is made.
+/// The scripts are loaded when a connection is made.
 pub(super) const SCRIPTS: Scripts = &[&KNOWN];
 
 /// Returns for how long the server has had data. `None` if no client has noted it yet.
