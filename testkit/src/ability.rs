@@ -1,8 +1,8 @@
-//! Abilities that not every server has.
+//! Abilities that some servers lack.
 
 use crate::program;
 
-/// Fails the test where the server is older than the version `major`, which brought `what`.
+/// Fails the test if the server is older than the version `major`, which introduced `what`.
 ///
 /// `make matrix` counts such a test as not supported, and shows its message.
 ///
@@ -22,7 +22,7 @@ pub fn came_with(major: u32, what: &str) {
     }
 }
 
-/// Fails a test that wants what this server does not have.
+/// Fails a test that needs an ability which this server lacks.
 #[track_caller]
 pub(crate) fn lacks(what: &str) -> ! {
     panic!("{NOT_SUPPORTED} `{}`: {what}", program::redis_version())

@@ -1,7 +1,7 @@
-//! How the test kit itself talks to a server it has started.
+//! The connection of the test kit itself to a server that it has started.
 //!
-//! It keeps account of the commands it sends on its own behalf, so that they
-//! can be left out where the commands of a test are counted.
+//! It counts its own commands, so that they can be left out where the commands of a test are
+//! counted.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::program::redis_major;
 use crate::wire::{Connection, PATIENCE, Reply};
 
-/// The way into one server. Clones share one account.
+/// Access to one server. Clones share one count.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     port: u16,
@@ -41,7 +41,7 @@ impl Access {
         Ok(reply)
     }
 
-    /// Creates a user with these `rights` and no others. Returns the URL by which it logs in.
+    /// Creates a user with exactly these permissions. Returns the URL by which it logs in.
     pub(crate) fn user(&self, name: &str, rights: &[&str]) -> io::Result<String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         assert!(name.chars().all(plain), "`{name}` would have to be escaped in a URL");
@@ -55,7 +55,7 @@ impl Access {
 
     /// Returns whether the server replies.
     ///
-    /// Any reply counts, because it may want a password that only the test knows.
+    /// Any reply counts, because the server may require a password that only the test has.
     pub(crate) fn answers(&self) -> bool {
         let reply = Connection::try_open(self.port, PATIENCE)
             .and_then(|mut connection| connection.try_command(&["PING"]));
@@ -65,7 +65,7 @@ impl Access {
         reply.is_ok()
     }
 
-    /// Notes a command the server will count and the test should not see.
+    /// Notes a command that the server counts and the test must not see.
     pub(crate) fn count(&self, command: &str) {
         *self.own().entry(command.to_lowercase()).or_default() += 1;
     }
@@ -81,8 +81,7 @@ impl Access {
     }
 }
 
-/// The name under which a server counts a command: from 7 on with the second word,
-/// where that belongs to it.
+/// The name under which a server counts a command: from version 7 on with the subcommand.
 fn counted_as(words: &[&str]) -> String {
     match words {
         [first @ ("ACL" | "CONFIG"), second, ..] if redis_major() >= 7 => {
@@ -92,5 +91,5 @@ fn counted_as(words: &[&str]) -> String {
     }
 }
 
-/// The password of every user that a test makes.
+/// The password of every user of a test.
 pub(crate) const USER_PASSWORD: &str = "secret";

@@ -1,4 +1,4 @@
-//! The rights of users, as a document for people gives them.
+//! The permissions of users in a Markdown document.
 
 /// Returns the rules of each command `ACL SETUSER user …` in a Markdown document.
 ///

@@ -9,8 +9,8 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// A CA's certificate, and a certificate and key each for servers and for one client:
-/// the name of each file, and what is in it.
+/// The certificate of an authority, and a certificate and a key each for servers and for one
+/// client: the name of each file, and its content.
 #[derive(Clone)]
 pub(crate) struct Certificates(Vec<(&'static str, String)>);
 
@@ -36,7 +36,7 @@ impl Certificates {
         Self(files)
     }
 
-    /// The same, but the authority is the server, too.
+    /// The same, but the servers use the certificate of the authority.
     pub(crate) fn self_signed() -> Self {
         let (ca, mut all) = (authority(), Self::new());
         for (name, pem) in &mut all.0 {
@@ -49,7 +49,7 @@ impl Certificates {
         all
     }
 
-    /// The same for servers that trust the authority of these as well.
+    /// The same for servers that also trust the authority of these certificates.
     pub(crate) fn trusting(mut self, others: &Self) -> Self {
         let ca = others.0.iter().find(|(name, _)| *name == CA_CERT);
         let (_, ca) = ca.expect("there is one");
@@ -69,7 +69,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // An authority with the name of another one would be taken for it, with a bad signature.
+    // Two authorities with one name would be confused, which looks like a bad signature.
     let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("testkit CA {} of {}", number, std::process::id());
     params.distinguished_name.push(DnType::CommonName, name);

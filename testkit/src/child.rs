@@ -1,8 +1,9 @@
 //! Child processes that never outlive this process.
 //!
-//! A test process can be killed without a chance to clean up. The kernel then
-//! kills our children, because `setpriv --pdeathsig` asked it to. It does so
-//! when the **thread** that started them ends, and tests run in short-lived
+//! A test process can be killed before it cleans up. Then the kernel kills its children, because
+//! `setpriv --pdeathsig` requested it. The kernel also does so when the **thread** that started
+//! them ends, and tests run in short-lived threads. So one thread that never ends starts all
+//! children.
 //! threads: so one thread that never ends starts all children.
 
 use std::io;
@@ -66,7 +67,7 @@ impl Tethered {
         self.wait_for(WaitIdOptions::STOPPED | WaitIdOptions::EXITED);
     }
 
-    /// Lets a paused process go on.
+    /// Lets a paused process continue.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
         self.paused.store(false, Ordering::SeqCst);
@@ -77,7 +78,7 @@ impl Tethered {
         self.paused.load(Ordering::SeqCst)
     }
 
-    /// Asks the process to end, and returns when it has ended.
+    /// Sends TERM to the process, and returns when it has ended.
     pub(crate) fn quit(&self) {
         self.signal(Signal::QUIT);
         self.wait();
@@ -89,7 +90,7 @@ impl Tethered {
         self.wait();
     }
 
-    /// Waits until the process ends by itself.
+    /// Waits until the process ends.
     pub(crate) fn wait(&self) -> ExitStatus {
         if let Some(status) = self.ended() {
             return status;
@@ -104,7 +105,7 @@ impl Tethered {
         loop {
             match waitid(WaitId::Pid(self.pid), change | WaitIdOptions::NOWAIT) {
                 Err(rustix::io::Errno::INTR) => {}
-                // The child has already ended and was waited for.
+                // The child has already ended, and was awaited.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -112,7 +113,7 @@ impl Tethered {
 
     fn signal(&self, signal: Signal) {
         let mut child = self.child();
-        // Once it has been waited for, its number may belong to another process.
+        // After it was awaited, its id may belong to another process.
         if child.try_wait().expect("our own child can be waited for").is_none() {
             kill_process(self.pid, signal).expect("our own child can be signalled");
         }
@@ -140,7 +141,7 @@ static STARTER: LazyLock<Sender<Job>> = LazyLock::new(|| {
     let (jobs, work) = channel::<Job>();
     thread::spawn(move || {
         for mut job in work {
-            // The receiver is gone if the test was aborted.
+            // There is no receiver if the test was aborted.
             drop(job.answer.send(job.command.spawn()));
         }
     });

@@ -1,4 +1,4 @@
-//! Real time, and waiting for something to become true.
+//! Real time, and waiting for conditions.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) 
     }
 }
 
-/// Waits until `check` returns true, and repeats the request now and then, because the other side
-/// may give up.
+/// Waits until `check` returns true, and repeats the request from time to time, because the other
+/// side may give up.
 ///
 /// # Panics
 ///
@@ -50,7 +50,7 @@ pub(crate) fn clock() -> Instant {
     Instant::now()
 }
 
-/// How long to leave a condition alone before looking again.
+/// The pause between two checks of a condition.
 pub(crate) const PAUSE: Duration = Duration::from_millis(3);
 
 #[cfg(test)]

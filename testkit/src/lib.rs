@@ -1,21 +1,19 @@
-//! Real Redis servers for tests, and ways to hurt them.
+//! Real Redis servers for tests, with faults.
 //!
-//! Locks are interesting when something breaks, so the tests need servers they
-//! may kill, pause and restart, a network they may cut, and processes that die
-//! while holding a lock. Everything here is real: no mocks, no virtual time. The
-//! crate `leasehold-twin` has a server that is simulated.
+//! Locks must survive faults. So the tests need servers that they can kill, pause and restart, a
+//! network that they can cut, and processes that die while they hold a lock. All of this is real:
+//! no mocks, no virtual time. The crate `leasehold-twin` has a simulated server.
 //!
-//! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
-//! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
-//! [`Helper`] be the process that dies. For data that lies elsewhere there is a [`Postgres`].
+//! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the network. Add a
+//! [replica](Redis::start_replica_of). Watch it with [`Redis::calls`] and [`Redis::monitor`]. Use a
+//! [`Helper`] for a process that dies. For data outside of Redis there is a [`Postgres`].
 //!
-//! Servers that belong together are [`Sentinels`], a master with replicas and those who
-//! watch it, or a [`Cluster`]. Between them and their clients there may be [`Links`].
+//! [`Sentinels`] are a master with replicas and sentinels. A [`Cluster`] is a cluster. Between
+//! servers and clients there may be [`Links`].
 //!
-//! All calls block, so that tests with and without a runtime can use them. They
-//! **panic** when something does not work: in a test there is nothing better to
-//! do. The few that return an [`io::Result`](std::io::Result) are about faults
-//! a test causes on purpose.
+//! All calls block, so that tests with and without a runtime can use them. They **panic** after an
+//! error, because a test can do nothing better. The few that return an
+//! [`io::Result`](std::io::Result) concern faults that a test causes on purpose.
 
 mod ability;
 mod access;

@@ -1,10 +1,10 @@
-//! The network between the servers of a deployment and their clients, to be cut.
+//! The network between the servers of a deployment and their clients. Its links can be cut.
 //!
-//! Every node has doors, which are proxies in front of its ports, and announces their ports in
-//! place of its own: so clients and other nodes come through a door. A node comes from an address
-//! of its own, so that the door knows who knocks; a connection from 127.0.0.1 is that of a client.
+//! Every node has doors: proxies in front of its ports. It announces the ports of its doors instead
+//! of its own, so clients and other nodes come through a door. Each node connects from its own
+//! address, by which a door recognises it. A connection from 127.0.0.1 is that of a client.
 //!
-//! The commands of a test itself go to the servers' own ports, by no link.
+//! The commands of a test itself go to the servers' own ports, without a link.
 //!
 //! The lock guards the list of nodes and clients. Proxies take their own lock below it.
 
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::options::Ports;
 use crate::proxy::{Block, Proxy};
 
-/// Links between the nodes of a deployment and their clients, by the names of both
+/// Links between the nodes of a deployment and their clients. Each link has the names of its two
 /// ends.
 ///
 /// A link is both ways: one that is cut carries neither the connections that the one opens to the
@@ -40,15 +40,15 @@ pub struct Links {
 #[derive(Debug, Default)]
 struct Parties {
     nodes: BTreeMap<String, Node>,
-    /// The doors that are for one client alone, by the names of client and node.
+    /// The doors for one client only, by the names of the client and the node.
     own_doors: BTreeMap<(String, String), Vec<Proxy>>,
 }
 
 #[derive(Debug)]
 struct Node {
-    /// Where its connections come from.
+    /// The address of its connections.
     source: Ipv4Addr,
-    /// One in front of each of its ports.
+    /// Its doors, one in front of each port.
     doors: BTreeMap<u16, Proxy>,
 }
 
@@ -56,8 +56,8 @@ impl Links {
     /// The name of all clients together.
     pub const CLIENTS: &'static str = "clients";
 
-    /// Closes all connections between these two, and new ones at once, until the link
-    /// is [healed](Self::heal).
+    /// Closes all connections between these two, and each new one at once, until the link is
+    /// [healed](Self::heal).
     ///
     /// # Panics
     ///
@@ -159,7 +159,7 @@ impl Links {
         self.parties().nodes.get_mut(name).expect("the node was added").doors = doors;
     }
 
-    /// The port of the door in front of `port` of a node.
+    /// The port of the door for `port` of a node.
     pub(crate) fn door(&self, name: &str, port: u16) -> u16 {
         self.parties().nodes[name].doors[&port].port()
     }
@@ -185,7 +185,7 @@ impl Parties {
         self.nodes.contains_key(name) || self.own_doors.keys().any(|(client, _)| client == name)
     }
 
-    /// Keeps what comes from the one from all doors of the other.
+    /// Blocks the connections from one end at all doors of the other end.
     fn block(&self, from: &str, to: &str, block: Option<Block>) {
         let own = self.own_doors.get(&(from.to_owned(), to.to_owned()));
         own.into_iter().flatten().for_each(|door| door.block(CLIENT, block));

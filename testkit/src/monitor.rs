@@ -1,4 +1,4 @@
-//! Every command that a server executes, as it reports them.
+//! Every command that a server executes, as MONITOR reports it.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -48,7 +48,7 @@ impl Monitor {
         self.seen.state().lines.iter().filter(|line| !is_own(line)).cloned().collect()
     }
 
-    /// Ends the watch and returns all it has seen.
+    /// Ends the watch and returns all lines.
     pub fn stop(self) -> Vec<String> {
         self.lines()
     }
@@ -74,7 +74,7 @@ struct State {
 }
 
 impl Seen {
-    /// Takes down lines until the connection is closed.
+    /// Reads lines until the connection is closed.
     fn read(&self, mut connection: Connection) {
         while let Ok(line) = next_line(&mut connection) {
             self.state().lines.push(line);
@@ -101,7 +101,7 @@ fn next_line(connection: &mut Connection) -> io::Result<String> {
     Ok(connection.next_reply()?.text().to_owned())
 }
 
-/// Whether a line is about the test kit and not about the test.
+/// Whether a line belongs to the test kit and not to the test.
 fn is_own(line: &str) -> bool {
     [MARKER, r#"] "AUTH" "#, r#"] "INFO" "commandstats""#].iter().any(|own| line.contains(own))
 }

@@ -1,4 +1,4 @@
-//! The kind of server that a test needs.
+//! The settings of a server for a test.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::certificates::{
 use crate::port::free_port;
 use crate::program;
 
-/// The settings of a server that is about to start.
+/// The settings of a server before its start.
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ impl Options {
         self
     }
 
-    /// Makes the server ask for this password.
+    /// Requires this password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.into());
         self
@@ -127,7 +127,7 @@ impl Options {
         self
     }
 
-    /// Makes certificates now, so that all servers with these settings share them.
+    /// Creates certificates now, so that all servers with these settings share them.
     pub(crate) fn with_shared_certificates(mut self) -> Self {
         self.certificates = Some(Arc::new(Certificates::new()));
         self
@@ -151,7 +151,7 @@ impl Options {
         let plain = free_port();
         let tls = self.tls.then(free_port);
         let bus = matches!(self.kind, Kind::Node(_)).then(|| match program::redis_major() {
-            // Older servers have no say in it.
+            // Older servers have no such setting.
             ..7 => tls.unwrap_or(plain) + 10_000,
             7.. => free_port(),
         });
@@ -185,7 +185,7 @@ impl Options {
         file
     }
 
-    /// The command line of a server that lives in `dir`.
+    /// The command line of a server in `dir`.
     ///
     /// The test's own settings come last, so that they win.
     pub(crate) fn command_line(&self, dir: &Path, ports: Ports) -> Vec<OsString> {
@@ -213,7 +213,7 @@ impl Options {
         line.0
     }
 
-    /// Makes it one of several servers. The file must come first.
+    /// Makes it one of several servers. The option of the file must come first.
     fn push_kind(&self, line: &mut Line, dir: &Path, ports: Ports) {
         if self.kind == Kind::Alone {
             return;
@@ -231,7 +231,7 @@ impl Options {
             }
             Kind::Sentinel => return line.0.push("--sentinel".into()),
         }
-        // By itself a master waits for more replicas before it sends its data.
+        // By default a master waits for more replicas before it sends its data.
         line.push("--repl-diskless-sync-delay", "0");
         let (user, password) = self.login();
         if let Some(user) = user {
@@ -248,7 +248,7 @@ impl Options {
                 line.push("--bind-source-addr", source);
                 line.push("--bind", "127.0.0.1");
             }
-            // Older servers come from the first address they listen at.
+            // Older servers connect from the first address on which they listen.
             Some(source) => line.0.extend(["--bind".into(), source.into(), "127.0.0.1".into()]),
             None => line.push("--bind", "127.0.0.1"),
         }
@@ -297,7 +297,7 @@ impl Options {
 pub(crate) struct Ports {
     pub(crate) plain: u16,
     pub(crate) tls: Option<u16>,
-    /// Where the nodes of a cluster talk among themselves.
+    /// The port of the cluster bus.
     pub(crate) bus: Option<u16>,
 }
 

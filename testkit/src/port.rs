@@ -1,8 +1,8 @@
 //! Ports for servers that may be stopped and started again.
 //!
-//! They come from below the range the kernel uses for outgoing connections.
-//! Otherwise, while a server is stopped, an outgoing connection could take its
-//! port, or a client that keeps trying could even connect to itself.
+//! They are below the range that the kernel uses for outgoing connections. Otherwise an outgoing
+//! connection could take the port of a stopped server, or a client that retries could connect to
+//! itself.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};

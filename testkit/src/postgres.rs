@@ -1,4 +1,4 @@
-//! A PostgreSQL server of a test's own, for tests about data that lies there.
+//! A PostgreSQL server of a test, for data outside of Redis.
 //!
 //! It only listens on a socket in its own folder, so tests may run side by side. Statements are
 //! sent by `psql`, which comes with it.
@@ -62,7 +62,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// If the server refuses one.
+    /// If the server rejects a statement.
     #[track_caller]
     pub fn sql(&self, statements: &str) -> String {
         let output = self.psql().args(["-c", statements]).output().expect("psql runs");
@@ -91,7 +91,7 @@ impl Postgres {
         command
     }
 
-    /// No settings of the user's, rows alone, and an end at the first error.
+    /// Without the user's settings, with rows only, and with an end at the first error.
     fn words(&self) -> Vec<String> {
         let dir = self.dir.path().display();
         let words = format!("-X -A -t -v ON_ERROR_STOP=1 -U {SUPERUSER} -d postgres -h");
@@ -112,7 +112,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Killed, it would leave a piece of shared memory to the machine.
+        // If it were killed, it would leave shared memory behind.
         self.process.quit();
     }
 }
@@ -135,7 +135,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Sends statements, and does not wait for what comes of them.
+    /// Sends statements, and does not wait for their results.
     ///
     /// # Panics
     ///
@@ -148,7 +148,7 @@ impl Session {
     }
 }
 
-/// Creates the files of a server with one user, who needs no password.
+/// Creates the files of a server with one user without a password.
 fn make_cluster(dir: &Path) {
     let mut command = server("initdb", dir);
     command.args(["-D", "data", "-U", SUPERUSER, "--auth=trust", "--no-sync", "--no-locale"]);
@@ -156,7 +156,7 @@ fn make_cluster(dir: &Path) {
     assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// A program of the server, which refuses to run as root.
+/// A program of the server. It does not run as root.
 fn server(name: &str, dir: &Path) -> Command {
     let program = program::postgres(name);
     let mut command = match is_root() {
@@ -191,5 +191,5 @@ const OWNER: &str = "postgres";
 const SUPERUSER: &str = "test";
 const LOG: &str = "log";
 
-/// How long a server may take to start.
+/// The longest time until a server has started.
 const START: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
-//! Processes to kill.
+//! Processes that a test can kill.
 //!
-//! A holder that dies without a word cannot be played by a thread or a task. It
-//! is an example of the workspace, run as a process of its own.
+//! A thread or a task cannot die without any cleanup. So a holder that dies is an example of the
+//! workspace, in a separate process.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::child::{Tethered, tied};
 use crate::clock::clock;
 
-/// An example of the workspace, running as a process of its own.
+/// An example of the workspace, in a separate process.
 ///
 /// It is killed when this value is dropped, and when the test is killed.
 ///
@@ -42,8 +42,7 @@ impl Helper {
     ///
     /// # Panics
     ///
-    /// If it was not built: `cargo test` does, `cargo test --test name` does
-    /// not.
+    /// If it was not built. `cargo test` builds it, `cargo test --test name` does not.
     pub fn example(name: &str, args: &[&str]) -> Self {
         let mut command = tied(&path_of_example(name));
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -111,12 +110,12 @@ impl Helper {
         self.process.pause();
     }
 
-    /// Lets it go on after a pause.
+    /// Lets it continue after a pause.
     pub fn resume(&self) {
         self.process.resume();
     }
 
-    /// Closes its standard input and waits until it ends by itself.
+    /// Closes its standard input and waits until it ends.
     pub fn wait(&self) -> ExitStatus {
         self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.process.wait()
@@ -153,8 +152,7 @@ fn path_of_example(name: &str) -> PathBuf {
     path
 }
 
-/// The directory of the profile: tests run in its `deps`, examples in its
-/// `examples`.
+/// The directory of the profile. Tests run in its `deps`, examples in its `examples`.
 fn parent_of(test: &Path) -> &Path {
     let dir = test.parent().expect("a program is in a directory");
     match dir.file_name().and_then(OsStr::to_str) {

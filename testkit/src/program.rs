@@ -76,7 +76,7 @@ fn major(text_out: &str) -> Option<u32> {
     text_out.split_once("v=")?.1.split('.').next()?.parse().ok()
 }
 
-/// Finds a program as a shell would.
+/// Finds a program like a shell.
 fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
@@ -85,7 +85,7 @@ fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// Names a server for the tests.
+/// Returns the name of a server for the tests.
 const CHOICE: &str = "LEASEHOLD_SERVER";
 
 const MISSING: &str = "redis-server is missing: install it with `apt-get install -y redis-server`";

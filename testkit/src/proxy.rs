@@ -1,9 +1,8 @@
-//! A network to break: a proxy between a client and a server.
+//! A proxy between a client and a server, which can break the network.
 //!
-//! Each connection has a thread per direction, which carries bytes as they come
-//! and asks [`Shared`] before it passes any on. The proxy does not understand
-//! what it carries; a chunk of bytes from the client is taken for a request,
-//! the next chunk from the server for its reply.
+//! Each connection has a thread for each direction. It reads bytes and asks [`Shared`] before it
+//! passes them on. The proxy does not parse the bytes: a chunk from the client counts as a request,
+//! and the next chunk from the server as its reply.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -21,7 +20,7 @@ use crate::port::bind_free_port;
 ///
 /// # Examples
 ///
-/// A request that is executed, though its client does not learn of it:
+/// A request that is executed, although the client gets no reply:
 ///
 /// ```
 /// use testkit::{Connection, Proxy, Redis};
@@ -64,12 +63,12 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// How many connections clients have open.
+    /// The number of open connections of clients.
     pub fn connections(&self) -> usize {
         self.shared.state().links.iter().filter(|link| link.strong_count() > 0).count()
     }
 
-    /// Closes all present connections. New ones are welcome.
+    /// Closes all present connections. New ones are accepted.
     ///
     /// Bytes in transit are lost.
     pub fn cut(&self) {
@@ -102,13 +101,13 @@ impl Proxy {
         self.lose_reply_to("");
     }
 
-    /// Loses the reply to the next request that contains `text`, such as the
-    /// name of a key or the digest of a script.
+    /// Loses the reply to the next request that contains `text`, such as the name of a key or the
+    /// hash of a script.
     pub fn lose_reply_to(&self, text: &str) {
         self.shared.change(|faults| faults.lose_reply_to = Some(text.into()));
     }
 
-    /// How many replies were lost by now because they were to be.
+    /// The number of replies that were lost as requested.
     pub fn lost_replies(&self) -> usize {
         self.shared.state().lost_replies
     }
@@ -121,14 +120,14 @@ impl Proxy {
         self.shared.change(|faults| faults.black_hole = on);
     }
 
-    /// How long each reply is held back. Zero is not at all.
+    /// Sets the delay of each reply. Zero means no delay.
     ///
-    /// A reply that comes while another is held back waits for both.
+    /// A reply that arrives during the delay of another one waits for both.
     pub fn delay(&self, delay: Duration) {
         self.shared.change(|faults| faults.delay = delay);
     }
 
-    /// Sets how connections from one address are treated; nothing undoes it.
+    /// Sets how connections from one address are treated, for good.
     pub(crate) fn block(&self, from: Ipv4Addr, block: Option<Block>) {
         let from = IpAddr::from(from);
         let mut state = self.shared.state();
@@ -146,7 +145,7 @@ impl Proxy {
     /// Waits until this proxy has accepted all connections so far.
     ///
     /// A client counts as connected when the kernel has accepted it, which is before this proxy
-    /// does. One more connection shows how far the proxy is.
+    /// accepts it. One more connection shows the progress of the proxy.
     fn catch_up(&self) {
         let mut state = self.shared.state();
         let Ok(marker) = self.knock() else { return };
@@ -163,7 +162,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.cut(|state| state.closed = true);
-        // Wakes the acceptor, which then sees that it is over.
+        // Wakes the acceptor, which then ends.
         drop(self.knock());
         if let Some(acceptor) = self.acceptor.take() {
             drop(acceptor.join());
@@ -171,7 +170,7 @@ impl Drop for Proxy {
     }
 }
 
-/// How a client is kept from a server.
+/// How a client is blocked from a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Block {
     /// Connections are closed, new ones at once.
@@ -195,7 +194,7 @@ struct State {
     faults: Faults,
     links: Vec<Weak<Link>>,
     lost_replies: usize,
-    /// The address of a connection that is only there to be seen.
+    /// The address of a connection that only marks the progress.
     marker: Option<SocketAddr>,
 }
 
@@ -236,7 +235,7 @@ impl Shared {
 }
 
 impl State {
-    /// Accepts a connection, unless it must be refused.
+    /// Accepts a connection, unless it must be rejected.
     fn admit(&mut self, client: TcpStream, from: IpAddr) -> Option<Arc<Link>> {
         let refused = self.blocked.get(&from) == Some(&Block::Refused);
         if self.closed || self.faults.refuse || refused {
@@ -271,7 +270,7 @@ struct Link {
     closed: AtomicBool,
     /// The address of the client.
     from: IpAddr,
-    /// Empty until it is made.
+    /// Empty until it is connected.
     server: OnceLock<TcpStream>,
     /// Whether the next reply is lost.
     loses: AtomicBool,
@@ -295,7 +294,7 @@ impl Link {
         }
     }
 
-    /// Closes what comes from this address. Returns whether it is open still.
+    /// Closes the connection if it comes from this address. Returns whether it is still open.
     fn close_if(&self, from: IpAddr) -> bool {
         if self.from == from {
             self.close();
@@ -313,7 +312,7 @@ impl Link {
 fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
     loop {
         let Ok((client, address)) = listener.accept() else {
-            // Out of file descriptors, perhaps: others may give some back.
+            // Perhaps there are no file descriptors left. Other connections may release some.
             sleep(PAUSE);
             continue;
         };
@@ -330,7 +329,7 @@ fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
     }
 }
 
-/// Makes the connection to the server and carries bytes until it ends.
+/// Connects to the server and transports bytes until the connection ends.
 fn connect(link: &Link, port: u16, shared: &Shared) {
     if shared.wait_to_pass(link).is_none() {
         return;
@@ -361,7 +360,7 @@ fn carry_requests(link: &Link, server: &TcpStream, shared: &Shared) {
             break;
         }
     }
-    // In a black hole the server does not learn that its client has left.
+    // While packets vanish, the server does not learn that its client has left.
     drop(shared.wait_to_pass(link));
     shut(server, Shutdown::Write);
 }
@@ -377,8 +376,8 @@ fn carry_replies(link: &Link, server: &TcpStream, shared: &Shared) {
             link.lose(server);
         } else if !state.faults.swallow {
             drop(state);
-            // If the client has left, the rest of the replies is of no use, but
-            // the server must be able to write them to get on.
+            // If the client has left, the remaining replies are of no use, but the server must be
+            // able to write them before it continues.
             write_chunk(&link.client, reply).ok();
         }
     }
@@ -399,7 +398,7 @@ fn write_chunk(mut to: &TcpStream, chunk: &[u8]) -> io::Result<()> {
 }
 
 fn shut(stream: &TcpStream, how: Shutdown) {
-    // It fails only if the other side was quicker.
+    // This fails only if the other side was faster.
     stream.shutdown(how).ok();
 }
 

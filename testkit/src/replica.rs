@@ -1,4 +1,4 @@
-//! A server that follows another, until it is promoted.
+//! A server that replicates another one, until it is promoted.
 //!
 //! A failover loses the writes that the replica did not receive. To lose a write for certain,
 //! promote the replica first, and write to the old primary then.
@@ -9,7 +9,7 @@ use crate::clock::eventually;
 use crate::options::{Kind, Options};
 use crate::server::Redis;
 
-/// How long a replica may take to execute a command.
+/// The longest time until a replica has executed a command.
 const SYNC: Duration = Duration::from_secs(20);
 
 impl Redis {
@@ -17,7 +17,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If it cannot be started, or is not in step within 20 seconds.
+    /// If it cannot be started, or is not in sync within 20 seconds.
     ///
     /// # Examples
     ///
@@ -44,7 +44,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If it is not in step within 20 seconds.
+    /// If it is not in sync within 20 seconds.
     #[track_caller]
     pub fn follow(&self, master: &Self) {
         self.follow_at(master, self.port_to_follow(master));
@@ -54,7 +54,7 @@ impl Redis {
 
     /// Makes this server a replica of `master`, which it reaches at `port`.
     pub(crate) fn follow_at(&self, master: &Self, port: u16) {
-        // By itself a master waits for more replicas before it sends its data.
+        // By default a master waits for more replicas before it sends its data.
         master.own_command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
         let (user, password) = master.settings().login();
         let login = [("masteruser", user), ("masterauth", password)];
@@ -69,7 +69,7 @@ impl Redis {
         self.keep_settings();
     }
 
-    /// Where this server reaches `master`.
+    /// The address by which this server reaches `master`.
     fn port_to_follow(&self, master: &Self) -> u16 {
         match master.ports().tls {
             Some(tls) if self.settings().tls_among_servers() => tls,
@@ -77,7 +77,7 @@ impl Redis {
         }
     }
 
-    /// Waits until this replica is connected and has what its master had then.
+    /// Waits until this replica is connected and has the present data of its master.
     ///
     /// # Panics
     ///
@@ -97,8 +97,7 @@ impl Redis {
         self.replication("master_link_status") == "up"
     }
 
-    /// Waits until this replica has everything that `master` had when this was
-    /// called.
+    /// Waits until this replica has the data that `master` had at the time of the call.
     ///
     /// # Panics
     ///
@@ -112,7 +111,7 @@ impl Redis {
         });
     }
 
-    /// Makes this replica a master of its own, which takes writes.
+    /// Promotes this replica to a separate master.
     ///
     /// # Panics
     ///
@@ -135,12 +134,12 @@ impl Redis {
 impl Options {
     /// Starts a server with these settings that follows `master`, also after a restart.
     ///
-    /// It logs in with what the master asks for. If both speak TLS, they do so to each
-    /// other.
+    /// It logs in with the credentials that the master requires. If both use TLS, the connection
+    /// does, too.
     ///
     /// # Panics
     ///
-    /// If it cannot be started, or is not in step within 20 seconds.
+    /// If it cannot be started, or is not in sync within 20 seconds.
     ///
     /// # Examples
     ///

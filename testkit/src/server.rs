@@ -1,7 +1,7 @@
-//! A Redis server of a test's own.
+//! A Redis server of a test.
 //!
-//! Each has its own port and directory, so tests may run side by side. It ends
-//! with the [`Redis`] that stands for it, and also when the test is killed.
+//! Each has its own port and directory, so tests may run at the same time. It ends when its
+//! [`Redis`] is dropped, and when the test is killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -54,12 +54,12 @@ impl Redis {
         Self::options().start()
     }
 
-    /// The settings of a server with more to it.
+    /// Returns the default settings.
     pub fn options() -> Options {
         Options::default()
     }
 
-    /// Tries the given ports until some of them are free.
+    /// Tries the given ports until one attempt finds all of them free.
     pub(crate) fn start_on(mut options: Options, mut next: impl FnMut() -> Ports) -> Self {
         let dir = tempfile::Builder::new().prefix("testkit-").tempdir();
         let dir = dir.expect("a temporary directory can be made");
@@ -134,7 +134,7 @@ impl Redis {
         self.pem(CA_CERT)
     }
 
-    /// Where [`ca_pem`](Self::ca_pem) is, for clients that want a file.
+    /// The file with [`ca_pem`](Self::ca_pem).
     pub fn ca_path(&self) -> PathBuf {
         self.dir().join(CA_CERT)
     }
@@ -229,7 +229,7 @@ impl Redis {
 
     /// Pauses the server: connections stay open, without replies.
     ///
-    /// # Panics
+    /// If it is stopped.
     ///
     /// If it is stopped altogether.
     pub fn pause(&self) {
@@ -238,7 +238,7 @@ impl Redis {
 
     /// Lets a paused server continue, with all requests that it was sent meanwhile.
     ///
-    /// # Panics
+    /// If it is stopped.
     ///
     /// If it is stopped altogether.
     pub fn resume(&self) {
@@ -250,10 +250,10 @@ impl Redis {
         self.process().as_ref().is_some_and(|process| !process.is_paused())
     }
 
-    /// Sends one command on a connection of its own and returns the reply.
+    /// Sends one command on a new connection and returns the reply.
     ///
-    /// It shows the password, if there is one. The command is counted in
-    /// [`calls`](Self::calls), as any that a test sends.
+    /// It sends the password, if there is one. The command counts in [`calls`](Self::calls), like
+    /// all commands of a test.
     ///
     /// # Panics
     ///
@@ -269,8 +269,8 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If the server does not take the rules, or the name is more than letters,
-    /// digits and hyphens.
+    /// If the server rejects the rules, or the name has other characters than letters, digits and
+    /// hyphens.
     ///
     /// # Examples
     ///
@@ -286,8 +286,8 @@ impl Redis {
 
     /// How often each command was called since the server started.
     ///
-    /// Commands inside scripts count, failed ones too, and what the server itself calls
-    /// as it starts; what the test kit sends on its own behalf does not.
+    /// Commands in scripts count, and so do failed ones and those of the server's own start.
+    /// Commands of the test kit do not.
     ///
     /// # Panics
     ///
@@ -329,7 +329,7 @@ impl Redis {
         self.access.command(words).ok().filter(|reply| !reply.is_error())
     }
 
-    /// Changes settings, and writes them down for a restart.
+    /// Changes settings, and writes them to the file for a restart.
     pub(crate) fn configure(&self, settings: &[(&str, &str)]) {
         for (name, value) in settings {
             self.own_command(&["CONFIG", "SET", name, value]);
@@ -337,7 +337,7 @@ impl Redis {
         self.keep_settings();
     }
 
-    /// Writes the settings down for a restart, if the server does so at all.
+    /// Writes the settings to the file for a restart, if the server has one.
     pub(crate) fn keep_settings(&self) {
         if self.options.kind != Kind::Alone {
             self.own_command(&["CONFIG", "REWRITE"]);
@@ -362,7 +362,7 @@ impl Redis {
     }
 
     fn with_process<T>(&self, act: impl FnOnce(&Tethered) -> T) -> T {
-        // Only locks the process, because other threads may use it as well.
+        // It only locks the handle of the process, because other threads may use it as well.
         let process = self.process();
         act(process.as_ref().expect("the server is stopped"))
     }
@@ -425,7 +425,7 @@ impl Launch<'_> {
 
     /// Whether this server is up and has loaded its data.
     ///
-    /// A reply is no proof: it may come from another server that has the port.
+    /// A reply is no proof, because it may come from another server on the same port.
     fn is_ready(&self) -> bool {
         let ready = match self.options.kind {
             Kind::Sentinel => "Sentinel ID is",
@@ -450,7 +450,7 @@ impl Launch<'_> {
     }
 }
 
-/// Another process was quicker to bind the port.
+/// Another process has bound the port first.
 struct PortTaken;
 
 fn read_log(dir: &Path) -> String {
@@ -466,12 +466,12 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder of what a persistent server has appended.
+/// The folder of the append-only files of a persistent server.
 const APPENDED: &str = "appendonlydir";
 const DUMP: &str = "dump.rdb";
 const LOG: &str = "log";
 
-/// How long a server may take to start.
+/// The longest time until a server has started.
 const START: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -483,16 +483,16 @@ mod tests {
 
     #[test]
     fn occupied_port_is_avoided() {
-        // given a port where another Redis replies, and a free one
+        // given a port with another Redis server, and a free one
         let other = Redis::start();
         let free = free_port();
         let mut ports = [other.port(), free].into_iter();
 
-        // when a server should use the first
+        // when a server gets both, the used one first
         let next = || Ports { plain: ports.next().unwrap(), tls: None, bus: None };
         let redis = Redis::start_on(Redis::options(), next);
 
-        // then it uses the second, and the other one is left alone
+        // then it uses the second one, and the other server is unchanged
         assert_eq!(redis.port(), free);
         assert_ne!(redis.pid(), other.pid());
         assert_eq!(other.command(&["PING"]).text(), "PONG");

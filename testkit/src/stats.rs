@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The commands that replicas send to their primary by a timer.
+/// The commands that replicas send to their primary periodically.
 const OF_REPLICAS: [&str; 2] = ["psync", "replconf"];
 
 /// How often each command was called, by its name in lower case.
@@ -51,7 +51,7 @@ impl Calls {
         self.0.iter().filter(|(name, _)| is_meant(name)).map(|(_, calls)| calls).sum()
     }
 
-    /// How many calls there were altogether.
+    /// The total number of calls.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }

@@ -18,7 +18,7 @@ use crate::port::bind_free_port;
 pub struct ServerMessage<'a> {
     /// The number of the connection: 0 is the first one.
     pub connection: usize,
-    /// How many replies the server has sent before on this connection.
+    /// The number of earlier replies on this connection.
     pub nth: usize,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -38,7 +38,7 @@ pub enum Tampering {
     Truth,
     /// Each of these, after a pause before it. Without any, the client receives nothing.
     Words(Vec<(Duration, Vec<u8>)>),
-    /// This without end.
+    /// These bytes, repeated without end.
     Endless(Vec<u8>),
     /// The end of the connection.
     HangUp,
@@ -100,7 +100,7 @@ impl TamperingProxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// How many connections there were by now.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
@@ -118,7 +118,7 @@ impl Drop for TamperingProxy {
         for stream in self.shared.streams().drain(..) {
             shut(&stream);
         }
-        // Wakes the acceptor, which then sees that it is over.
+        // Wakes the acceptor, which then ends.
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok();
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.join().ok();
@@ -202,7 +202,7 @@ fn read(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 fn shut(stream: &TcpStream) {
-    // It fails only if the other side was quicker.
+    // This fails only if the other side was faster.
     stream.shutdown(Shutdown::Both).ok();
 }
 

@@ -1,7 +1,6 @@
 //! A small, independent Redis client.
 //!
-//! Tests that check the client under test should not use that same client. This one blocks, uses
-//! RESP2 and hides nothing.
+//! A test of a client must not use the same client. This one blocks, uses RESP2 and hides nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -84,7 +83,7 @@ impl Connection {
         read_reply(&mut self.stream)
     }
 
-    /// The same connection, for closing it from another thread.
+    /// The same connection, to close it from another thread.
     pub(crate) fn stream(&self) -> io::Result<TcpStream> {
         self.stream.get_ref().try_clone()
     }

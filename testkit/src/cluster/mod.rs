@@ -4,7 +4,7 @@
 //! plain commands: slots first, then all nodes meet, then replicas choose their masters. A node
 //! keeps what it knows of the others over a restart.
 //!
-//! The lock over the nodes guards the list alone; no node is asked under it.
+//! The lock over the nodes guards only the list. No command is sent under it.
 
 mod moving;
 mod options;
@@ -56,11 +56,11 @@ struct Node {
 /// How a replica replaces its primary.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failover {
-    /// The primary agrees, and nothing is lost.
+    /// The primary agrees, and no data is lost.
     Agreed,
-    /// The master is not asked, the other masters are.
+    /// The other masters vote, without the old master.
     Force,
-    /// No other node is asked.
+    /// No vote.
     Takeover,
 }
 
@@ -85,7 +85,7 @@ impl Cluster {
         Self::options().start()
     }
 
-    /// The settings of another one.
+    /// Returns the default settings.
     pub fn options() -> ClusterOptions {
         ClusterOptions::default()
     }
@@ -95,7 +95,7 @@ impl Cluster {
         slot_of(key)
     }
 
-    /// A key that begins with `prefix` and lies on this node, which is a master.
+    /// A key that begins with `prefix` and belongs to this node, which must be a master.
     ///
     /// # Panics
     ///
@@ -116,13 +116,13 @@ impl Cluster {
         self.list().iter().map(|node| Arc::clone(&node.redis)).collect()
     }
 
-    /// The nodes that run and say that they are masters of a slot.
+    /// The running nodes that report that they are masters of a slot.
     pub fn masters(&self) -> Vec<Arc<Redis>> {
         let owns = |view: View| view.me().is_master && !view.me().slots.is_empty();
         self.running().into_iter().filter(|node| View::of(node).is_some_and(owns)).collect()
     }
 
-    /// The nodes that run and say that they are replicas of this one.
+    /// The running nodes that report that they are replicas of this one.
     ///
     /// # Panics
     ///
@@ -172,7 +172,7 @@ impl Cluster {
         format!("{scheme}-cluster://{}", self.addresses().join(","))
     }
 
-    /// The port under which the other nodes know this one, and tell clients of it.
+    /// The port that other nodes and clients know for this node.
     ///
     /// With [links](ClusterOptions::links) it is not the node's own: a client that is
     /// [cut off](Links::cut) needs a map from one to the other.
@@ -185,7 +185,7 @@ impl Cluster {
         announced_port(node, &self.name_of(node), self.links.as_ref())
     }
 
-    /// The name of a node among the [links](Self::links), such as `node-0`.
+    /// The name of a node in the [links](Self::links), such as `node-0`.
     ///
     /// # Panics
     ///
@@ -226,7 +226,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it refuses, or that takes longer than 30 seconds.
+    /// If it rejects the command, or this takes longer than 30 seconds.
     #[track_caller]
     pub fn fail_over(&self, replica: &Redis, how: Failover) {
         let view = View::of(replica).expect("the replica answers");
@@ -260,7 +260,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If a node refuses, or they do not agree within 30 seconds.
+    /// If a node rejects a command, or they do not agree within 30 seconds.
     #[track_caller]
     pub fn move_slot(&self, slot: u16, to: &Redis) {
         let moving = self.moving(slot, to);
@@ -285,7 +285,7 @@ impl Cluster {
         self.nodes().pop().expect("added just now")
     }
 
-    /// Starts a node that is a replica of this one, and waits until it is in step.
+    /// Starts a node that is a replica of this one, and waits until it is in sync.
     ///
     /// # Panics
     ///
@@ -338,7 +338,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If they were started without TLS.
+    /// If the nodes were started without TLS.
     pub fn ca_pem(&self) -> String {
         self.nodes()[0].ca_pem()
     }
@@ -479,13 +479,13 @@ fn deal(masters: &[Arc<Redis>]) {
         let slots = slots.iter().map(String::as_str);
         let words: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
         master.own_command(&words);
-        // Two of the same epoch would have to settle that first.
+        // Two nodes with the same epoch would have to resolve that first.
         let epoch = (number + 1).to_string();
         master.own_command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
     }
 }
 
-/// Makes a node known by its links.
+/// Introduces a node by its links.
 fn announce(node: &Redis, name: &str, links: &Links) {
     let ports = node.ports();
     let door = |port| links.door(name, port).to_string();
@@ -499,7 +499,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const CHANGE: Duration = Duration::from_secs(60);
-/// After how long nodes have given up what they were asked for.
+/// The time after which nodes have given up a request.
 const GIVEN_UP: Duration = Duration::from_secs(6);
-/// How long to leave nodes alone before looking again.
+/// The pause between two checks of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);

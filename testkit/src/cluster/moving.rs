@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Cluster;
 use crate::server::Redis;
 
-/// A slot that moves, in steps that a test can stop between.
+/// A migrating slot. A test can stop between its steps.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ impl SlotMove<'_> {
     ///
     /// # Panics
     ///
-    /// If one of them refuses.
+    /// If one of the nodes rejects a command.
     #[track_caller]
     pub fn open(&self) {
         let (from, to) = (self.cluster.id_of(&self.from), self.cluster.id_of(&self.to));
@@ -51,7 +51,7 @@ impl SlotMove<'_> {
     ///
     /// # Panics
     ///
-    /// If one of the nodes refuses.
+    /// If one of the nodes rejects a command.
     #[track_caller]
     pub fn carry(&self, most: usize) -> usize {
         let most = most.to_string();
@@ -63,11 +63,11 @@ impl SlotMove<'_> {
         keys.len()
     }
 
-    /// Carries all keys that are left.
+    /// Moves all keys that are left.
     ///
     /// # Panics
     ///
-    /// If one of the nodes refuses.
+    /// If one of the nodes rejects a command.
     #[track_caller]
     pub fn carry_all(&self) {
         while self.carry(MANY) > 0 {}
@@ -101,7 +101,7 @@ impl SlotMove<'_> {
     ///
     /// # Panics
     ///
-    /// If one of the nodes refuses.
+    /// If one of the nodes rejects a command.
     #[track_caller]
     pub fn call_off(&self) {
         for node in [&self.from, &self.to] {
@@ -131,7 +131,7 @@ impl SlotMove<'_> {
     }
 }
 
-/// How many keys go at once.
+/// The number of keys that move at once.
 const MANY: usize = 100;
-/// How many milliseconds the new owner may take for them.
+/// The timeout of the new owner for them, in milliseconds.
 const PATIENCE: &str = "5000";

@@ -1,10 +1,10 @@
-//! How many nodes a test wants, and of what kind.
+//! The settings of a cluster.
 
 use std::time::Duration;
 
 use crate::options::Options;
 
-/// The settings of a cluster that is about to start.
+/// The settings of a cluster before its start.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ impl ClusterOptions {
         self
     }
 
-    /// How many masters share the slots. Default: three.
+    /// The number of masters that share the slots. Default: three.
     pub fn masters(mut self, count: usize) -> Self {
         self.masters = count;
         self
@@ -59,24 +59,24 @@ impl ClusterOptions {
         self
     }
 
-    /// How long a node may be silent until others take it for down. Default: five seconds,
-    /// so that no node is replaced that a busy machine has kept waiting.
+    /// How long a node may be silent until others consider it down. Default: five seconds, so that
+    /// a busy machine causes no failover.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;
         self
     }
 
-    /// Makes a second of silence enough for a failover that begins by itself.
+    /// Lets a failover begin after a second of silence.
     pub fn impatient(self) -> Self {
         self.node_timeout(Duration::from_secs(1))
     }
 
-    /// How many replicas each master has. Default: one.
+    /// The number of replicas of each master. Default: one.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 }
 
-/// Longer than a node that is well is silent on a busy machine.
+/// Longer than a healthy node is silent on a busy machine.
 const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
-//! Which slot a key belongs to.
+//! The slot of a key.
 
-/// How many slots there are.
+/// The number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
 /// Returns the slot of a key: the CRC16 of the text in its first braces, or of the whole key.

@@ -13,7 +13,7 @@ pub(super) struct View {
     pub(super) members: BTreeMap<String, Member>,
 }
 
-/// One node, as another sees it.
+/// One node, as another one sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Member {
     /// Whether it is healthy.
@@ -21,7 +21,7 @@ pub(super) struct Member {
     pub(super) is_master: bool,
     /// The id of its master; empty if it has none.
     pub(super) master: String,
-    /// The higher, the more its word on slots counts. A replica has its master's.
+    /// Of two owners of a slot, the one with the higher epoch wins. A replica has its master's.
     pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }

@@ -23,7 +23,7 @@ pub struct Event {
     pub text: String,
 }
 
-/// Everything that all Sentinels say, from when this was made until it is dropped.
+/// All events of all Sentinels while this exists.
 #[derive(Debug)]
 pub struct Events {
     received: Mutex<Receiver<Event>>,
@@ -31,7 +31,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Subscribes at every Sentinel that runs.
+    /// Subscribes at every running Sentinel.
     pub(super) fn of(sentinels: &[Redis]) -> Self {
         let (tell, received) = channel();
         let running = sentinels.iter().enumerate().filter(|(_, sentinel)| sentinel.is_running());

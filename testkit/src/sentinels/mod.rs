@@ -57,7 +57,7 @@ impl Sentinels {
         Self::options().start()
     }
 
-    /// The settings of other ones.
+    /// Returns the default settings.
     pub fn options() -> SentinelsOptions {
         SentinelsOptions::default()
     }
@@ -77,11 +77,11 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// The links between them all.
+    /// The links between all servers and Sentinels.
     ///
     /// # Panics
     ///
-    /// If they were started without [`links`](SentinelsOptions::links).
+    /// If the deployment was started without [`links`](SentinelsOptions::links).
     pub fn links(&self) -> &Links {
         self.links.as_ref().expect("started without `.links()`")
     }
@@ -99,8 +99,8 @@ impl Sentinels {
         format!("{scheme}-sentinel://{}/{}", self.addresses().join(","), self.name)
     }
 
-    /// The port under which the Sentinels know this one of the [servers](Self::servers),
-    /// and tell clients of it.
+    /// The port by which the Sentinels know this one of the [servers](Self::servers). Clients get
+    /// it from them.
     pub fn announced_port(&self, server: usize) -> u16 {
         announced_port(&self.servers[server], &server_name(server), self.links.as_ref())
     }
@@ -131,16 +131,16 @@ impl Sentinels {
         found.expect("found just now")
     }
 
-    /// The number of the server that one of the [sentinels](Self::sentinels) takes for the
-    /// master now, right or wrong: behind a [cut](Links::split) it may be the old one.
-    /// Nothing if it does not answer.
+    /// The number of the server that one of the [sentinels](Self::sentinels) considers the master
+    /// now. After a [cut](Links::split) it may be the old one. `None` if the Sentinel does not
+    /// reply.
     pub fn master_seen_by(&self, sentinel: usize) -> Option<usize> {
         let port = view::master(&self.sentinels[sentinel], &self.name)?;
         (0..self.servers.len()).find(|server| self.announced_port(*server) == port)
     }
 
-    /// Makes the Sentinels replace the master though it is well, and returns the new
-    /// one. The old one learns of it later, and takes writes until then.
+    /// Makes the Sentinels replace a healthy master, and returns the new one. The old one learns of
+    /// it later, and takes writes until then.
     ///
     /// # Panics
     ///
@@ -174,14 +174,13 @@ impl Sentinels {
         &self.servers[new.expect("found just now")]
     }
 
-    /// Waits until every Sentinel that runs sees the others, the same master, and all
-    /// servers that run as its replicas, connected. Meanwhile they are hurried: they
-    /// talk to each other four times as often as by themselves, and ask servers how they
-    /// are ten times as often.
+    /// Waits until every running Sentinel sees the others, the same master, and all running servers
+    /// as its replicas, connected. Meanwhile Sentinels talk to each other four times as often as by
+    /// default, and check servers ten times as often.
     ///
     /// # Panics
     ///
-    /// If that takes longer than a minute; the message shows what they see.
+    /// If that takes longer than a minute; the message shows their views.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
         let _hurried = Hurried::all(&self.sentinels);
@@ -193,11 +192,11 @@ impl Sentinels {
         }
     }
 
-    /// Listens to everything that the Sentinels say from now on.
+    /// Subscribes to all events of the Sentinels from now on.
     ///
     /// # Panics
     ///
-    /// If one of those that run cannot be listened to.
+    /// If a running Sentinel rejects the subscription.
     pub fn listen(&self) -> Events {
         Events::of(&self.sentinels)
     }
@@ -213,7 +212,7 @@ impl Sentinels {
         user_at(&self.servers, name, rights);
     }
 
-    /// The same at every Sentinel that runs.
+    /// The same at every running Sentinel.
     ///
     /// # Panics
     ///
@@ -242,8 +241,8 @@ impl Sentinels {
         running.map(|sentinel| View::of(sentinel, &self.name)).collect()
     }
 
-    /// The number of the server that all running Sentinels take for the master, if it
-    /// does so, too.
+    /// The number of the server that all running Sentinels consider the master, if it reports that
+    /// role.
     fn agreed_master(&self) -> Option<usize> {
         let running = (0..self.sentinels.len()).filter(|it| self.sentinels[*it].is_running());
         let seen: Vec<_> = running.map(|sentinel| self.master_seen_by(sentinel)).collect();
@@ -306,7 +305,7 @@ impl SentinelsOptions {
         started
     }
 
-    /// Makes the certificates of all that speak TLS.
+    /// Creates the certificates for all servers with TLS.
     fn certify(&mut self) {
         let (servers, sentinels) = (&mut self.server_options, &mut self.sentinel_options);
         assert!(sentinels.tls || !servers.tls, "Sentinels of servers with TLS speak it, too");
@@ -341,7 +340,7 @@ impl Sentinels {
         replicas.iter().for_each(Redis::wait_until_synced);
     }
 
-    /// Lets all Sentinels begin, and hurries them until they have found each other.
+    /// Starts all Sentinels, with shorter intervals until they know each other.
     fn introduce(&self, options: &SentinelsOptions) {
         for (number, sentinel) in self.sentinels.iter().enumerate() {
             let (user, password) = sentinel.settings().login();
@@ -363,7 +362,7 @@ impl Sentinels {
     }
 }
 
-/// Sentinels that do everything more often than by themselves, as long as this is there.
+/// Sentinels with shorter intervals, as long as this exists.
 struct Hurried<'a>(&'a [Redis]);
 
 impl<'a> Hurried<'a> {
@@ -379,8 +378,8 @@ impl Drop for Hurried<'_> {
     }
 }
 
-/// How often Sentinels tell each other of themselves, and ask servers how they are, in
-/// milliseconds. Before Redis 7 they are not to be hurried, and refuse.
+/// The interval in which Sentinels announce themselves and check servers, in milliseconds. Before
+/// Redis 7 it cannot be set.
 fn every(sentinels: &[Redis], hello: &str, look: &str) {
     for sentinel in sentinels {
         sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", hello, "INFO-PERIOD", look]);
@@ -412,5 +411,5 @@ fn millis(duration: Duration) -> String {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const FAILOVER: Duration = Duration::from_secs(30);
-/// How long to leave Sentinels alone before looking again.
+/// The pause between two checks of the Sentinels.
 const PAUSE: Duration = Duration::from_millis(20);

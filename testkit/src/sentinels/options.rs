@@ -1,10 +1,10 @@
-//! How many servers and Sentinels a test wants, and of what kind.
+//! The settings of a deployment with Sentinels.
 
 use std::time::Duration;
 
 use crate::options::Options;
 
-/// The settings of a master, its replicas and their Sentinels, about to start.
+/// The settings of a master, its replicas and their Sentinels before the start.
 ///
 /// # Examples
 ///
@@ -52,19 +52,19 @@ impl Default for SentinelsOptions {
 }
 
 impl SentinelsOptions {
-    /// How long a server may be silent until a Sentinel takes it for down. Default: five
-    /// seconds, so that no server is replaced that a busy machine has kept waiting.
+    /// How long a server may be silent until a Sentinel considers it down. Default: five seconds,
+    /// so that a busy machine causes no failover.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
     }
 
-    /// Makes half a second of silence enough for a failover that begins by itself.
+    /// Lets a failover begin after half a second of silence.
     pub fn impatient(self) -> Self {
         self.down_after(Duration::from_millis(500))
     }
 
-    /// How long a failover may take until it is tried again. Default: three seconds.
+    /// The time after which a failover is tried again. Default: three seconds.
     pub fn failover_timeout(mut self, limit: Duration) -> Self {
         self.failover_timeout = limit;
         self
@@ -90,26 +90,26 @@ impl SentinelsOptions {
         self
     }
 
-    /// How many Sentinels must take the master for down. Default: more than half.
+    /// How many Sentinels must consider the master down. Default: more than half.
     pub fn quorum(mut self, sentinels: usize) -> Self {
         self.quorum = Some(sentinels);
         self
     }
 
-    /// How many replicas the master has. Default: two.
+    /// The number of replicas of the master. Default: two.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// Settings of every Sentinel. They speak TLS if the servers do, on a second port as
-    /// these, and may speak it to clients alone.
+    /// Settings of every Sentinel. If the servers use TLS, Sentinels do, too, on a second port.
+    /// They may use TLS for clients only.
     pub fn sentinel_options(mut self, options: Options) -> Self {
         self.sentinel_options = options;
         self
     }
 
-    /// How many Sentinels there are. Default: three.
+    /// The number of Sentinels. Default: three.
     pub fn sentinels(mut self, count: usize) -> Self {
         self.sentinels = count;
         self
@@ -122,5 +122,5 @@ impl SentinelsOptions {
     }
 }
 
-/// Longer than a server that is well is silent on a busy machine.
+/// Longer than a healthy server is silent on a busy machine.
 const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

@@ -1,9 +1,10 @@
-//! Finds the bodies of functions in a text of Rust, with no more than it takes: comments, strings
-//! and characters may have braces of their own.
+//! Finds the bodies of functions in Rust source. It knows comments, strings and characters, because
+//! these may contain braces.
 
 use std::ops::Range;
 
-/// The bodies of the functions of `text`, with their braces. One inside another is part of it.
+/// Returns the bodies of the functions of `text`, with their braces. A nested function is part of
+/// the outer one.
 pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
     let mut tokens = Tokens { text, at: 0 };
     let mut found = vec![];
@@ -16,7 +17,7 @@ pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the body of the function whose name was just read, if it has one.
+/// Returns the body of the function whose name was read last, if it has one.
 fn body(tokens: &mut Tokens<'_>) -> Option<Range<usize>> {
     let mut depth = 0_usize;
     loop {
@@ -31,7 +32,7 @@ fn body(tokens: &mut Tokens<'_>) -> Option<Range<usize>> {
     }
 }
 
-/// Returns where the block ends whose opening brace was just read.
+/// Returns the end of the block whose opening brace was read last.
 fn end(tokens: &mut Tokens<'_>) -> Option<usize> {
     let mut depth = 1_usize;
     while depth > 0 {
@@ -44,7 +45,7 @@ fn end(tokens: &mut Tokens<'_>) -> Option<usize> {
     Some(tokens.at)
 }
 
-/// A word, or a character that is part of none.
+/// A word, or a character outside of words.
 #[derive(Clone, Copy)]
 struct Token<'text> {
     text: &'text str,
@@ -65,7 +66,7 @@ fn is_of_word(it: char) -> bool {
     it.is_alphanumeric() || it == '_'
 }
 
-/// The tokens of a text but for its comments, strings and characters.
+/// The tokens of a text, without comments, strings and characters.
 struct Tokens<'text> {
     text: &'text str,
     at: usize,

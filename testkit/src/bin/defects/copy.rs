@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::planting::Texts;
 
-/// The parts that the tests are built from.
+/// The parts of the project that the tests are built from.
 const PARTS: [&str; 13] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -26,7 +26,7 @@ const PARTS: [&str; 13] = [
     "twin",
 ];
 
-/// Where the copy is. No other run uses it while this value exists.
+/// The folder of the copy. No other run uses it while this value exists.
 pub(crate) struct WorkingCopy {
     folder: PathBuf,
     _lock: File,
@@ -43,14 +43,14 @@ impl WorkingCopy {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Where something lies that has this `name`.
+    /// The path of this `name` in the copy.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// Makes `folder` a copy of the sources in `root`, with `texts` in place of some files. An
-/// unchanged file keeps its time, so that cargo builds nothing twice.
+/// Makes `folder` a copy of the sources in `root`, with `texts` instead of some files. Unchanged
+/// files keep their time, so cargo builds nothing twice.
 pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), String> {
     let output = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = BTreeSet::new();
@@ -137,7 +137,7 @@ mod tests {
         fs::write(project.path().join("src/a"), "changed").unwrap();
         copy(project.path(), into.path(), &Texts::new()).unwrap();
 
-        // then the copy has, and the rest is as old as it was
+        // then the copy has changed, and all other files keep their time
         assert_eq!(fs::read_to_string(into.path().join("src/a")).unwrap(), "changed");
         assert!(!into.path().join("src/gone/b").exists());
         assert_eq!(written("docs/a"), before);

@@ -1,5 +1,5 @@
-//! The defects of what lies between the client and its servers: connections, discovery,
-//! subscriptions, and what replicas acknowledge.
+//! The defects between the client and its servers: connections, discovery, subscriptions, and
+//! acknowledgements of replicas.
 
 use crate::{Defect, Edit, Finder};
 

@@ -1,8 +1,7 @@
 //! The defects, as data.
 //!
-//! Each is a piece of text and what stands there instead. When the sources change
-//! so that the text is not found exactly once, that is an error: then this list
-//! must change with them.
+//! Each defect is a text in the sources, and its replacement. The text must occur exactly once. So
+//! if the sources change, this list must change with them.
 
 use crate::{Defect, Edit, Finder};
 

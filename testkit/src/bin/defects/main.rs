@@ -1,13 +1,13 @@
 //! Plants defects in a copy of the sources, and shows that the tests find each of them.
 //!
-//! The defects are data: see [`list`]. All are built at once, into one program of tests: a function
-//! that defects change has all the changed bodies, and each process runs the one whose number it
-//! is given ([`planting`]). The same program without a number is the sound one, whose tests pass.
+//! The defects are data: see [`list`]. All are built at once, into one test program. A function
+//! that defects change has all the changed bodies, and each process runs the body of its defect
+//! ([`planting`]). Without a number, the program has no defect, and its tests pass.
 //!
 //! It is an error if a defect cannot be planted, does not build, or fails in an unknown way. So is
 //! a test that fails with nothing planted. The sources are only read, so an interruption is safe.
 //!
-//! An argument chooses the defects that have it in their words.
+//! An argument selects the defects whose words contain it.
 
 mod bodies;
 mod copy;
@@ -159,7 +159,7 @@ impl Searches {
     /// Searches for each of `cases`, and runs each of their tests with nothing planted. Returns the
     /// defects that were not found.
     fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
-        // Tests that wait for a while, and behind them stories, which only compute.
+        // Tests that wait for servers come first, then simulations, which only compute.
         let (stories, tests): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_told());
         let sound = finders(cases).into_iter().map(Search::Nothing);
         let defects = tests.into_iter().chain(stories).copied().map(Search::Defect);
@@ -174,7 +174,7 @@ impl Searches {
         Ok(missed)
     }
 
-    /// Runs one of those that are `left` after the other.
+    /// Runs one of the `left` searches after the other.
     fn run_each(&self, left: &Mutex<VecDeque<Search>>) -> Result<Vec<Case>, String> {
         let next = || left.lock().expect("nobody panics while taking one").pop_front();
         let mut missed = vec![];
@@ -220,12 +220,12 @@ impl Searches {
     }
 }
 
-/// How many searches run at once: two for each core, since what takes long waits for servers.
+/// The number of searches at once: two for each core, because long ones wait for servers.
 fn at_once() -> usize {
     2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Each finder of `cases`, once.
+/// Each finder of `cases`, without duplicates.
 fn finders(cases: &[Case]) -> Vec<Finder> {
     let mut finders = vec![];
     for Case { finder, .. } in cases {

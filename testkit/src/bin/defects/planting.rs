@@ -1,4 +1,4 @@
-//! The sources with all defects in them, of which each process has the one that it is given.
+//! The sources with all defects. Each process has the defect of its number.
 //!
 //! A function that defects change has the changed bodies besides its own, and looks up the number
 //! of the defect. A file that is not Rust is part of the program as a text. Such a defect is
@@ -25,7 +25,7 @@ const DEPENDENCIES: &str = "Cargo.toml";
 /// built a second time for them.
 const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
 
-/// A number that cannot be read is no defect, so nothing is found.
+/// An invalid number is no defect, so nothing is found.
 fn planted() -> String {
     format!(
         "use std::{{env, sync::LazyLock}};\n\n\
@@ -36,10 +36,10 @@ fn planted() -> String {
     )
 }
 
-/// Texts by the file that they stand in.
+/// Texts by file.
 pub(crate) type Texts = BTreeMap<&'static str, String>;
 
-/// All defects in the sources.
+/// The sources with all defects.
 pub(crate) struct Planted {
     /// The changed files of the copied sources.
     pub(crate) texts: Texts,

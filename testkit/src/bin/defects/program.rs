@@ -14,22 +14,22 @@ use std::time::Duration;
 use crate::clock;
 use crate::planting::{NUMBER, Planted, Texts};
 
-/// How long to leave a process alone before looking again.
+/// The pause between two checks of a process.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The tests, built with all defects in them.
 pub(crate) struct Program {
     path: PathBuf,
-    /// Where it runs: in the sources that it was built from.
+    /// The folder of the sources, where it runs.
     sources: PathBuf,
-    /// Where each text stands that defects write over.
+    /// The position of each text that a defect overwrites.
     places: BTreeMap<&'static str, Vec<u64>>,
     /// Guards the writing and the starting of a program. A starting process has all open files of
     /// this one for a moment, and a file that is open for writing cannot be started.
     starting: Mutex<()>,
 }
 
-/// A test, as a process has to run it.
+/// The settings of a test process.
 pub(crate) struct Run<'a> {
     pub(crate) test: &'a str,
     pub(crate) seeds: u64,
@@ -113,7 +113,7 @@ impl Program {
     }
 }
 
-/// How a process ended, if it did within `longest`. One that did not is killed.
+/// Returns how a process ended, if it did within `longest`. Otherwise it is killed.
 fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>> {
     let started = clock();
     while started.elapsed() < longest {

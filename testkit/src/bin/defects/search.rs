@@ -7,7 +7,7 @@ use crate::planting::Texts;
 use crate::program::{Program, Run};
 use crate::{Finder, Outcome};
 
-/// How many seeds a defect has to be found within.
+/// The number of seeds within which a defect must be found.
 const SEEDS: u64 = 2_000;
 
 /// The number of seeds that must find nothing if nothing is planted. `make simulate` runs more of
@@ -17,7 +17,7 @@ const SOUND_SEEDS: u64 = 200;
 /// No test takes as long as this without a defect.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The test that found a defect, and after which effort.
+/// The test that found a defect, and the effort.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) by: String,

@@ -1,7 +1,6 @@
-//! Runs the tests that speak to Redis on every server that `make servers` got, and writes
-//! down what came of it: `matrix` runs all, `matrix redis-6.2` those on one server,
-//! `matrix redis-6.2 redis_tls` one suite there, `matrix redis-6.2 'testkit server'` one of
-//! the test kit.
+//! Runs the tests with Redis on every server of `make servers`, and writes the results. `matrix`
+//! runs all, `matrix redis-6.2` those on one server, `matrix redis-6.2 redis_tls` one suite there,
+//! `matrix redis-6.2 'testkit server'` one of the test kit.
 //!
 //! The output of a suite is kept in `target/servers/NAME/results`. The table in `docs/servers.md` is
 //! made of all of them. A test that needs an ability that a server does not have fails there, and
@@ -34,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the wanted suites and writes the table. Returns whether nothing in it has failed.
+/// Runs the selected suites and writes the table. Returns whether no test failed.
 fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     let suites = Suite::all(root())?;
     for server in chosen(&servers()?, on, Server::name)? {
@@ -47,7 +46,7 @@ fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     Ok(columns.iter().flat_map(|column| &column.results).flatten().all(SuiteResults::is_well))
 }
 
-/// All, or the one of this name.
+/// All servers, or the one of this name.
 fn chosen<'a, T>(
     all: &'a [T],
     name: Option<&str>,
@@ -62,12 +61,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the project")
 }
 
-/// A server that `make servers` got.
+/// A server of `make servers`.
 struct Server {
     dir: PathBuf,
 }
 
-/// All of them, in the order of their names.
+/// All servers, ordered by name.
 fn servers() -> io::Result<Vec<Server>> {
     let dir = root().join("target/servers");
     let entries = fs::read_dir(&dir).map_err(|_| io::Error::other("no servers: make servers"))?;

@@ -6,7 +6,7 @@ pub(crate) struct SuiteResults {
     pub(crate) passed: usize,
     /// The names of those that failed.
     pub(crate) failed: Vec<String>,
-    /// Those that want what the server does not have: their names, and what that is.
+    /// The tests that need a missing ability: their names, and the ability.
     pub(crate) unsupported: Vec<(String, String)>,
     /// Whether the suite ran to its end.
     ended: bool,
@@ -39,7 +39,7 @@ impl SuiteResults {
         self.ended && self.failed.is_empty()
     }
 
-    /// It in a few words.
+    /// A short text of the results.
     pub(crate) fn cell(&self) -> String {
         let counts = [(self.failed.len(), "failed"), (self.unsupported.len(), "not supported")];
         let counts = counts.iter().filter(|(count, _)| *count > 0);

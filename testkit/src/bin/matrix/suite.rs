@@ -1,4 +1,4 @@
-//! The tests that speak to Redis.
+//! The tests with Redis.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
-    /// All that are below `root`.
+    /// All suites below `root`.
     pub(crate) fn all(root: &Path) -> io::Result<Vec<Self>> {
         let conformance = ["-p", "leasehold", "--all-features", "--lib", "store::redis"];
         let mut suites = vec![Self::of("conformance", &conformance)];

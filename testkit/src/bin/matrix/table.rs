@@ -45,7 +45,7 @@ fn unsupported(columns: &[Column]) -> String {
     }
 }
 
-/// The names of those that failed.
+/// The names of the failed tests.
 fn failures(suites: &[Suite], columns: &[Column]) -> String {
     let mut lines = String::new();
     for column in columns {
