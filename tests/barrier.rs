@@ -17,7 +17,7 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that no task polled or waited for a timer.
+/// A time in which no task polls or waits for a timer.
 const AT_ONCE: Duration = millis(10);
 
 /// The barrier of two clients of one store.
@@ -28,7 +28,7 @@ fn two(parties: u32) -> (MemoryStore, [Barrier; 2]) {
     (store, barriers)
 }
 
-/// A member that has asked already and waits.
+/// A member that has sent its request and waits.
 async fn waiting(barrier: &Barrier) -> JoinHandle<Result<Arrived>> {
     let barrier = barrier.clone();
     let member = tokio::spawn(async move { barrier.arrive_and_wait().await });
@@ -41,7 +41,7 @@ async fn passes(member: JoinHandle<Result<Arrived>>) -> Arrived {
     timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
 }
 
-/// The members that a refused member sees, itself included.
+/// The members that an error reports, including the member itself.
 async fn present(barrier: &Barrier) -> u32 {
     match barrier.arrive_and_wait_within(millis(5)).await {
         Err(Error::MembersMissing { arrived, .. }) => arrived,
@@ -140,7 +140,7 @@ async fn dead_member_leaves_within_ten_seconds() {
     assert_eq!(present(&other).await, 2);
     sleep(millis(1)).await;
 
-    // It arrives again when it goes on.
+    // It arrives again when it continues.
     let rest = [waiting(&other).await, waiting(&one).await];
     timeout(secs(5), dead).await.unwrap().unwrap();
     passes(alive).await;

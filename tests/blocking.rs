@@ -27,10 +27,10 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any step takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Two clients, as if of two processes.
+/// Two clients, like two processes.
 struct World {
     store: MemoryStore,
     one: Client,
@@ -54,7 +54,7 @@ impl World {
     }
 }
 
-/// Does `work` on a thread of its own.
+/// Does `work` on a new thread.
 fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -72,7 +72,7 @@ fn leave_owned(guard: OwnedLockGuard) {
     assert_eq!(guard.release().unwrap(), Release::Released);
 }
 
-/// Claims that `condition` comes true before long.
+/// Asserts that `condition` comes true soon.
 fn eventually(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -256,13 +256,13 @@ mod reentry {
             });
             assert_eq!(others.recv().unwrap(), *ours.owner());
             leave(ours);
-            // It ends with the work, also if that panics.
+            // It ends with the work, even if the work panics.
             let _over = over;
             work();
         });
     }
 
-    /// It was taken for a reader as long as any thread read.
+    /// The thread was taken for a reader as long as any thread read.
     #[test]
     fn thread_may_write_after_it_released_its_read_hold() {
         let prices = World::new().one.read_write_lock("prices").unwrap();
@@ -327,7 +327,7 @@ mod reentry {
                     leave(guard);
                 });
                 eventually(|| waiting(&world.one) + waiting(&world.other) > before);
-                // Its request is answered by then.
+                // The reply to its request has come by then.
                 thread::sleep(millis(100));
             }
             assert!(matches!(again.release().unwrap(), Release::StillHeld { .. }));
@@ -351,7 +351,7 @@ mod reentry {
         assert_ne!(anew.owner(), lost.owner());
         assert_eq!(anew.count(), 1);
 
-        // which the thread still holds when the lost guard is dropped
+        // and the thread still holds it when the lost guard is dropped
         drop(lost);
         let again = lock.try_acquire().unwrap().unwrap();
         assert_eq!(again.owner(), anew.owner());
@@ -381,7 +381,7 @@ mod reentry {
         assert!(matches!(lock.acquire_within(millis(20)), Err(Error::TimedOut { .. })));
         assert!(lock.try_acquire_owned().unwrap().is_none());
 
-        // unless it is asked itself
+        // unless that thread asks itself
         let again = guard.reenter().unwrap();
         assert_eq!((again.count(), again.owner()), (2, guard.owner()));
     }
@@ -643,7 +643,7 @@ mod inside_async {
         assert!(refused.to_string().contains("spawn_blocking"), "{refused}");
     }
 
-    /// A client with a guard that may move, both made where that is allowed.
+    /// A client with a guard that can move, both created in an allowed place.
     fn made_elsewhere() -> (Client, OwnedLockGuard) {
         elsewhere(|| {
             let client = Client::in_memory().unwrap();
@@ -679,7 +679,7 @@ mod inside_async {
         is_refused(guard.lost_within(LONG));
         is_refused(client.shutdown(LONG));
 
-        // methods that only use local state need no server
+        // methods with local state only need no server
         assert!(guard.is_held());
         assert_eq!((guard.count(), client.stats().held), (1, 1));
 
@@ -845,7 +845,7 @@ fn thread_acquires_permits_when_another_releases_them() {
     let guard = pool.acquire(2).unwrap();
     assert_eq!(guard.lost_within(Duration::from_millis(20)).unwrap(), None);
     drop(guard);
-    // no permit is lost with the client that made the guard
+    // a client that ends with its guard loses no permit
     drop(pool);
     client.shutdown(Duration::from_secs(5)).unwrap();
 }

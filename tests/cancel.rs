@@ -1,8 +1,8 @@
 //! Every operation, dropped at each of its awaits, leaves no trace.
 //!
-//! A future is polled n times and then dropped, for n = 0, 1, 2, … until it gets to its end; in a
-//! second round it is dropped just after it was woken for the next poll. After each of these the
-//! lock must be free in time, the counts back at zero, and that the next waiter holds.
+//! A future is polled n times and then dropped, for n = 0, 1, 2, … until it completes. In a second
+//! round it is dropped right after it was woken for the next poll. After each of these, the lock
+//! must be free in time, the counts must be zero, and the next waiter must acquire.
 
 use std::{
     future::{Future, poll_fn},
@@ -34,22 +34,22 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that no timer was involved.
+/// Too short for a timer.
 const AT_ONCE: Duration = millis(10);
 
 /// How soon the lock must be free after a store failure, because requests are repeated after
 /// pauses.
 const AFTER_TROUBLE: Duration = secs(2);
 
-/// When the obstacle ends.
+/// The end of the obstacle.
 const TROUBLE: Duration = secs(5);
 
-/// Where a future is dropped.
+/// The place at which a future is dropped.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     /// The number of polls before the drop.
     polls: usize,
-    /// Not at once, but when it is woken to be polled again.
+    /// Whether the drop waits until the task is woken for the next poll.
     woken: bool,
 }
 
@@ -73,8 +73,8 @@ impl Cut {
     }
 }
 
-/// Runs `scene` with a cut at each await, until it reports that the operation ended before the cut.
-/// Returns how many cuts there were.
+/// Runs `scene` with a cut at each await, until it reports that the operation completed first.
+/// Returns the number of cuts.
 async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     const FAR_TOO_MANY: usize = 500;
     let mut cuts = 0;
@@ -89,7 +89,7 @@ async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
     cuts
 }
 
-/// Two clients of one store, and what stands in the way.
+/// Two clients of one store, and an obstacle.
 struct World {
     store: MemoryStore,
     one: Client,
@@ -114,17 +114,17 @@ fn read_write(client: &Client) -> ReadWriteLock {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Free,
-    /// Another client holds, and ours is subscribed.
+    /// Another client holds, and this one is subscribed.
     Held,
-    /// Another client holds, and ours polls.
+    /// Another client holds, and this one polls.
     HeldPolling,
     /// The store does not reply.
     Stalled,
     /// The store does not reply, and another client holds.
     StalledAndHeld,
-    /// The store refuses.
+    /// The store rejects requests.
     Failing,
-    /// Two other tasks of our client wait first.
+    /// Two other tasks of this client wait first.
     Queue,
 }
 
@@ -157,8 +157,8 @@ impl World {
         self.sides[1](&self.other)
     }
 
-    /// Puts `way` in the way until `TROUBLE` is over. Returns the lock to acquire,
-    /// and a task that ends when the way is free.
+    /// Creates the obstacle `way` until `TROUBLE` is over. Returns the lock to acquire, and a task
+    /// that ends with the obstacle.
     async fn block(&self, way: Way) -> (Lock, JoinHandle<()>) {
         let polling = WaitStrategy::Polling { initial: millis(700), max: secs(2) };
         let lock = match way {
@@ -197,7 +197,7 @@ impl World {
         (lock, over)
     }
 
-    /// Asserts that the lock is free within `bound`, and that our client has left no trace.
+    /// Asserts that the lock is free within `bound`, and that the client has left no trace.
     async fn is_quiet(&self, bound: Duration, case: &str) {
         let start = Instant::now();
         let guard = self.other_door().acquire_within(secs(300)).await.unwrap();
@@ -212,15 +212,15 @@ impl World {
     }
 }
 
-/// Fails, rather than waiting for ever, when it is never let in.
+/// Fails if it is never granted, instead of waiting for ever.
 async fn short_visit(lock: Lock) {
     let guard = lock.acquire_within(secs(3_600)).await.unwrap();
     sleep(millis(100)).await;
     drop(guard);
 }
 
-/// Drops `operation` on a lock at each of its awaits, with every obstacle. `waits` is whether it
-/// waits for a holder at all.
+/// Drops `operation` on a lock at each of its awaits, with every obstacle. `waits` is whether the
+/// operation waits for a holder.
 async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     leaves_nothing_of(LOCKS, waits, operation).await;
 }
@@ -254,7 +254,7 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
                 Way::HeldPolling => secs(4),
                 Way::Stalled | Way::StalledAndHeld | Way::Failing => AFTER_TROUBLE,
             };
-            // Its own visit, and that of the work that got through.
+            // Its own execution, and that of the work that was not dropped in time.
             let visits = millis(200);
             assert!(start.elapsed() <= bound + visits, "{case}: {:?}", start.elapsed());
             world.is_quiet(bound, &case).await;
@@ -330,7 +330,7 @@ async fn acquire_of_either_side_leaves_nothing_behind() {
     }
 }
 
-/// The other member is of another server, and before or after this one in the order.
+/// The other member is on another server, before or after this one in the order.
 #[tokio::test(start_paused = true)]
 async fn multi_lock_leaves_nothing_behind() {
     for other in ["aisle", "foyer"] {
@@ -385,7 +385,7 @@ async fn dropped_downgrade_leaves_no_hold() {
     }
 }
 
-/// A woken task leaves before it asks.
+/// A woken task is dropped before it asks.
 mod woken_and_cancelled {
     use super::*;
 
@@ -459,7 +459,7 @@ mod woken_and_cancelled {
     }
 }
 
-/// A task with a hand-off grant leaves before it notices.
+/// A task with a hand-off grant is dropped before it notices.
 mod handed_over_and_cancelled {
     use super::*;
 
@@ -831,7 +831,7 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn work_is_dropped_with_the_run_that_holds_it() {
-    /// Notes its drop.
+    /// Notes its own drop.
     struct Told(Arc<AtomicBool>);
     impl Drop for Told {
         fn drop(&mut self) {
@@ -856,8 +856,8 @@ async fn work_is_dropped_with_the_run_that_holds_it() {
     world.is_quiet(AT_ONCE, "a run that was dropped").await;
 }
 
-/// Drops what `operation` makes of a semaphore with two permits at each of its awaits, also
-/// while another client has one of them, and while the store does not answer.
+/// Drops the operation on a semaphore with two permits at each of its awaits. It also does so while
+/// another client has one of them, and while the store does not reply.
 async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
     for (taken, stalled) in [(false, false), (true, false), (false, true), (true, true)] {
         let cuts = at_every_await(async |cut| {

@@ -114,7 +114,7 @@ fn tree(package: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("cargo writes text")
 }
 
-// The checks find what they are for.
+// The checks find violations.
 
 #[test]
 fn finds_a_licence_that_may_not_come_in() {

@@ -19,7 +19,7 @@ const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So soon that no task polled or waited for a timer.
+/// A time in which no task polls or waits for a timer.
 const AT_ONCE: Duration = millis(10);
 
 /// The election of two clients of one store.
@@ -29,7 +29,7 @@ fn two() -> (MemoryStore, [Election; 2]) {
     (store, elections)
 }
 
-/// A candidate that has asked already and waits.
+/// A candidate that has sent its request and waits.
 async fn campaigning(election: &Election, value: &str) -> JoinHandle<Result<Leadership>> {
     let (election, value) = (election.clone(), value.to_owned());
     let candidate = tokio::spawn(async move { election.campaign(value).await });
@@ -80,7 +80,7 @@ async fn candidate_leads_when_the_leader_steps_down() {
     assert_eq!((leader.owner(), leader.term()), (second.owner(), Some(second.term())));
 }
 
-/// Both are of one process: a hand-off would keep the owner, and the record with it.
+/// Both candidates are in one process: a hand-off would keep the owner, and the record with it.
 #[tokio::test(start_paused = true)]
 async fn each_leader_of_a_process_has_its_own_term_and_owner() {
     let (_, [one, _]) = two();

@@ -8,15 +8,15 @@ use leasehold::fence::{
 use redis::{Connection, FromRedisValue, RedisError, RedisResult, cmd};
 use testkit::Redis;
 
-/// The data, and where the newest token of those lies that have written it.
+/// The data, and the place of the newest token that has written it.
 const TOTAL: &str = "orders:42:total";
 const FENCE: &str = "leasehold_fence:{orders:42:total}";
 
-/// The newest two tokens that there can be.
+/// The two highest possible tokens.
 const NEWEST: u64 = (1 << 53) - 1;
 const OLDER: u64 = NEWEST - 1;
 
-/// A client that does not know locks.
+/// A client without any knowledge of locks.
 struct Plain(Connection);
 
 impl Plain {
@@ -45,13 +45,13 @@ impl Plain {
         self.command::<redis::Value>("EVAL", call.source(), call).unwrap_err()
     }
 
-    /// Sends a call of a newest hold, which passes.
+    /// Sends a call of the newest hold, which passes.
     fn pass<T: FromRedisValue>(&mut self, call: &Call) -> T {
         let reply = self.send(call).expect("the server lets it");
         call.read(reply).expect("it is the newest").expect("it replies something")
     }
 
-    /// Sends a call that comes too late, and returns the newer token.
+    /// Sends a late call, and returns the newer token.
     fn late(&mut self, call: &Call) -> u64 {
         let reply = self.send::<redis::Value>(call).expect("the server answers");
         call.read(reply).expect_err("it is late").newest()
@@ -202,7 +202,7 @@ fn invalid_fence_is_an_error_and_writes_nothing() {
     is_wrong_type(&plain.refusal(&set(TOTAL, "16", 7)));
     assert_eq!(server.command(&["LRANGE", FENCE, "0", "-1"]).texts(), ["1"]);
 
-    // or a text that is no token
+    // or a text that is not a token
     for text in ["", "1e+15", "-1", "07", " 7", "7.0", "0x7", "x", "100000000000000000000"] {
         server.command(&["SET", FENCE, text]);
         let refusal = plain.refusal(&set(TOTAL, "16", 7)).to_string();

@@ -1,9 +1,9 @@
-//! Clients of a server that lies by chance, and settings by chance.
+//! Clients of a server with random wrong replies, and random settings.
 //!
 //! A seed decides how the server changes each of its replies: repeated, late, never, in pieces,
-//! with other bytes in it, as something else, without end. Whatever it says, calls end in time,
-//! nothing panics, the password stays where it is, and a server that has come to its senses is of
-//! use again.
+//! with other bytes in it, as another reply, without end. Despite that, calls end in time, nothing
+//! panics, the password is not revealed, and the client works again when the replies are correct
+//! again.
 //!
 //! `make fuzz SEEDS=n` runs this many seeds, and `make fuzz SEED=x` repeats one.
 
@@ -27,16 +27,16 @@ use leasehold::{Client, Error, Lock, LockGuard};
 use testkit::{Redis, ServerMessage, Tampering, TamperingProxy};
 use tokio::time::{Instant, timeout};
 
-/// How many stories every run of the tests tells.
+/// The number of seeds in each run of the tests.
 const FEW: u64 = 24;
 
-/// How many run at the same time. They mostly wait.
+/// The number of concurrent seeds, which mostly wait.
 const TOGETHER: usize = 24;
 
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How much longer than promised something may take on a busy machine.
+/// The extra time for a promised limit on a busy machine.
 const BUSY: Duration = Duration::from_secs(2);
 
 const PASSWORD: &str = "hunter2";
@@ -78,7 +78,7 @@ enum Fault {
     Late,
     Long,
     Split,
-    // From here on a reply may be taken for another one, or for what it does not say.
+    // From here on a reply may be taken for another one, or for one with another meaning.
     Foreign,
     Missing,
     Spoilt,
@@ -116,7 +116,7 @@ impl Fault {
             Self::Late => vec![(pause, output)],
             Self::Long => vec![at_once(too_long(random)), at_once(output)],
             Self::Split => output.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
-            // A server that does not know the greeting may repeat it.
+            // A server without HELLO may repeat the text of the command.
             Self::Foreign if nth == 0 && random.bool() => vec![at_once(echo())],
             Self::Foreign if random.u8(..8) == 0 => flood(&foreign(random)),
             Self::Foreign => vec![at_once(foreign(random))],
@@ -157,12 +157,12 @@ fn echo() -> Vec<u8> {
     format!("{words} 'default' '{PASSWORD}' \r\n").into()
 }
 
-/// A large amount, but so that this machine can still do other work.
+/// A large amount, within which this machine can still do other work.
 fn flood(word: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     vec![(ms(2), word.repeat(4_096 / word.len())); 400]
 }
 
-/// Bytes without an end, which are no reply.
+/// Bytes without an end, which form no reply.
 fn endless(random: &mut Rng) -> Vec<u8> {
     let push = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
     random.choice([push, "x", "+x", "+", "*1\r\n"]).unwrap_or_default().into()
@@ -186,13 +186,13 @@ fn spoilt(random: &mut Rng, mut output: Vec<u8>) -> Vec<u8> {
     output
 }
 
-/// One story.
+/// One run.
 struct Story {
     seed: u64,
     random: Rng,
     tampering: TamperingProxy,
     lies: Arc<AtomicBool>,
-    /// Whether each reply, if it comes, belongs to its request.
+    /// Whether each reply that comes belongs to its request.
     honest: bool,
 }
 
@@ -216,7 +216,7 @@ impl Story {
         Self { seed, random, tampering, lies, honest }
     }
 
-    /// Tells it. Returns how many calls there were.
+    /// Runs it. Returns the number of calls.
     async fn reported(mut self, redis: &Redis) -> usize {
         let builder = Client::builder()
             .password(PASSWORD)
@@ -241,13 +241,13 @@ impl Story {
         }
         self.lies.store(false, Ordering::SeqCst);
         let lock = client.lock(format!("{}-after", self.seed)).unwrap();
-        // Replies may still be shifted, and then a first one makes no sense.
+        // Replies may still be shifted, so the first one may be invalid.
         let recovered = async { while lock.acquire().await.is_err() {} };
         self.within(secs(10), "the client recovers", recovered).await;
         calls + 2
     }
 
-    /// Asks for one thing or another.
+    /// Calls a random method.
     async fn calls(&mut self, redis: &Redis, lock: &Lock) {
         let max_wait = ms(self.random.u64(1..400));
         match self.random.u8(..4) {
@@ -272,7 +272,7 @@ impl Story {
         }
     }
 
-    /// A grant is held, and released in time.
+    /// A lock is acquired, and released in time.
     async fn holds(&mut self, redis: &Redis, guard: Option<LockGuard>) {
         let Some(guard) = guard else { return };
         if self.honest && guard.is_held() {

@@ -20,7 +20,7 @@ const fn secs(n: u64) -> Duration {
 const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// A service as a user might write it: it bills customers one after the other, and stops when it
-/// may not be alone any more.
+/// may no longer be the only holder.
 struct Billing {
     client: Client,
     billed: Arc<AtomicU32>,
@@ -463,7 +463,7 @@ async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());
 
-    // a holder that releases in time is waited for
+    // a holder that releases in time is awaited
     let (guard, ()) = tokio::join!(lock.acquire(), async {
         sleep(secs(2)).await;
         store.set_replicas(2);
@@ -536,7 +536,7 @@ async fn fail_fast_client_does_not_wait_in_an_outage() {
     let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
     let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
     store.stall();
-    // The client gives its connection up within two command timeouts.
+    // The client closes the silent connection within two command timeouts.
     assert!(gate.holder().await.is_err());
     sleep(secs(3)).await;
 

@@ -61,7 +61,7 @@ impl World {
     }
 }
 
-/// A lock of a client with a store of its own.
+/// A lock of a client with its own store.
 fn elsewhere(name: &str) -> (MemoryStore, Lock) {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock(name).unwrap();
@@ -198,7 +198,8 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     let both = MultiLock::new([short, world.one.lock("b").unwrap()]).unwrap();
     let held = world.other_lock("b").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
-    // Before the multi-lock releases the member because the holder of the other one stays.
+    // Before the multi-lock releases the member, because the holder of the other one does not
+    // change.
     sleep(millis(150)).await;
     drop(held);
     let guard = timeout(secs(1), waiter).await.unwrap().unwrap();
@@ -268,7 +269,7 @@ async fn locks_in_a_ring_make_progress() {
     timeout(secs(60), tasks.join_all()).await.unwrap();
 }
 
-/// A client that does not know the order holds "b" and waits for "a", which the multi-lock holds.
+/// A client that ignores the order holds "b" and waits for "a", which the multi-lock holds.
 #[tokio::test(start_paused = true)]
 async fn nested_lock_in_opposite_order_is_no_deadlock() {
     let world = World::new();
@@ -285,7 +286,7 @@ async fn nested_lock_in_opposite_order_is_no_deadlock() {
     assert!(timeout(secs(1), waiter).await.unwrap().unwrap().is_held());
 }
 
-/// Each member always has a queue, whose entries hold it for 20 ms.
+/// Each member always has a queue of clients that hold it for 20 ms.
 #[tokio::test(start_paused = true)]
 async fn multi_lock_acquires_among_queues_of_its_members() {
     let store = MemoryStore::new();
@@ -319,7 +320,7 @@ async fn member_that_occurs_twice_is_one_member() {
     let twice = client.multi_lock(["a", "b", "a"]).unwrap();
     assert_eq!(names(&twice.acquire_within(secs(1)).await.unwrap()), ["a", "b"]);
 
-    // The one with tokens stays.
+    // The one with tokens is the member.
     let fenced = || Lock::from(client.fenced_lock("f").unwrap());
     let plain = || client.lock("f").unwrap();
     for members in [[fenced(), plain()], [plain(), fenced()]] {
@@ -411,7 +412,7 @@ async fn release_frees_all_members_though_one_store_is_silent() {
     let [(_, first), (_, second)] = release.members() else { panic!("{release:?}") };
     assert!(matches!(first, Err(Error::Unavailable { .. })), "{first:?}");
     assert!(matches!(second, Ok(Release::Released)), "{second:?}");
-    // It goes on in the background.
+    // It continues in the background.
     store.resume();
     let again = Client::with_store(&store).lock("a").unwrap();
     assert!(again.acquire_within(secs(2)).await.is_ok());

@@ -201,7 +201,7 @@ async fn no_more_are_added_than_java_can_count() {
     assert_eq!(t.one.total().await.unwrap(), i32::MAX.into());
 }
 
-// From task to task.
+// Hand-offs.
 
 #[tokio::test(start_paused = true)]
 async fn permit_is_handed_off_without_a_request() {
@@ -232,7 +232,8 @@ async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     assert_eq!(t.clients[0].stats().handed_over, 0);
 }
 
-/// A caller that has its ids may use them. So no other task gets these permits after the release.
+/// A caller that has read its ids may use them. So no other task gets these permits after the
+/// release.
 #[tokio::test(start_paused = true)]
 async fn released_permit_with_a_seen_id_is_not_handed_off() {
     let by_ids = |guard: &ExpirablePermits| drop(guard.ids());
@@ -319,7 +320,7 @@ async fn permit_granted_to_an_absent_waiter_is_free_soon() {
     }
 }
 
-// Keeping.
+// Renewal.
 
 #[tokio::test(start_paused = true)]
 async fn permits_are_renewed_as_long_as_their_guard_exists() {
@@ -390,7 +391,7 @@ async fn shutdown_releases_permits_and_fails_waiters() {
     assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
-// Leaving.
+// Cancellation.
 
 /// The obstacle of a request for permits.
 #[derive(Clone, Copy, Debug)]

@@ -27,7 +27,7 @@ impl<const N: usize> Setup<N> {
         QuorumClient::of(clients).unwrap().lock("door").unwrap()
     }
 
-    /// At how many servers the lock is held.
+    /// The number of servers at which the lock is held.
     async fn held_at(&self) -> usize {
         let mut held = 0;
         for server in &self.servers {
@@ -152,7 +152,7 @@ async fn hold_is_lost_with_the_majority() {
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
 }
 
-/// The majority is gone, whatever the silent servers reply.
+/// The majority is lost, whatever the silent servers reply.
 #[tokio::test(start_paused = true)]
 async fn release_reports_a_certain_loss_though_servers_are_silent() {
     let setup = Setup::<5>::known().await;
@@ -180,7 +180,8 @@ async fn emptied_server_does_not_count_for_a_lease() {
     setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
     let guard = acquire(&setup.lock()).await;
 
-    // One of them forgets it, and the third one comes back: they must not grant it to another.
+    // One of them loses its data, and the third one comes back: they must not grant the lock to
+    // another client.
     setup.servers[1].lose_everything();
     setup.servers[2].heal();
     let other = setup.lock();

@@ -32,7 +32,7 @@ fn scoped(rate: Rate, per_client: bool) -> Rate {
     if per_client { rate.per_client() } else { rate }
 }
 
-/// When `acquired` would have been granted.
+/// The time at which `acquired` would have been granted.
 fn retry_after<T: std::fmt::Debug>(acquired: Result<T>) -> Duration {
     match acquired.unwrap_err() {
         Error::RateLimited { retry_after, .. } => retry_after,
@@ -99,7 +99,7 @@ async fn acquire_waits_for_its_time_and_not_longer() {
         }
     };
     let took = took(ten).await;
-    // Each of nine waiters asks 10 ms late, for clients of Redisson.
+    // Each of nine waiters asks 10 ms late, which leaves time for Redisson clients.
     assert!(took >= millis(45_090) && took < millis(45_200), "{took:?}");
     assert!(limiter.try_acquire(1).await.is_err());
 }
@@ -212,7 +212,7 @@ async fn tasks_get_permits_in_order() {
     let limiter = limiter(4, secs(1)).await;
     limiter.acquire(4).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
-    // No task overtakes the first one, and that needs no request.
+    // No task overtakes the first one, which needs no request.
     assert!(retry_after(limiter.try_acquire(1).await) > millis(990));
     assert!(retry_after(limiter.acquire_within(1, millis(500)).await) > millis(990));
     sleep(millis(1_050)).await;

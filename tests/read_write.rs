@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_millis(5);
 
-/// A lock as two clients know it.
+/// A lock as two clients see it.
 fn prices() -> (MemoryStore, ReadWriteLock, ReadWriteLock) {
     let store = MemoryStore::new();
     let [one, other] =
@@ -138,7 +138,7 @@ async fn waiting_writer_precedes_later_readers() {
 async fn silent_writer_keeps_its_preference_for_a_limited_time() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
-    // One that waits to write, and does not notice that it could.
+    // A task that waits to write, and is not polled.
     let rarely = Duration::from_secs(30);
     let writes =
         there.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
@@ -212,7 +212,7 @@ async fn reader_acquires_before_a_later_writer() {
     let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
     sleep(SOON).await;
     let last = Client::with_store(&store).read_write_lock("prices").unwrap();
-    // It is not notified of the release, and so it is not the first to ask.
+    // It is not notified of the release, so it is not the first to ask.
     let rarely = Duration::from_secs(3);
     let last = last.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
     let writer = tokio::spawn(async move { last.acquire().await.unwrap() });

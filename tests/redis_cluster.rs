@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The limit on a busy machine for what takes a second on an idle one.
+/// The limit on a busy machine for a step that takes a second on an idle one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
@@ -37,13 +37,13 @@ async fn hasty(cluster: &Cluster, ttl: Duration) -> Client {
     builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
-/// A client of a user that is there already.
+/// A client of an existing user.
 async fn as_user(cluster: &Cluster, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
     builder.connect(&cluster.url()).await.expect("it may connect")
 }
 
-/// How many listen at `node` to the releases of `name`.
+/// The number of subscribers at `node` of the releases of `name`.
 fn listeners(node: &Redis, name: &str) -> i64 {
     match node.command(&["PUBSUB", "SHARDNUMSUB", &channel(name)]) {
         // Before Redis 7 channels are plain.
@@ -187,7 +187,7 @@ async fn guarded_write_to_another_slot_is_refused_with_a_remedy() {
     release_guard(held).await;
 }
 
-// Ways in.
+// Addresses.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_password_or_a_standalone_server_fails_at_once() {
@@ -213,7 +213,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(wrong.to_string().contains("not a node of a cluster; use redis://"), "{wrong}");
 }
 
-/// A client with one dead node in its URL, and a live one, did not report the dead one.
+/// A client with a dead and a live node in its URL did not report the dead one.
 #[tokio::test]
 async fn useless_node_of_the_url_is_logged() {
     let cluster = three_masters();
@@ -248,7 +248,7 @@ fn not_let_in(error: &Error, node: &Redis) {
     assert!(error.to_string().contains("create the user on every server"), "{error}");
 }
 
-/// It was `Unavailable`, and waited for without an end.
+/// The error was `Unavailable`, and acquisitions waited without an end.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     let cluster = three_masters();
@@ -265,7 +265,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
         not_let_in(&lock.acquire_within(PATIENCE).await.unwrap_err(), node);
         not_let_in(&lock.holder().await.unwrap_err(), node);
     }
-    // A client that fails fast called it an outage, which may pass.
+    // A client that fails fast reported it as an outage, which is temporary.
     let hasty = Client::builder().credentials("door", "secret").fail_fast(true);
     let hasty = hasty.connect(&cluster.url()).await.unwrap();
     for node in [missing, other_password] {
@@ -387,7 +387,7 @@ async fn missing_permission_for_the_topology_is_named() {
     release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// It was redirected from one node to the other and back, with the error that they disagree.
+/// A request was redirected from one node to the other and back, with the error that they disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn denied_asking_is_returned_until_the_slot_has_moved() {
     let cluster = three_masters();
@@ -427,7 +427,7 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     release_guard(entered(waits).await).await;
 }
 
-/// As before Redis 7. Without the permission, a client takes the channels for plain ones.
+/// Like before Redis 7. Without the permission, a client would use plain channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
@@ -468,13 +468,13 @@ async fn node_with_a_wrong_certificate_is_refused() {
     let other = tls().start();
     let trusting = || Client::builder().ca_certificates(cluster.ca_pem()).connect_timeout(secs(2));
 
-    // one of the URL
+    // a node of the URL
     let nodes = cluster.nodes();
     let strange = crate::common::by_another_name(nodes[0].tls_port()).await;
     let refused = trusting().connect(&format!("rediss-cluster://{strange}")).await.unwrap_err();
     assert!(refused.to_string().contains("not valid for name"), "{refused}");
 
-    // one of which others tell
+    // a node that other nodes announced
     let url = format!("rediss-cluster://127.0.0.1:{}", nodes[0].tls_port());
     let results = format!("127.0.0.1:{}", nodes[1].tls_port());
     let name = cluster.key_on(&nodes[1], NAME);
@@ -508,7 +508,7 @@ async fn errors_and_debug_show_no_password() {
     release_guard(guard).await;
 }
 
-/// Containers tell addresses that lead nowhere from outside.
+/// Nodes in containers announce addresses that do not work from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_reached_by_translated_addresses() {
     // given nodes that announce addresses which are blocked for us, and others that are not
@@ -535,7 +535,8 @@ async fn nodes_are_reached_by_translated_addresses() {
     }
 }
 
-/// It translated the address of each node once. A node that moved, and announced the same, stayed
+/// The client translated the address of each node once. A node that moved, and announced the same
+/// address, stayed unreachable for ever.
 /// unreachable for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_node_is_resolved_again() {
@@ -560,7 +561,7 @@ async fn moved_node_is_resolved_again() {
     assert!(after.connections() > 0);
 }
 
-/// It was called under a lock that its own request takes, and both waited for ever.
+/// The function was called under a lock that its own request takes, so both waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -624,7 +625,7 @@ async fn lossless_failovers_keep_exclusion_and_progress() {
     assert!(load.ends().await < PATIENCE);
 }
 
-/// From the moment when the new primary reports its role, to the first grant.
+/// The time from the moment when the new primary reports its role to the first grant.
 async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
     let begun = Instant::now();
     let watched = spawn_blocking(move || {
@@ -705,7 +706,7 @@ async fn resumed_old_primary_is_ignored() {
 
 // Requests for the topology.
 
-/// Ways to all nodes of `cluster` on which each reply takes `rtt`, and a client that goes by them.
+/// Links to all nodes of `cluster` on which each reply takes `rtt`, and a client that uses them.
 async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
     let nodes = cluster.nodes();
     let ways: Vec<_> = nodes.iter().map(|node| Proxy::before(node.port())).collect();
@@ -721,12 +722,12 @@ async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
     (ways, built(cluster, builder).await)
 }
 
-/// How often all `nodes` together were asked for the topology.
+/// The number of requests for the topology at all `nodes` together.
 fn topology_requests(nodes: &[Arc<Redis>]) -> u64 {
     nodes.iter().map(|node| node.calls().of("cluster|slots")).sum()
 }
 
-/// How many connections all `nodes` together have accepted.
+/// The number of connections that all `nodes` together have accepted.
 fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
     let of = |node: &Arc<Redis>| {
         let info = node.command(&["INFO", "stats"]);
@@ -737,7 +738,7 @@ fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
     nodes.iter().map(of).sum()
 }
 
-/// Its nodes were asked for 250 ms, and visited for a second, and none replied in time.
+/// All nodes were asked within 250 ms, then connected for a second, and none replied in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_follows_a_failover_when_replies_take_400_ms() {
     let cluster = Cluster::options().impatient().start();
@@ -752,7 +753,7 @@ async fn client_follows_a_failover_when_replies_take_400_ms() {
     assert!(took < secs(6), "{took:?}");
 }
 
-/// Nodes that replied after more than 250 ms were also visited, again and again.
+/// Nodes that replied after more than 250 ms were also connected, repeatedly.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_opens_no_connections_when_nodes_reply_late() {
     let cluster = three_masters();
@@ -794,7 +795,7 @@ async fn client_asks_rarely_for_the_topology_in_an_outage() {
 
 // Migrating slots.
 
-/// Tasks of two clients that want one name all the time, and see that they are alone with it.
+/// Tasks of two clients that acquire one name repeatedly, and check that they hold alone.
 struct Load {
     stop: Arc<AtomicBool>,
     entered: Arc<AtomicU64>,
@@ -836,7 +837,7 @@ impl Load {
         self.entered.load(Ordering::SeqCst)
     }
 
-    /// Waits until there were some more holds.
+    /// Waits for some more holds.
     fn goes_on(&self) {
         let before = self.entered();
         eventually("it goes on", PATIENCE, || self.entered() >= before + 20);
@@ -866,7 +867,7 @@ async fn slot_move_under_load_keeps_exclusion_and_progress() {
     assert!(longest < PATIENCE, "{longest:?}");
 }
 
-/// It is asked before it has any slot, and is on no map then.
+/// It gets a request before it has any slot, and is not in the topology then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn slot_move_to_a_new_node_keeps_its_locks() {
     let cluster = Arc::new(three_masters());
@@ -901,7 +902,7 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     let to = other_than(&cluster, NAME);
     let moving = cluster.moving(Cluster::slot_of(NAME), &to);
     moving.open();
-    // the new owner has none of the keys yet, and replies to ASKING
+    // the new owner has none of the keys yet, and serves requests with ASKING
     let load = Load::on(&[one.clone(), other.clone()], NAME);
     load.goes_on();
     moving.carry_all();
@@ -912,8 +913,8 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     release_guard(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// They are renewed together, and no script may speak of keys that lie on two nodes. A reader
-/// lost its hold when its lease was on the one, and the lock on the other.
+/// They are renewed together, but no script may use keys on two nodes. A reader lost its hold when
+/// its lease was on one node and the lock on the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn holds_of_a_migrating_slot_are_kept() {
     let cluster = three_masters();
@@ -987,8 +988,8 @@ async fn request_waits_until_its_keys_are_on_one_node() {
     assert_eq!(pool.available().await.unwrap(), 2);
 }
 
-/// The last of those that had expired was taken out, and what is gone there may not be looked at
-/// again: a new waiter received an error.
+/// The last expired member was removed. A key that no longer exists at the old owner cannot be read
+/// there again: a new waiter received an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();
@@ -1011,7 +1012,8 @@ async fn expired_permits_are_free_after_a_slot_move() {
     assert_eq!(permits.available().await.unwrap(), 1);
 }
 
-/// It was deleted, and a deleted key there cannot be written again, so nothing was left of it.
+/// The key was deleted. A deleted key cannot be written at the old owner again, so nothing was
+/// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn guarded_replace_follows_a_migrating_slot() {
     let cluster = three_masters();
@@ -1178,7 +1180,7 @@ async fn each_unreachable_seed_is_named() {
     assert!(output.contains("127.0.0.1:1: ") && output.contains("127.0.0.1:2: "), "{output}");
 }
 
-// Many.
+// Many names.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_client_waits_for_ten_thousand_names() {
@@ -1236,8 +1238,8 @@ async fn hanging_node_costs_only_its_own_holds() {
     release_guard(free.acquire().await.unwrap()).await;
 }
 
-/// One request for all holds of a node had its answer when the last slot had one: none was
-/// renewed while the hung node kept one of them waiting.
+/// One request covered all holds of a node, and its reply waited for the last slot. So no hold was
+/// renewed while a hung node delayed one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn migrating_slot_to_a_hung_node_costs_no_other_holds() {
     // given holds at one node, and one whose slot migrates to another

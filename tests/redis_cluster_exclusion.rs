@@ -50,7 +50,7 @@ struct Overlap {
 struct Referee {
     inside: Mutex<HashMap<String, Vec<Inside>>>,
     overlaps: Mutex<Vec<Overlap>>,
-    /// How often each contender was inside: by the name, and the number of its client.
+    /// The number of holds of each contender: by the name, and the number of its client.
     entered: Mutex<BTreeMap<(String, usize), u64>>,
     /// The names of holds that Redis has forgotten.
     forgotten: Mutex<Vec<String>>,
@@ -92,7 +92,7 @@ impl Referee {
         self.entered.lock().unwrap().clone()
     }
 
-    /// Waits until each contender of these names was inside once more.
+    /// Waits until each contender of these names had one more hold.
     async fn all_continue(&self, names: &BTreeSet<String>) -> Duration {
         let (begun, before) = (Instant::now(), self.entered());
         let goes_on = |contender: &(String, usize)| {
@@ -122,7 +122,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
             }
         };
         referee.enters(number, &guard);
-        // Now and then one that outlasts a failover.
+        // Sometimes a hold that outlasts a failover.
         let time = if fastrand::u32(..20) == 0 { secs(3) } else { ms(fastrand::u64(1..100)) };
         tokio::select! {
             () = sleep(time) => {}
@@ -136,7 +136,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
     }
 }
 
-/// Clients that contend for names of either kind.
+/// Clients that contend for plain and fenced locks.
 struct Crowd {
     referee: Arc<Referee>,
     stop: Arc<AtomicBool>,
@@ -173,7 +173,7 @@ fn names(kind: &str) -> BTreeSet<String> {
     (0..NAMES).map(|number| format!("{kind}:{number}")).collect()
 }
 
-/// Those of `names` that lie on this node.
+/// The `names` on this node.
 fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<String> {
     names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
 }

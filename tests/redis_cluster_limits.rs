@@ -28,17 +28,17 @@ const FEW: usize = 4_000;
 /// How many are acquired at the same time.
 const AT_ONCE: usize = 256;
 
-/// The limit of one step with a hundred thousand of each on a busy machine.
+/// The limit of one step with the largest number on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// If nothing changes for this long, nothing will: a busy machine is slow, but makes progress.
+/// If nothing changes for this long, the test fails. A busy machine is slow, but makes progress.
 const STANDS_STILL: Duration = Duration::from_secs(60);
 
-/// How late a renewal may come, which is due when a third of the lease is over.
+/// The longest delay of a renewal, which is due when a third of the lease is over.
 const TTL: Duration = Duration::from_secs(30);
 const LATEST: Duration = Duration::from_secs(10);
 
-/// Much more than is needed. Allocators keep some.
+/// Far more than needed, because allocators keep some memory.
 const MOST_BYTES: u64 = 16 * 1_024;
 
 /// The number in this variable.
@@ -47,14 +47,14 @@ fn output(variable: &str) -> Option<usize> {
     Some(output.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
-/// How many bytes this process has in memory.
+/// The memory of this process in bytes.
 fn memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("this is Linux");
     pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("it is a number")
         * 4_096
 }
 
-/// Prints the cost of each since `before`, and the time.
+/// Prints the cost of each hold or waiter since `before`, and the time.
 #[track_caller]
 fn tell(what: &str, before: u64, number: usize, took: Duration) {
     let each = memory().saturating_sub(before) / number as u64;
@@ -71,7 +71,7 @@ async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
     within(PATIENCE, "all are held", acquired.buffer_unordered(AT_ONCE).collect()).await
 }
 
-/// Waits until `count` is `all`, as long as it changes, and tells how far it has come.
+/// Waits until `count` is `all`, as long as it changes, and prints the progress.
 async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send + 'static) {
     let (mut seen, mut since, mut reported) = (usize::MAX, Instant::now(), Instant::now());
     loop {
@@ -103,7 +103,7 @@ fn channels(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum()
 }
 
-/// How many more connections of ours the servers have than two for each of this many clients.
+/// The number of connections at the servers beyond two for each of this many clients.
 fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
     nodes.iter().map(|node| connections(node).saturating_sub(2 * clients)).sum()
 }
@@ -113,8 +113,8 @@ fn keys(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum::<i64>().try_into().expect("there are no fewer than none")
 }
 
-/// So many tasks that wait for `locks` in turn, when the servers know of all; and how many of them
-/// have entered.
+/// Starts tasks that wait for `locks` in turns, and returns when the servers have all of them. Also
+/// returns the number of tasks that have acquired.
 async fn wait_for(
     locks: &[Lock],
     number: usize,
@@ -137,7 +137,7 @@ async fn wait_for(
     (tasks, entered)
 }
 
-/// Gives all of `held` back.
+/// Releases all of `held`.
 async fn release_guard(held: Vec<LockGuard>) {
     let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
     given.for_each(|released| async { drop(released.expect("it answers")) }).await;

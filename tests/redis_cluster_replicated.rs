@@ -16,15 +16,15 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The limit on a busy machine for what takes a second on an idle one.
+/// The limit on a busy machine for a step that takes a second on an idle one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAME: &str = "door";
 
-/// One replica, which has more time than it needs.
+/// One replica, with a long timeout.
 const ONE: Replicas = Replicas::at_least(1).within(PATIENCE);
 
-/// One replica, which is not there in time.
+/// One replica, with a timeout that is too short.
 const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
 
 /// The only replica of the owner of `name`.
@@ -36,7 +36,7 @@ fn lock(client: &Client, name: &str, replicas: Replicas) -> Lock {
     client.lock(name).unwrap().replicated(replicas)
 }
 
-/// A task that acquires it, when the master has granted it.
+/// A task that acquires it, after the master has granted it.
 async fn granted_at(master: &Redis, lock: Lock) -> JoinHandle<Result<LockGuard>> {
     let name = lock.name().to_string();
     let task = tokio::spawn(async move { lock.acquire().await });
@@ -53,7 +53,7 @@ fn is_refused<T>(answer: Result<T>, wanted: u32, got: u32) {
     }
 }
 
-/// Another client can have `name` now.
+/// Another client can acquire `name` now.
 async fn is_free(cluster: &Cluster, name: &str) {
     let other = client(cluster).await;
     release_guard(
@@ -261,7 +261,7 @@ async fn moved_grant_is_acknowledged_by_replicas_of_the_new_node() {
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
-    // A Valkey that waits for a replica lets go of no slot.
+    // A Valkey server that waits for a replica does not move a slot.
     of_from.stop();
     let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
     let moved = Arc::clone(&cluster);
@@ -311,8 +311,8 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     release_guard(held).await;
 }
 
-/// It was taken out, to be put in again, and what is gone there may not come back: nobody had it,
-/// and it was not free.
+/// The field was removed, to be added again. A key that no longer exists at the old owner cannot
+/// come back: no owner held the lock, and it was not free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn permit_in_a_migrating_slot_is_counted_again() {
     let cluster = Cluster::start();

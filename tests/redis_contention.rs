@@ -98,7 +98,7 @@ async fn subscription_is_retried_after_a_busy_server() {
     waiting.abort();
 }
 
-// Rights.
+// Permissions.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_without_queue_permission_waits_like_redisson() {
@@ -197,7 +197,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_behind_any_leases() {
-    // Of the time 2 % are left to it, and it asks twenty times a second.
+    // 2 % of the time are left for it, and it asks twenty times a second.
     let bound = secs(60);
     for fixed in [false, true] {
         let redis = Redis::start();

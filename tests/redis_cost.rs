@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// A server, a client that has done all that it does once, and a lock.
+/// A server, a client that has used all of its scripts and connections, and a lock.
 struct Setup {
     redis: Redis,
     client: Client,
@@ -208,7 +208,7 @@ async fn scripts_are_sent_once_per_connection_and_not_with_each_call() {
     assert_eq!(of(&calls, &["script", "eval"]), [0, 0], "{calls}");
 }
 
-// Keeping.
+// Renewal.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_evalsha_per_third_of_the_ttl_renews_a_hundred_locks() {
@@ -287,10 +287,10 @@ async fn thousand_local_waiters_share_one_subscription() {
     sleep(secs(5)).await;
     let calls = t.redis.calls().since(&before);
 
-    // One of them asks: when it comes, when it listens and queues, a quarter of a
-    // second later, and then after 2.25 s at the earliest, in case a message was
-    // lost. In the few seconds that takes 5 at most, and one more if the machine was
-    // so busy that they were longer. All that it listens to it asks for at once.
+    // One of them asks: when it comes, when it is subscribed and queued, a quarter of a second
+    // later, and then after 2.25 s at the earliest, in case a message was lost. In the few seconds
+    // of this test that is 5 times at most, and once more if the machine was so busy that they took
+    // longer. It subscribes to all channels at once.
     assert_eq!(calls.of("subscribe"), 1, "{calls}");
     assert!((3..=6).contains(&calls.of("evalsha")), "{calls}");
     crowd.iter().for_each(JoinHandle::abort);
@@ -362,7 +362,7 @@ async fn concurrent_waits_subscribe_once_per_name() {
     });
     let calls = t.redis.calls().since(&before);
     assert_eq!(calls.of("subscribe"), 20, "{calls}");
-    // Those that end together end by one command.
+    // Holds that end together are released by one command.
     assert!(calls.of("unsubscribe") <= 20, "{calls}");
 }
 
@@ -420,8 +420,8 @@ async fn alternating_clients_cost_three_evalsha_each() {
         costs.push([each(asked), each(asked.saturating_sub(2 * long))]);
         commands.push(each(calls.total()));
     }
-    // A hand-over has 19 commands: 6 of the waiter in vain, 10 of the release and 3 of the
-    // waiter that is notified. Yield windows cost some more.
+    // A hand-over has 19 commands: 6 of the rejected request of the waiter, 10 of the release and 3
+    // of the request after the notification. Yield windows cost some more.
     assert!(commands[0] <= 20.0, "{commands:?}");
     // and that does not grow with their number, but with the checks of clients that wait for long
     let least = costs.iter().map(|[whole, _]| *whole).fold(9.0, f64::min);
@@ -430,7 +430,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
 }
 
 /// Each client acquires this many times, and holds for long enough that the others wait. Returns
-/// how many waited so long that they asked by themselves.
+/// the number of waits that were so long that the timer of the waiter sent a request.
 async fn acquire_in_turn(clients: &[Client], rounds: usize) -> u64 {
     let tasks = clients.iter().map(|client| {
         let lock = client.lock("door").unwrap();

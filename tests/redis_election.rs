@@ -1,4 +1,4 @@
-//! The election on a real server: its bytes, who leads after whom and how soon, and faults.
+//! The election on a real server: its bytes, the succession and its delay, and faults.
 
 use std::{thread, time::Duration};
 
@@ -70,7 +70,7 @@ async fn renewal_keeps_the_record_as_long_as_the_lock() {
     steps_down(leadership).await;
 }
 
-/// As a Java candidate that locks the `RFencedLock` of that name.
+/// Acts like a Java candidate that locks the `RFencedLock` of that name.
 #[tokio::test(flavor = "multi_thread")]
 async fn redisson_holder_leads_without_a_value() {
     let redis = Redis::start();
@@ -129,7 +129,7 @@ async fn standby_leads_in_the_time_of_a_release() {
     assert!(median < ms(250), "{times:?}");
 }
 
-/// Leads on a runtime that ends without a word, as a process does that is killed.
+/// Leads on a runtime that ends without a release, like a killed process.
 fn dies_as_leader(url: &str, ttl: Duration) {
     let url = url.to_owned();
     let process = thread::spawn(move || {

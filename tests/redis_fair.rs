@@ -1,4 +1,4 @@
-//! The fair lock on a real server: what a hand-over costs, and the order of two processes' worth of
+//! The fair lock on a real server: the cost of a hand-over, and the order of the waiters of two
 //! clients.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn waiters(
     tasks
 }
 
-/// The commands on the wire that one hand-over took, on average of `number`.
+/// The average number of commands for one hand-over, out of `number`.
 async fn cost_of_a_hand_over(number: usize) -> f64 {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];

@@ -1,5 +1,5 @@
-//! Each kind of waiter acquires within a bound while five of our clients acquire in turn for ever.
-//! A client that several runtimes share continues when one of them ends.
+//! Each kind of waiter acquires within a bound while five Leasehold clients acquire in turn for
+//! ever. A client that several runtimes share continues when one of them ends.
 //!
 //! Measured times are printed: run with `--nocapture`.
 
@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long each of the five holds.
+/// The hold time of each of the five.
 const HOLD: Duration = ms(5);
 
 fn door(client: &Client) -> Lock {
@@ -37,7 +37,7 @@ async fn enters(
         let began = Instant::now();
         within(bound, who, enter()).await;
         (longest, all) = (longest.max(began.elapsed()), all + began.elapsed());
-        // The next one does not profit from what this one has left behind.
+        // The next round must not profit from the state of this one.
         sleep(ms(300)).await;
     }
     let others = chain.granted() - before;
@@ -62,7 +62,7 @@ async fn new_queue_entry_is_served_after_one_round() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_in_a_yield_window() {
-    // Twenty requests a second, each of which finds the lock free with a chance of a fiftieth.
+    // Twenty requests a second, each of which finds the lock free with a probability of 2 %.
     let bound = secs(60);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
@@ -106,7 +106,7 @@ const TAKE: &str = "if redis.call('exists', KEYS[1]) == 0 then \
     redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); \
     return nil end return redis.call('pttl', KEYS[1])";
 
-/// Another program that wants `door`, without our library.
+/// Another program that acquires `door`, without the library.
 struct Stranger {
     connection: Connection,
 }
@@ -116,7 +116,7 @@ impl Stranger {
         Self { connection: Connection::open(redis.port()) }
     }
 
-    /// Takes it if it is free, for a second at most.
+    /// Acquires it if it is free, for at most a second.
     fn takes(&mut self) -> bool {
         self.connection.command(&["EVAL", TAKE, "1", "door", "1000", "java:1"]) == Reply::Nil
     }
@@ -152,7 +152,7 @@ async fn subscribed_redisson_client_acquires_in_its_window() {
     enters(&chain, "a Redisson", 10, bound, enter).await;
 }
 
-/// Lets a separate client acquire the lock again and again, each time for this long.
+/// Lets a separate client acquire the lock repeatedly, each time for this long.
 fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
     let lock = door(busy);
     let task = tokio::spawn(async move {

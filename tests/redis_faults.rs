@@ -198,8 +198,8 @@ async fn silent(silence: Silence) -> (Client, Proxy, Redis) {
     (client, proxy, redis)
 }
 
-/// Checks that `ask` ends with no answer after `limit`, in each silence at once; a
-/// busy machine may take another second.
+/// Checks that `ask` ends without a reply after `limit`, in all kinds of silence at the same time.
+/// A busy machine may take another second.
 async fn unanswered_within<F>(limit: Duration, ask: impl Fn(Lock) -> F)
 where
     F: Future<Output = Error>,
@@ -457,7 +457,7 @@ async fn forgotten_scripts_are_loaded_again() {
     assert!(keys(&redis).is_empty());
 }
 
-// The server refuses.
+// The server rejects requests.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_of_another_type_is_named_and_unchanged() {

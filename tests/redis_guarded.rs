@@ -14,7 +14,7 @@ async fn patient(url: &str) -> Client {
     builder.connect(url).await.unwrap()
 }
 
-/// A lock that stays in its process for as long as another task there wants it.
+/// A lock that stays in its process as long as another task there waits for it.
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap().local_handoff(1_000, secs(60))
 }
@@ -199,7 +199,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
     }
 }
 
-/// The check of the clock was in time, and the request took long.
+/// The local check passed in time, and the request took long.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_write_under_another_holder_changes_nothing() {
     // given a holder whose write is in flight for longer than its lease
@@ -363,7 +363,8 @@ async fn partly_failed_script_reports_it_and_keeps_its_writes() {
             "local a = 1 for i = 1, 200 do a = {a} end return a",
             "the answer is too long: 250 kB at most",
         ),
-        // Few tables, of which each is twice in the next: 2^31 of them to send.
+        // Few tables, each of which contains the previous one twice: the reply would have 2^31 of
+        // them.
         (
             "local a = {1} for i = 1, 31 do a = {a, a} end return a",
             "the answer is too long: 250 kB at most",

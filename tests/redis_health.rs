@@ -8,14 +8,14 @@ use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Redis, Sentinels, Tampering, TamperingProxy, came_with, eventually};
 use tokio::time::{Instant, sleep};
 
-/// The limit on a busy machine for what takes servers some seconds.
+/// The limit on a busy machine for changes that take servers some seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn has(health: &Health, is_it: impl Fn(&Hazard) -> bool) -> bool {
     health.findings.iter().any(|finding| is_it(&finding.hazard))
 }
 
-/// How often `words` were warned of.
+/// The number of warnings with `words`.
 fn warned(log: &Log, words: &str) -> usize {
     let text = log.text();
     let lines =
@@ -23,7 +23,7 @@ fn warned(log: &Log, words: &str) -> usize {
     lines.filter(|it| it.contains(words)).count()
 }
 
-/// How often the log reports that `words` is resolved.
+/// The number of log entries that report `words` as resolved.
 fn over(log: &Log, words: &str) -> usize {
     let text = log.text();
     text.lines()
@@ -108,7 +108,7 @@ async fn client_of_a_full_server_is_not_ready() {
     assert!(client.health().await.is_ready());
 }
 
-/// At the second time a probe alone had it.
+/// The second time, only a health check noticed it.
 #[tokio::test]
 async fn returning_hazard_is_logged_again_with_its_end() {
     let primary = Redis::start();
@@ -154,7 +154,7 @@ async fn passing_hazard_is_logged_as_resolved_without_a_probe() {
     }
 }
 
-/// When the last replica dies, the primary accepts as few writes alone as before. That it has no
+/// When the last replica dies, the primary accepts as few unprotected writes as before. The missing
 /// replica was not logged.
 #[tokio::test]
 async fn primary_without_replicas_is_found_and_logged_each_time() {
@@ -178,7 +178,7 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
     }
 }
 
-/// It was logged as resolved just when it mattered.
+/// The hazard was logged as resolved just when it mattered.
 #[tokio::test]
 async fn unprotected_primary_stays_raised_without_replicas() {
     let primary = Redis::start();
@@ -240,8 +240,8 @@ async fn lagging_replica_is_found_and_logged_once_by_name() {
     healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
 }
 
-/// A server whose replies are changed: wherever it says `this` it says what `that` makes of what
-/// comes behind it on the line.
+/// A server whose replies are changed: the rest of each line after `this` is replaced by the result
+/// of `that`.
 fn server_with_changed_replies(
     redis: &Redis,
     this: &'static str,
@@ -315,8 +315,8 @@ async fn two_sentinels_are_a_hazard_that_is_logged_once() {
 
 #[tokio::test]
 async fn lost_sentinel_majority_is_found_and_logged_once() {
-    // With a short timeout, a sentinel takes a dead one for alive when it has dialled it again
-    // after a second.
+    // With a short timeout, a sentinel considers a dead one alive when it has connected again after
+    // a second.
     let redis = Sentinels::options().down_after(secs(2)).start();
     let url = redis.url();
     let client = Client::connect(&url).await.unwrap();
@@ -346,7 +346,7 @@ async fn missing_sentinels_are_found_and_logged_once() {
     assert!(!text.contains("use TLS"), "{text}");
 }
 
-/// How often the log warns of `words`.
+/// The number of warnings with `words`.
 fn warned_of(log: &Log, words: &str) -> usize {
     log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
 }
@@ -399,7 +399,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
     assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
 
-/// It was only logged if the last one of them is in the URL.
+/// It was only logged for the last sentinel in the URL.
 #[tokio::test]
 async fn last_failed_sentinel_is_logged_as_no_sentinel() {
     let redis = Sentinels::options().replicas(1).start();
@@ -570,7 +570,7 @@ async fn primary_with_too_few_replicas_is_not_ready() {
     assert!(error.to_string().contains("NOREPLICAS"), "{error}");
 }
 
-/// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
+/// Nodes that report at first that they have no sharded channels, like before an upgrade.
 #[tokio::test]
 async fn channel_mode_change_is_found_and_logged_once() {
     came_with(7, "denied subcommands");
@@ -629,7 +629,7 @@ async fn prompt_health(client: &Client) -> Health {
     health
 }
 
-/// Of the nodes in `health` this one alone is unreachable, for some time, with the reason.
+/// In `health`, only this node is unreachable, for some time, with the reason.
 #[track_caller]
 fn names_one_unreachable(health: &Health, node: &Redis) {
     let away: Vec<_> = health.nodes.iter().filter(|it| !it.is_reachable()).collect();
@@ -663,7 +663,7 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     let client = client.connect(&cluster.url()).await.unwrap();
     let frozen = &cluster.nodes()[1];
     frozen.pause();
-    // While the connection stands, and when the client has given it up.
+    // While the connection still exists, and after the client has closed it.
     for _ in 0..8 {
         let health = prompt_health(&client).await;
         assert!(health.is_ready(), "{health:?}");

@@ -1,6 +1,5 @@
-//! Inputs of a user: odd names, absurd durations, wrong URLs, servers that are none. Each works
-//! exactly, or is refused with words that name the part that is wrong, in time, and without the
-//! password.
+//! Inputs of a user: odd names, absurd durations, wrong URLs, servers of another kind. Each works
+//! exactly, or is rejected in time with an error that names the wrong part and hides the password.
 
 use std::{error::Error as _, fmt::Debug, time::Duration};
 
@@ -143,7 +142,7 @@ const ABSURD: [Duration; 4] = [
     Duration::MAX,
 ];
 
-/// Checks that all three ways to acquire refuse `lock`, naming `setting`.
+/// Checks that all three ways to acquire reject `lock` with an error that names `setting`.
 async fn refused_in(lock: Lock, setting: &str) {
     for error in [
         lock.try_acquire().await.unwrap_err(),
@@ -244,19 +243,19 @@ async fn lease_of_a_millisecond_leaves_nothing() {
 
 const PASSWORD: &str = "hunter2";
 
-/// A builder that gives up soon.
+/// A builder with short timeouts.
 fn hasty() -> ClientBuilder {
     Client::builder().connect_timeout(secs(1))
 }
 
-/// Why `builder` cannot connect to `url`; checked to come in time and to keep the
-/// password to itself.
+/// Returns why `builder` cannot connect to `url`. The error must come in time and hide the
+/// password.
 async fn refusal(builder: ClientBuilder, url: &str) -> Error {
     let start = Instant::now();
     let Err(error) = within(secs(10), url, builder.connect(url)).await else {
         panic!("{url} was connected to")
     };
-    // The timeout of a second, and time for a machine with other things to do.
+    // The timeout of a second, and extra time for a busy machine.
     assert!(start.elapsed() < secs(3), "{url}: {:?}", start.elapsed());
     keeps_the_password(&error);
     let mut cause = error.source();
@@ -363,8 +362,8 @@ async fn unknown_user_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unneeded_password_is_rejected_as_wrong() {
-    // Redis takes any password for a default user that has none; a user that is
-    // switched off takes none.
+    // Redis accepts any password for a default user without one. It accepts none for a disabled
+    // user.
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "off-duty", "off", ">hunter2", "~*", "&*", "+@all"]);
     let error = refusal(hasty().credentials("off-duty", PASSWORD), &redis.url()).await;
@@ -387,7 +386,7 @@ async fn server_with_too_many_clients_is_reported_as_hung_up() {
     let mut admin = Connection::open(redis.port());
     admin.command(&["CONFIG", "SET", "maxclients", "1"]);
     let error = refusal(hasty(), &redis.url()).await;
-    // Its reply is lost if we were writing when it closed the connection.
+    // The reply is lost if the client was writing when the server closed the connection.
     let words = error.to_string();
     assert!(words.contains("max number of clients") || words.contains("closed"), "{words}");
 }

@@ -1,4 +1,4 @@
-//! The latch on a real server: its bytes, its costs, and what it makes of faults.
+//! The latch on a real server: its bytes, its costs, and its faults.
 
 use crate::common::{
     Listener, SOON, client, is_no_number, keys, ms, pttl, secs, subscribers, until_subscribed,
@@ -69,7 +69,7 @@ async fn latch_opened_by_redissons_commands_wakes_waiters() {
     redis.command(&["SET", "start", "1"]);
     let waiter = waiting(&latch);
     until_subscribed(&redis, CHANNEL);
-    // closed again is a reason to ask, and no more
+    // a latch that is closed again only causes a request
     redis.command(&["PUBLISH", CHANNEL, "1"]);
     redis.command(&["PUBLISH", CHANNEL, "nonsense"]);
     sleep(ms(100)).await;

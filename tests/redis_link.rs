@@ -1,4 +1,4 @@
-//! Connections to a server that sends wrong replies, or none, and the errors that a user gets.
+//! Connections to a server with wrong replies, or without replies, and the errors for the user.
 
 mod common;
 
@@ -16,7 +16,7 @@ use leasehold::{Client, ClientBuilder, Error};
 use testkit::{Connection, Redis, ServerMessage, Tampering, TamperingProxy, eventually};
 use tokio::{runtime::Runtime, sync::Mutex, time::Instant};
 
-/// How long a command may take here.
+/// The command timeout of these tests.
 const LIMIT: Duration = secs(1);
 
 fn builder() -> ClientBuilder {
@@ -27,8 +27,8 @@ fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
     Tampering::Words(vec![(Duration::ZERO, bytes.into())])
 }
 
-/// A server, and a proxy before it that is honest until it is switched on. Then it sends `lie` in
-/// place of each reply, on the connections of that time.
+/// A server, and a proxy in front of it that passes replies unchanged until it is switched on. Then
+/// it sends `lie` instead of each reply, on the connections that exist at that time.
 struct Setup {
     redis: Redis,
     tampering: TamperingProxy,
@@ -194,7 +194,8 @@ async fn short_block_of_the_server_closes_no_connection() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
-    // The clock of a script stops from Redis 7.2 on, so the script could not know when to end.
+    // From Redis 7.2 on, the clock of a script stands still, so the script could not know when to
+    // end.
     other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
     release_guard(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
@@ -264,7 +265,7 @@ fn memory() -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_of_a_server_without_hello_hides_the_password() {
-    // like a Redis whose HELLO is renamed
+    // like a Redis server whose HELLO is renamed
     let redis = Redis::start();
     let tampering = TamperingProxy::before(redis.port(), |_| {
         words(
@@ -338,7 +339,7 @@ fn call_outside_of_a_runtime_is_an_error() {
 
 // The errors that a user gets.
 
-/// The logs of all threads from now on about the server on `port`.
+/// The logs of all threads about the server on `port`, from now on.
 fn log_of(port: u16) -> impl Fn() -> String {
     static LOG: LazyLock<Log> = LazyLock::new(|| {
         let log = Log::default();

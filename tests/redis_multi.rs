@@ -1,6 +1,6 @@
 //! The multi-lock on real servers: rows of Redisson's tests, several servers, a cluster, and its cost.
 //!
-//! Each row bears the name of Redisson's test in a comment. A Java thread is an owner here.
+//! Each row names the test of Redisson in a comment. An owner stands for a Java thread here.
 
 use std::sync::{
     Arc,
@@ -154,7 +154,7 @@ async fn multi_lock_spans_the_nodes_of_a_cluster() {
 
 // Its cost.
 
-/// How often the server has read from a connection.
+/// The number of reads from connections by the server.
 fn reads(connection: &mut Connection) -> u64 {
     let info = connection.command(&["INFO", "stats"]);
     let reads = info.text().lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
@@ -174,7 +174,7 @@ async fn free_members_are_acquired_and_released_in_one_write_each() {
 
     let calls = redis.calls();
     let mut connection = Connection::open(redis.port());
-    // The server also reads the end of a connection, such as that of the question before.
+    // The server also reads the end of a connection, such as that of the previous request.
     sleep(ms(200)).await;
     let before = reads(&mut connection);
     let guard = all.acquire().await.unwrap();
@@ -182,7 +182,7 @@ async fn free_members_are_acquired_and_released_in_one_write_each() {
     guard.release().await.into_result().unwrap();
     let released = reads(&mut connection);
     let calls = redis.calls().since(&calls);
-    // One read is that of the question.
+    // One read is that of this request.
     assert_eq!((acquired - before, released - acquired), (2, 2));
     let of = |command| calls.of(command);
     let members = MEMBERS as u64;

@@ -1,4 +1,4 @@
-//! Permits that expire on a real Redis: what lies there, what it costs, and every fault.
+//! Expirable permits on a real Redis server: their keys, their cost, and every fault.
 
 use std::time::Duration;
 
@@ -58,13 +58,13 @@ fn now(redis: &Redis) -> u64 {
     part(0) * 1_000 + part(1) / 1_000
 }
 
-/// Takes a permit as Redisson does, by hand. Its id is text here.
+/// Acquires a permit with the commands of Redisson. Its id is a text here.
 fn hold_by_hand(redis: &Redis, id: &str, ends: u64) {
     redis.command(&["DECR", "printers"]);
     redis.command(&["ZADD", HELD, &ends.to_string(), id]);
 }
 
-/// Sets all leases to be over, as Java's `updateLeaseTime` may.
+/// Ends all leases, like Java's `updateLeaseTime` may.
 fn cut_short(redis: &Redis) {
     let script = "for i, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
                   redis.call('ZADD', KEYS[1], ARGV[1], id) end";
@@ -183,7 +183,7 @@ async fn one_call_renews_at_most_a_hundred_permits() {
     assert!(guards.iter().all(ExpirablePermits::is_held));
 }
 
-// Others.
+// Other clients.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_woken_by_a_redisson_release() {
@@ -223,8 +223,8 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let other = crate::common::client(&redis).await.expirable_semaphore("printers").unwrap();
     assert!(other.try_acquire().await.unwrap().is_none());
 
-    // Java's method takes it away. Until the next renewal, within a third of the ttl, the holder
-    // believes in it.
+    // Java's method removes it. The holder believes in it until the next renewal, within a third of
+    // the ttl.
     let renewals = client.stats().renewals;
     eventually("it is renewed", SOON, || client.stats().renewals > renewals);
     cut_short(&redis);
@@ -257,7 +257,7 @@ async fn refused_change_changes_nothing() {
     release_guard(guard).await;
 }
 
-/// It added as many as were held in addition, and none where a lease had ended.
+/// It also added as many permits as were held, but none for an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_counts_held_permits_without_a_counter() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {
@@ -290,7 +290,8 @@ async fn forged_message_grants_no_permit() {
     release_guard(entered(waiting).await).await;
 }
 
-/// Does a line of the guide that begins so, by `redis-cli`, with this id. Returns what it prints.
+/// Executes the line of the guide that begins with this text, by `redis-cli`, with this id. Returns
+/// the output.
 fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/runbook.md");
     let guide = std::fs::read_to_string(guide).unwrap();
@@ -320,7 +321,7 @@ async fn documented_commands_find_and_free_a_permit() {
 
 // Faults.
 
-/// As after a loss of all data: it looks as if other clients had them all.
+/// Like after a loss of all data: it looks as if other clients had them all.
 #[tokio::test]
 async fn unset_total_is_logged_and_not_often() {
     let (redis, _client, permits) = setup(1).await;

@@ -28,10 +28,10 @@ const YIELDED: &str = "leasehold_lock__yield:{door}";
 /// The channel of queued clients, in addition to the channel of all.
 const QUEUERS: &str = "leasehold_lock__channel:{door}";
 
-/// The limit for a lock that passes on at once, on a busy machine.
+/// The limit on a busy machine for a lock that passes on at once.
 const AT_ONCE: Duration = ms(900);
 
-/// How long the lock is reserved for the notified client, which may have died.
+/// How long the lock is reserved for the notified client, which may be dead.
 const RESERVATION: Duration = ms(750);
 
 /// The beginning of a message to one waiting client, as `MONITOR` reports it.
@@ -98,7 +98,7 @@ fn owner(redis: &Redis) -> String {
     hash(redis, "door").first().map(|(owner, _)| owner.clone()).unwrap_or_default()
 }
 
-/// Returns the guard of `waiter`, which must come so soon that no timer was involved.
+/// Returns the guard of `waiter`, which must come too soon for a timer.
 async fn acquired_at_once(waiter: Waiter) -> LockGuard {
     let released = Instant::now();
     let guard = entered(waiter).await;
@@ -106,7 +106,7 @@ async fn acquired_at_once(waiter: Waiter) -> LockGuard {
     guard
 }
 
-/// Each client acquires this many times, as soon as it can, and holds for this long.
+/// Each client acquires this many times, without pauses, and holds for this long.
 async fn acquire_in_turn(clients: &[Client], rounds: usize, hold: Duration) {
     let tasks = clients.iter().map(|client| {
         let lock = door(client);
@@ -224,7 +224,7 @@ async fn unused_queue_expires() {
     eventually("the queue goes", secs(16), || keys(&redis) == ["door"]);
 }
 
-// Waiters go.
+// Waiters that leave.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_waiter_is_skipped_at_once() {
@@ -299,7 +299,7 @@ async fn waiter_leaving_with_a_reservation_passes_it_on() {
         let releasing = tokio::spawn(guard.release());
         sleep(Duration::from_micros(delay)).await;
         leaving.abort();
-        // And with it the guard that may have come already.
+        // A grant that has come already is released with it.
         drop(leaving);
         let guard = acquired_at_once(behind).await;
         releasing.await.unwrap().unwrap().into_result().unwrap();
@@ -657,7 +657,7 @@ async fn limited(redis: &Redis) -> Client {
     with_acl(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await
 }
 
-// The server is in trouble.
+// A server in trouble.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_type_of_the_queue_key_blocks_no_client() {
@@ -803,14 +803,14 @@ async fn reserved_waiter_gets_a_whole_lease() {
 #[test]
 fn short_ttl_is_queued_and_renewed() {
     let ttl = secs(3);
-    // Each on a runtime of its own: what one waits for by hand keeps no other from its work.
+    // Each has its own runtime, because blocking waits would stop the others.
     let passes_on = [ms(10), ttl / 2, ttl * 2].map(|waits| {
         thread::spawn(move || Runtime::new().unwrap().block_on(passed_on_after(waits, ttl)))
     });
     passes_on.into_iter().for_each(|it| it.join().unwrap());
 }
 
-/// A lock of `ttl` is passed on to a client that has waited for it this long, and is kept.
+/// A lock of `ttl` is handed over to a client that has waited for it this long, and is renewed.
 async fn passed_on_after(waits: Duration, ttl: Duration) {
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -14,7 +14,7 @@ struct Five {
 }
 
 impl Five {
-    /// Five servers, of which each has been asked once.
+    /// Five servers, each of which has received one request.
     async fn start() -> Self {
         let five = Self { servers: (0..5).map(|_| Redis::start()).collect() };
         drop(five.lock().await.acquire().await.unwrap());
@@ -27,7 +27,7 @@ impl Five {
         QuorumClient::connect(urls).await.unwrap().lock("door").unwrap().ttl(TTL)
     }
 
-    /// At how many of the running servers the lock is held.
+    /// The number of running servers at which the lock is held.
     fn held_at(&self) -> i64 {
         let running = self.servers.iter().filter(|server| server.is_running());
         running.map(|server| server.command(&["EXISTS", "door"]).number()).sum()
@@ -54,7 +54,7 @@ async fn quorum_lock_survives_two_killed_servers() {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     let guard = other.acquire_within(secs(1)).await.unwrap();
 
-    // The killed ones come back, and have the hold again.
+    // The killed ones are started, and the hold is there again.
     five.servers[..2].iter().for_each(Redis::start_again);
     five.eventually_held_at(5);
     assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -82,7 +82,7 @@ async fn quorum_lock_survives_servers_that_restart_empty_in_turn() {
     let guard = five.lock().await.acquire().await.unwrap();
     five.eventually_held_at(5);
     for server in &five.servers[..3] {
-        // It keeps nothing on its disk.
+        // It stores nothing on its disk.
         server.restart();
         sleep(2 * TTL).await;
         five.eventually_held_at(5);
@@ -168,7 +168,7 @@ async fn quorum_pair_takes_three_requests_at_each_server() {
     }
     for (server, before) in five.servers.iter().zip(&before) {
         let calls = server.calls().since(before);
-        // The lock, and since when the name is known; a release after a long hold is a script.
+        // The lock, and since when it is known; a release after a long hold is a script.
         let scripts = calls.of("evalsha");
         assert!((20..=30).contains(&scripts), "{scripts}");
         assert_eq!((calls.of("hset"), calls.of("hdel")), (10, 10));

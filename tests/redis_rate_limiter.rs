@@ -1,4 +1,4 @@
-//! The rate limiter on a real server: its bytes, its costs, and what it makes of faults.
+//! The rate limiter on a real server: its bytes, its costs, and its faults.
 
 use crate::common::{SOON, client, keys, ms, pttl, secs, with_acl, within};
 use leasehold::{Client, Error, Pace, Rate, RateLimiter};
@@ -11,7 +11,7 @@ async fn limiter(redis: &Redis, rate: Rate) -> RateLimiter {
     limiter
 }
 
-/// The keys but for idempotency keys.
+/// The keys, without idempotency keys.
 fn data(redis: &Redis) -> Vec<String> {
     let mut keys = keys(redis);
     keys.retain(|key| !key.starts_with("leasehold_rate_limiter__receipt:{api}:"));
@@ -147,7 +147,7 @@ async fn limiter_keeps_its_rate_among_many_tasks() {
     for task in tasks {
         within(secs(10), "it is granted", task).await.unwrap();
     }
-    // The window has the last twenty of eighty, and no member that has left.
+    // The interval contains the last twenty of eighty, and no expired member.
     sleep(ms(10)).await;
     let scores = redis.command(&["ZRANGE", "{api}:permits", "0", "-1", "WITHSCORES"]);
     assert!(scores.list().len() <= 40, "{scores:?}");

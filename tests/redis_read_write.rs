@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Where each release is announced, of readers and of writers.
+/// The channel of releases, of readers and of writers.
 const CHANNEL: &str = "redisson_rwlock:{door}";
 
 /// The waiting writers of Leasehold.
@@ -61,7 +61,7 @@ fn lease_of(reader: &LockGuard) -> String {
     format!("{{door}}:{}:rwlock_timeout:1", reader.owner())
 }
 
-/// How many are known to wait to write.
+/// The number of known waiting writers.
 fn writers_that_wait(redis: &Redis, key: &str) -> i64 {
     redis.command(&["ZCOUNT", key, "0", "+inf"]).number()
 }
@@ -350,7 +350,7 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
     eventually("it is forgotten", SOON, || t.redis.command(&["EXISTS", WRITERS]).number() == 0);
 
-    // One that died is forgotten by itself.
+    // A dead writer is forgotten after a while.
     let proxy = Proxy::before(t.redis.port());
     let dies = Client::connect(&proxy.url()).await.unwrap();
     let writer = waiter(door(&dies).write());
@@ -364,7 +364,7 @@ async fn leaving_or_dead_writer_admits_yielding_readers() {
     writer.abort();
 }
 
-/// Tasks of several clients that read again and again, each for up to 100 ms, and overlap.
+/// Tasks of several clients that read repeatedly, each for up to 100 ms, and overlap.
 struct Readers {
     tasks: Vec<JoinHandle<()>>,
 }
@@ -543,7 +543,7 @@ async fn read_side_stays_held_when_write_side_is_lost() {
     release_guard(write(&t.theirs()).await).await;
 }
 
-/// It was returned as the holder, and could not be released by force.
+/// The dead reader was returned as the holder, and could not be released by force.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let t = Setup::new().await;
@@ -769,7 +769,7 @@ async fn guide_user_has_exact_permissions() {
     }
 }
 
-/// All that a user of read-write locks may do.
+/// The permissions of a user of read-write locks.
 async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     let limited = crate::common::as_user(redis, user).await;
     let other = crate::common::as_user(redis, user).await;
@@ -779,7 +779,7 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
         eventually("it is known to wait", SOON, || writers_that_wait(redis, &writers) == number);
     };
 
-    // Of many that died some are forgotten by each that leaves.
+    // If many readers died, each release removes some of them.
     let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
                 for i = 1, 20 do redis.call('HSET', KEYS[1], 'dead:' .. i, 1) end \
                 redis.call('PEXPIRE', KEYS[1], 60000)";
@@ -842,7 +842,7 @@ async fn full_server_refuses_both_sides_and_releases_old_ones() {
     assert!(!t.other.read_write_lock("new").unwrap().write().is_locked().await.unwrap());
     sleep(secs(4)).await;
     assert!(reading.is_held() && writing.is_held());
-    // A reader that joins it here is nothing new.
+    // A reader that joins it is no new reader for the store.
     drop(window);
     release_guard(reading).await;
     release_guard(writing).await;
@@ -873,7 +873,7 @@ async fn forgotten_scripts_are_loaded_again() {
     assert_eq!(t.one.stats().renewals_failed, 0);
     flush();
     release_guard(write(&t.ours()).await).await;
-    // The lease of a reader that was forced out ends by itself.
+    // The lease of a reader whose hold was released by force expires.
     assert!(free(&t.redis));
 }
 
@@ -923,7 +923,7 @@ async fn dropped_future_leaves_no_hold() {
             eventually("it is free", SOON, || keys(&t.redis).is_empty());
         }
     }
-    // while others hold it
+    // while other readers hold it
     for reads in [true, false] {
         let holder = write(&t.theirs()).await;
         for delay in [0, 1, 20, 100] {
@@ -986,7 +986,7 @@ async fn long_self_wait_is_logged() {
         let [held, wanted] =
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
-        // It is logged at most each ten seconds, when a hold of five seconds is renewed.
+        // It is logged at most every ten seconds, when a hold of five seconds is renewed.
         let before = log.text().matches(TOLD).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
         assert_eq!(log.text().matches(TOLD).count(), before, "{}", log.text());
@@ -996,7 +996,7 @@ async fn long_self_wait_is_logged() {
     }
 }
 
-/// Whether no client reads or writes.
+/// Whether there is no reader and no writer.
 fn free(redis: &Redis) -> bool {
     redis.command(&["EXISTS", "door"]).number() == 0
 }
@@ -1026,7 +1026,7 @@ mod threads {
         ] {
             assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         }
-        // Another thread waits for it, and is no upgrade.
+        // Another thread waits for it, which is no upgrade.
         let writer = std::thread::spawn(move || {
             ours.write().acquire().unwrap().release().unwrap().into_result()
         });
@@ -1108,8 +1108,8 @@ async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     assert_eq!(of(&calls, &["evalsha", "hset", "publish"]), [2, 2, 1], "{calls}");
 }
 
-/// It waits as Redisson's does, which no reader knows: it is woken by a message alone, or finds the
-/// lock free. Without a gap between the holds of those readers it never does.
+/// It waits like Redisson, of which no reader knows: it is woken by a message, and must find the
+/// lock free. Without a pause between the holds of those readers it never would.
 async fn unannounced_writer_acquires_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -1213,7 +1213,7 @@ async fn script_cost_is_independent_of_the_number_of_readers() {
     assert_eq!(few, many);
 }
 
-/// How many commands each step executes, with this many other readers.
+/// The number of commands of each step, with this many other readers.
 async fn commands_with_other_readers(readers: usize) -> Vec<(&'static str, usize)> {
     let t = Setup::new().await;
     release_guard(read(&t.ours()).await).await;
@@ -1244,7 +1244,7 @@ fn inside(lines: Vec<String>) -> usize {
     lines.iter().filter(|line| line.contains(" lua] ")).count()
 }
 
-/// The client warned that it gave a release up, of a lock that it never had.
+/// The client warned that it gave up the release of a lock that it had never held.
 #[tokio::test]
 async fn writer_logs_no_release_when_the_key_has_another_type() {
     let t = Setup::new().await;

@@ -1,4 +1,4 @@
-//! Several addresses of one deployment, a primary and its replicas, and an operator who promotes
+//! Several addresses of one deployment: a primary and its replicas, and an operator who promotes
 //! another one by hand.
 
 use std::sync::{
@@ -181,7 +181,7 @@ async fn moved_address_is_followed_after_a_read_only_error() {
     eventually("all have left", SOON, || connections(&primary) == 0);
 }
 
-/// Kills the connection of ours to `redis` whose last command is one of these.
+/// Kills the Leasehold connection to `redis` whose last command is one of these.
 fn kill_after(redis: &Redis, commands: &[&str]) {
     let ours = ours(redis);
     let is_it = |line: &&String| commands.iter().any(|it| line.contains(&format!(" cmd={it} ")));
@@ -295,7 +295,7 @@ async fn silent_other_primary_stays_a_hazard() {
         }
     })
     .await;
-    // It is checked each ten seconds.
+    // It is checked every ten seconds.
     replica.pause();
     sleep(secs(14)).await;
     let findings = client.health().await.findings;

@@ -1,5 +1,5 @@
-//! Acknowledged grants, on a real primary with real replicas: errors, waits, cost, and what a
-//! failover forgets.
+//! Acknowledged grants, on a real primary with real replicas: errors, waits, cost, and losses of a
+//! failover.
 
 use std::{
     os::unix::fs::symlink,
@@ -15,22 +15,22 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// One replica, which has more time than it needs.
+/// One replica, with a long timeout.
 const ONE: Replicas = Replicas::at_least(1).within(SOON);
 
-/// One replica, which is not there in time.
+/// One replica, with a timeout that is too short.
 const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
 
 fn door(client: &Client, replicas: Replicas) -> Lock {
     client.lock("door").unwrap().replicated(replicas)
 }
 
-/// Two of them, in step with `master`.
+/// Two replicas, in sync with `master`.
 fn two_replicas_of(master: &Redis) -> [Redis; 2] {
     [(); 2].map(|()| Redis::start_replica_of(master))
 }
 
-/// Whether this server has the lock called `name`.
+/// Whether this server has the lock `name`.
 fn has(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
@@ -40,7 +40,7 @@ fn questions(monitor: &Monitor) -> usize {
     monitor.lines().iter().filter(|line| line.contains("touch: writes a")).count()
 }
 
-/// How often replicas were waited for since `before`.
+/// The number of waits for replicas since `before`.
 fn waits(redis: &Redis, before: &Calls) -> u64 {
     redis.calls().since(before).of("wait")
 }
@@ -54,7 +54,7 @@ fn is_refused<T>(answer: Result<T, Error>, wanted: u32, got: u32) {
     }
 }
 
-/// Another client can have `name` now.
+/// Another client can acquire `name` now.
 async fn is_free(redis: &Redis, name: &str) {
     let other = client(redis).await;
     let guard = other.lock(name).unwrap().try_acquire().await.unwrap();
@@ -261,7 +261,7 @@ async fn unreplicated_lock_may_be_lost_by_a_failover() {
     is_refused(other.acquire().await, 1, 0);
 }
 
-/// Acquires `kind` of locks with `client` again and again, until the flag is set.
+/// Acquires `kind` of locks with `client` repeatedly, until the flag is set.
 fn takes(client: &Client, kind: &'static str, replicas: Option<Replicas>) -> Taking {
     let (client, taken) = (client.clone(), Arc::<Mutex<Vec<_>>>::default());
     let noted = Arc::clone(&taken);
@@ -286,7 +286,7 @@ impl Taking {
         self.taken.lock().unwrap().len()
     }
 
-    /// Ends it. How many locks there were, and how many of them this server does not have.
+    /// Ends it. Returns the number of locks, and how many of them this server does not have.
     fn end(self, redis: &Redis) -> (usize, usize) {
         self.task.abort();
         let taken = self.taken.lock().unwrap();

@@ -1,4 +1,4 @@
-//! The semaphore on a real server: its bytes, its costs, and what it makes of faults.
+//! The semaphore on a real server: its bytes, its costs, and its faults.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn free(redis: &Redis) -> String {
     redis.command(&["GET", "pool"]).text().to_owned()
 }
 
-/// Every key but those of receipts.
+/// All keys, without idempotency keys.
 fn lasting(redis: &Redis) -> Vec<String> {
     keys(redis).into_iter().filter(|key| !key.contains("receipt")).collect()
 }
@@ -134,7 +134,7 @@ async fn semaphore_acquire_and_release_are_one_script_each() {
     assert_eq!(lasting(&redis), ["pool"]);
 }
 
-// Once.
+// Repeated requests.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_and_release_with_lost_replies_count_once() {
@@ -256,7 +256,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
     let release = one.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
-    // after we set the number again, they have no holder
+    // after the number is set again, they have no holder
     assert!(pool.set_if_absent(2).await.unwrap());
     let release = other.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }));
@@ -317,7 +317,7 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("many".into(), vec![]));
 }
 
-/// As after a loss of all data: it looks as if other clients had them all.
+/// Like after a loss of all data: it looks as if other clients had them all.
 #[tokio::test]
 async fn unset_total_is_logged_and_not_often() {
     let redis = Redis::start();
@@ -357,7 +357,7 @@ async fn denied_semaphore_user_changes_nothing() {
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
     assert_eq!((free(&redis), lasting(&redis)), ("3".into(), vec!["pool".to_owned()]));
 
-    // the rights that are enough
+    // sufficient permissions
     let enough = "-@all &redisson_sc:{pool} ~pool ~leasehold_semaphore*:{pool}* \
         +hello +ping +info +type +client|setname +evalsha +eval +script|load +subscribe +unsubscribe \
         +get +set +incrby +decrby +exists +del +hget +hset +hdel +hmget +hlen +hvals +hexists \
@@ -511,7 +511,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
         sleep(ms(1_200)).await;
     }
     assert!(!is_named());
-    // until as much time is over
+    // until the same time is over
     redis.command(&["PEXPIRE", PATIENT, "1"]);
     eventually("it is named again", secs(10), is_named);
     assert!(few.try_acquire(1).await.unwrap().is_none());

@@ -1,4 +1,4 @@
-//! A primary that sentinels replace: which clients follow it, how soon, and how losses are
+//! A primary that sentinels replace: whether and how soon clients follow it, and how losses are
 //! reported.
 
 use std::sync::{
@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// A failover that begins by itself takes the sentinels seconds.
+/// The time of a failover that sentinels start.
 const FAILOVER: std::time::Duration = secs(30);
 
 async fn client(redis: &Sentinels) -> Client {
@@ -29,7 +29,7 @@ async fn acquired(client: &Client, name: &str) -> LockGuard {
     lock.acquire_within(FAILOVER).await.unwrap()
 }
 
-/// Why `builder` cannot connect to `url`, and whether that stays so.
+/// Returns why `builder` cannot connect to `url`, and whether the error is permanent.
 async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
     match within(secs(10), url, builder.connect_timeout(secs(3)).connect(url)).await {
         Err(error @ Error::Connect { permanent, .. }) => (error.to_string(), permanent),
@@ -37,13 +37,13 @@ async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
     }
 }
 
-/// Waits until no client of ours is connected to `redis`.
+/// Waits until no Leasehold client is connected to `redis`.
 #[track_caller]
 fn until_left(redis: &Redis) {
     eventually("nobody stays at the demoted master", SOON, || ours(redis).is_empty());
 }
 
-/// Waits until all replicas that run have what the master has.
+/// Waits until all running replicas have the data of the master.
 fn until_replicated(redis: &Sentinels) {
     let (master, number) = (redis.master(), redis.master_number());
     let others = redis.servers().iter().enumerate().filter(|(it, _)| *it != number);
@@ -240,7 +240,7 @@ async fn empty_restarted_primary_loses_replicated_locks() {
     release_guard(entered).await;
 }
 
-/// Acquires and releases again and again, until `enough`. Fails if it waits for a lease.
+/// Acquires and releases repeatedly, until `enough`. Fails if it waits for a lease.
 async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
         let guard = lock.acquire_within(secs(15)).await.unwrap();
@@ -251,8 +251,8 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     }
 }
 
-/// The client left the old master a second after the promotion: what it had given back there in
-/// that second was locked for a ttl, by owners of its own.
+/// The client left the old master a second after the promotion. Locks that it had released there in
+/// that second were held for a ttl, by its own former owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_released_at_old_primary_is_free_at_the_new_one() {
     // given a hundred names that are acquired and released in turn
@@ -334,7 +334,7 @@ async fn failover_may_undo_latch_counts_and_permit_releases() {
     assert!(latch.wait_within(secs(2)).await.unwrap_err().is_busy());
     assert_eq!((latch.count().await.unwrap(), pool.available().await.unwrap()), (1, 0));
 
-    // until a client repeats it
+    // until a client repeats the release
     latch.count_down().await.unwrap();
     latch.wait_within(SOON).await.unwrap();
     pool.add(1).await.unwrap();
@@ -352,7 +352,7 @@ async fn timeout_shorter_than_a_failover_ends_in_time() {
     assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
 }
 
-/// How long after `+switch-master` a lock is granted by the new master.
+/// The time from `+switch-master` to the first grant of the new master.
 async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> std::time::Duration {
     let (number, events) = (redis.master_number(), redis.listen());
     let watched = Arc::clone(redis);
@@ -375,7 +375,7 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
     let new = received.text.rsplit(' ').next().and_then(|port| port.parse().ok());
     let new = redis.servers().iter().find(|it| Some(it.port()) == new).unwrap();
     let took = loop {
-        // A release that the old master took as its last act is unknown to the new one.
+        // The last release at the old master is unknown to the new one.
         let name = format!("door-{}", client.stats().granted);
         let guard = acquired(client, &name).await;
         let took = Instant::now() - Instant::from_std(received.at);
@@ -398,7 +398,7 @@ fn has(redis: &Redis, name: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_primary_grants_soon_after_each_of_ten_switches() {
-    // A server that was demoted is of use again after ten seconds.
+    // A demoted server works again after ten seconds.
     let redis = Arc::new(Sentinels::options().replicas(4).impatient().start());
     let client = client(&redis).await;
     let mut took = Vec::new();
@@ -417,7 +417,7 @@ async fn new_primary_grants_soon_after_each_of_ten_switches() {
     assert!(took[9] <= secs(3), "worst of {took:?}");
 }
 
-// Sentinels that will not do.
+// Unsuitable sentinels.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_or_hanging_sentinel_delays_no_call() {
@@ -458,7 +458,7 @@ async fn lost_sentinels_stop_no_call_while_the_primary_runs() {
     redis.sentinels().iter().for_each(Redis::stop);
     let master = &redis.servers()[0];
 
-    // it is used on, and found again where it was
+    // it is used there, and found again at its former address
     release_guard(acquired(&client, "window").await).await;
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -609,7 +609,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     release_guard(entered(waiting).await).await;
 }
 
-// Passwords, rights, TLS.
+// Passwords, permissions, TLS.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_get_only_their_own_password() {
@@ -694,7 +694,7 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("WRONGPASS; an earlier login succeeded"), "{error}");
 
-    // until it is there
+    // until it exists
     redis.master().user("door", &["~*", "&*", "+@all"]);
     release_guard(acquired(&client, "door").await).await;
 }
@@ -818,7 +818,7 @@ async fn follows(redis: &Sentinels, builder: ClientBuilder, url: &str) -> Client
     client
 }
 
-/// Whether all of our connections to `redis` lead to this port, and there are some.
+/// Whether all Leasehold connections to `redis` lead to this port, and there are some.
 #[cfg(feature = "tls")]
 #[track_caller]
 fn all_at(redis: &Redis, port: u16) {
@@ -976,7 +976,7 @@ async fn passwords_are_in_no_error_and_in_no_debug() {
     release_guard(guard).await;
 }
 
-// Networks between.
+// Broken networks.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_addresses_are_translated_but_not_the_urls() {

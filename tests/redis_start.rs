@@ -31,7 +31,7 @@ fn lazy(redis: &Redis) -> Client {
     builder().connect_lazy(&redis.url()).unwrap()
 }
 
-// A client that starts though Redis is down.
+// A client that starts while Redis is down.
 
 #[tokio::test]
 async fn lazy_client_waits_for_a_later_server() {
@@ -238,7 +238,7 @@ async fn guide_shows_the_printed_errors() {
     output(&replica, lock.acquire_within(LIMIT).await.unwrap_err());
 }
 
-// Servers that will not do.
+// Unsuitable servers.
 
 /// The logs from the start about a server that becomes ready later.
 async fn logged_about(redis: &Redis, url: &str) -> String {

@@ -1,5 +1,5 @@
-//! Invalid data in the keys and on the channels of a lock. It costs little, and only changes when
-//! clients ask.
+//! Invalid data in the keys and on the channels of a lock. Its only effects are extra requests of
+//! clients, and these cost little.
 
 use std::fs;
 
@@ -217,7 +217,7 @@ async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
     (guard, process)
 }
 
-/// Sees that it waits as before, and enters when the lock is free.
+/// Checks that it still waits, and acquires when the lock is free.
 async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
     assert!(guard.is_held());
     assert_eq!(hash(redis, "door"), [(guard.owner().to_string(), "1".into())]);
@@ -232,7 +232,7 @@ async fn waits_and_acquires(redis: &Redis, guard: LockGuard, process: &Helper) {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_flood_costs_few_requests_and_little_memory() {
     let redis = Redis::start();
-    // A waiter that falls behind would be cut off, and have less to read.
+    // A waiter that falls behind would be disconnected, and have less to read.
     redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);
     let (guard, process) = waiting_process(&redis).await;
     let had = memory(&process, "VmRSS");
@@ -255,7 +255,7 @@ async fn message_flood_costs_few_requests_and_little_memory() {
     waits_and_acquires(&redis, guard, &process).await;
 }
 
-/// Waits until the waiter has received all messages, and asks no more.
+/// Waits until the waiter has received all messages, and sends no more requests.
 async fn until_quiet(redis: &Redis) {
     let listeners = || redis.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text().to_owned();
     eventually("all of it is sent", secs(60), || listeners().contains(" omem=0 "));
@@ -320,7 +320,7 @@ async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
     }
     println!("the longest of three questions: {longest:?}");
     assert!(longest < secs(2), "{longest:?}");
-    // A busy machine makes this or that one slow, not each.
+    // A busy machine delays single operations, but not each one.
     let slow = redis.command(&["SLOWLOG", "LEN"]).number();
     assert!(slow <= 10, "{slow}");
     assert!(good.is_held());

@@ -40,7 +40,7 @@ impl Ways {
         }
     }
 
-    /// From now on there is the other one alone, which is returned.
+    /// Closes the current address, and returns the other one, which is open from now on.
     pub(crate) fn lead_elsewhere(self) -> Proxy {
         self.reported.store(self.after.port(), Ordering::SeqCst);
         drop(self.before);
@@ -53,7 +53,7 @@ pub(crate) fn owner(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.owner_of(Cluster::slot_of(name))
 }
 
-/// Another master than the one that has `name`.
+/// Returns a master that does not own `name`.
 pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     let owner = owner(cluster, name).port();
     cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
@@ -61,6 +61,6 @@ pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
 
 /// Whether this node, which may be a replica, has a key `name`.
 pub(crate) fn has(node: &Redis, name: &str) -> bool {
-    // Unlike others this one is not sent on to the master.
+    // Unlike other commands, this one is not redirected to the master.
     !node.command(&["KEYS", name]).list().is_empty()
 }

@@ -25,7 +25,7 @@ use tracing::{
 /// tests.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-/// How a client waits that never listens to messages.
+/// The strategy of a client that never subscribes.
 pub(crate) const POLLING: WaitStrategy =
     WaitStrategy::Polling { initial: Duration::from_millis(5), max: Duration::from_millis(50) };
 
@@ -44,7 +44,7 @@ pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
 
-/// A client of a user of this name, with these rights and no others.
+/// A client of a user with exactly these permissions.
 pub(crate) async fn with_acl(redis: &Redis, user: &str, rights: &[&str]) -> Client {
     let url = redis.user(user, rights);
     Client::connect(&url).await.expect("the server is up")
@@ -60,7 +60,8 @@ pub(crate) fn waiter(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     tokio::spawn(async move { lock.acquire().await })
 }
 
-/// The door, which `one` has, and a task of `other` that waits for it and listens to `server`.
+/// The lock `door`, which `one` holds, and a task of `other` that waits for it and is subscribed at
+/// `server`.
 pub(crate) async fn held_and_waited_for(
     [one, other]: [&Client; 2],
     server: &Redis,
@@ -71,7 +72,7 @@ pub(crate) async fn held_and_waited_for(
     (guard, waiting)
 }
 
-/// The health of `client` as soon as it is as it should be.
+/// Waits until the health of `client` is as expected, and returns it.
 pub(crate) async fn healed(
     client: &Client,
     limit: Duration,
@@ -101,7 +102,7 @@ pub(crate) async fn release_guard(guard: LockGuard) {
     assert_eq!(guard.release().await.expect("the server answers"), Release::Released);
 }
 
-/// Gives `guard` back, one of two of its hold.
+/// Releases `guard`, one of two of its hold.
 pub(crate) async fn release_one_of_two(guard: LockGuard) {
     let left = guard.release().await.expect("the server answers");
     assert_eq!(left, Release::StillHeld { count: 1 });
@@ -122,33 +123,33 @@ pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
     eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
 }
 
-/// Waits until a waiter of `channel` sleeps: it listens, and has asked again after
-/// that. Before, it may be let in by its own question and need no message.
-/// `before` was read just before it began to wait.
+/// Waits until a waiter of `channel` is subscribed, has asked again after that, and sleeps. Before,
+/// its own request might acquire without a message. `before` is the count from just before it began
+/// to wait.
 pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     until_subscribed(redis, channel);
     let asked = || redis.calls().since(before).of("evalsha") >= 2;
     eventually("it has asked again", SOON, asked);
 }
 
-/// The connections of our clients to a server, one per line.
+/// The connections of Leasehold clients to a server, one per line.
 pub(crate) fn ours(redis: &Redis) -> Vec<String> {
     let clients = redis.command(&["CLIENT", "LIST"]);
     let lines = clients.text().lines().filter(|line| line.contains(" name=leasehold:"));
     lines.map(str::to_owned).collect()
 }
 
-/// How many those are.
+/// The number of these connections.
 pub(crate) fn connections(redis: &Redis) -> usize {
     ours(redis).len()
 }
 
-/// How many connections are subscribed to `channel`.
+/// The number of connections that are subscribed to `channel`.
 pub(crate) fn subscribers(redis: &Redis, channel: &str) -> i64 {
     redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number()
 }
 
-/// Every key there is, in order.
+/// All keys, in order.
 pub(crate) fn keys(redis: &Redis) -> Vec<String> {
     let reply = redis.command(&["KEYS", "*"]);
     let mut keys: Vec<_> = reply.texts().into_iter().map(str::to_owned).collect();
@@ -168,13 +169,13 @@ pub(crate) fn pttl(redis: &Redis, key: &str) -> i64 {
     redis.command(&["PTTL", key]).number()
 }
 
-/// Takes the lock `name` as Redisson does, by hand.
+/// Acquires the lock `name` with the commands of Redisson.
 pub(crate) fn hold_by_hand(redis: &Redis, name: &str, owner: &str, ttl: Duration) {
     redis.command(&["HSET", name, owner, "1"]);
     redis.command(&["PEXPIRE", name, &ttl.as_millis().to_string()]);
 }
 
-/// Gives it back as Redisson does, by hand.
+/// Releases it with the commands of Redisson.
 pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
     // In one step. Otherwise a client that asks in between would be notified of a release before
     // its own hold.
@@ -182,12 +183,12 @@ pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
     redis.command(&["EVAL", release, "1", name, &channel(name)]);
 }
 
-/// Where releases of `name`, which has no braces, are announced.
+/// The channel of releases of `name`, which has no braces.
 pub(crate) fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }
 
-/// A subscriber of one channel without our library.
+/// A subscriber of one channel, without the library.
 pub(crate) struct Listener<'a> {
     redis: &'a Redis,
     connection: Connection,
@@ -219,7 +220,7 @@ impl<'a> Listener<'a> {
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Notes what is logged on this thread until the guard is dropped.
+    /// Records the logs of this thread until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
         // As long as there is one subscriber alone, tracing asks the thread that comes to a line
         // first for interest in it, perhaps to that of another test, which answers no for all.
@@ -284,13 +285,13 @@ pub(crate) fn is_no_number(error: &Error, there: &str) {
     assert!(!error.is_transient() && !format!("{error} {error:?}").contains(there), "{error:?}");
 }
 
-/// A client of a user that is there already.
+/// A client of an existing user.
 pub(crate) async fn as_user(redis: &Redis, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
     builder.connect(&redis.url()).await.expect("it may connect")
 }
 
-/// A way to `port` of this machine by an address that no certificate names.
+/// The port of this machine with an address that no certificate contains.
 #[cfg(feature = "tls")]
 pub(crate) async fn by_another_name(port: u16) -> String {
     use tokio::{
@@ -313,7 +314,7 @@ pub(crate) async fn by_another_name(port: u16) -> String {
 /// The page of the guide on the permissions of users.
 pub(crate) const GUIDE: &str = include_str!("../../docs/guide/acl.md");
 
-/// The commands of the guide that give `user` its rights, word by word.
+/// The commands of the guide that create `user`, word by word.
 pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
     let begin = ["ACL", "SETUSER", user];
     acl_rules_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
@@ -335,7 +336,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Five of our clients that want `name` all the time, and hold it for this long.
+    /// Five Leasehold clients that acquire `name` repeatedly, and hold it for this long.
     pub(crate) async fn of(redis: &Redis, name: &str, hold: Duration) -> Self {
         Self::with(redis, name, hold, |lock| lock).await
     }
@@ -367,7 +368,7 @@ impl Chain {
         Self { clients, tasks }
     }
 
-    /// How often they have had it.
+    /// The number of their holds.
     pub(crate) fn granted(&self) -> u64 {
         self.clients.iter().map(|client| client.stats().granted).sum()
     }

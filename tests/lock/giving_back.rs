@@ -289,7 +289,7 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
         let next = yours.lock("job").unwrap().try_acquire().await.unwrap();
         next.unwrap().release().await.unwrap().into_result().unwrap();
     }
-    // nor does a shutdown give it back
+    // nor does a shutdown release it
     mine.lock("job").unwrap().acquire().await.unwrap().forget();
     let shutdown = mine.shutdown(secs(1)).await;
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));

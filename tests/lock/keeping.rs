@@ -73,7 +73,7 @@ async fn fixed_lease_ends_in_time_and_is_never_renewed() {
     let start = Instant::now();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
 
-    // not by re-entry either
+    // not by reentry either
     sleep(secs(8)).await;
     let again = guard.reenter().await.unwrap();
     assert!(again.remaining().unwrap() <= secs(2));

@@ -1,4 +1,4 @@
-//! The state of a lock that is visible without acquiring it.
+//! The inspection of a lock without acquiring it.
 
 use tokio::time::{Instant, sleep};
 

@@ -10,7 +10,7 @@ async fn refusal(lock: &Lock) -> String {
     let refused = lock.acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Duration(_)), "{refused}");
 
-    // however it is acquired
+    // with any way to acquire
     let text = refused.to_string();
     let within = lock.acquire_within(secs(1)).await.unwrap_err();
     let tried = lock.try_acquire().await.unwrap_err();

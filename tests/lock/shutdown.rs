@@ -128,7 +128,7 @@ async fn shutdown_revokes_unreleased_holds() {
     assert_eq!(lost.await, LostReason::ShutDown);
     assert!(!guard.is_held() && !window.is_held());
 
-    // so that others enter at once
+    // so that other clients acquire at once
     leave(entered(waiter).await).await;
     assert!(start.elapsed() < secs(5) + AT_ONCE);
     let release = guard.release().await.unwrap();

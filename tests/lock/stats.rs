@@ -120,7 +120,7 @@ async fn late_renewal_is_counted() {
     sleep(millis(1)).await;
 
     // then its renewal, planned for the tenth second, was late. The machine's two clocks are
-    // read one after the other, so that a little is missing now and then.
+    // They are read one after the other, so a little may be missing.
     let stats = world.one.stats();
     let late = millis(5_900)..secs(7);
     assert!(late.contains(&stats.renewal_lag), "{:?}", stats.renewal_lag);

@@ -1,4 +1,4 @@
-//! Waiting for no longer than one wants to.
+//! Waiting with a timeout.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn timeout_error_names_the_own_hold() {
         guard.owner()
     );
     assert!(text.starts_with(&output), "{text}");
-    // The text has the end of the lease, which is renewed, and not of the hold.
+    // The text has the end of the lease, which is renewed, and not the end of the hold.
     assert!(text.contains("`, lease ends in 2"), "{text}");
 }
 

@@ -20,10 +20,10 @@ pub(crate) const fn millis(n: u64) -> Duration {
 /// So short that neither polling nor a timer was involved.
 pub(crate) const AT_ONCE: Duration = millis(10);
 
-/// By then a waiter asks whether or not it was woken.
+/// A waiter asks by this time even without a notification.
 pub(crate) const SECOND_LOOK: Duration = secs(4);
 
-/// Two clients, as if of two processes.
+/// Two clients, like two processes.
 pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) one: Client,
@@ -37,7 +37,7 @@ impl World {
         Self { store, one, other }
     }
 
-    /// The lock of the one client.
+    /// The lock of the first client.
     pub(crate) fn door(&self) -> Lock {
         door(&self.one)
     }
@@ -65,7 +65,7 @@ pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     waiter
 }
 
-/// Fails, rather than waiting for ever, when it is never let in.
+/// Fails if it is never granted, instead of waiting for ever.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
 }
