@@ -11,19 +11,19 @@ use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
-/// The name that the tenants are about.
+/// The name in these tests.
 const DOOR: &str = "app:door";
 
 fn door(client: &Client) -> Lock {
     client.lock(DOOR).unwrap()
 }
 
-/// The command of the guide that makes a user with few permissions, word by word.
+/// The command of the guide that creates a user with few permissions, word by word.
 fn command_of_the_guide(user: &str) -> Vec<&str> {
     commands_of_the_guide(user).swap_remove(0)
 }
 
-/// Nothing was refused since the log was reset, and each of these commands was run.
+/// No command was denied since the log was reset, and each of these commands was executed.
 fn permissions_are_exact(redis: &Redis, before: &testkit::Calls, words: &[&str]) {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
@@ -33,14 +33,14 @@ fn permissions_are_exact(redis: &Redis, before: &testkit::Calls, words: &[&str])
     assert!(idle.is_empty(), "never used: {idle:?}");
 }
 
-/// The patterns of keys and channels that stand in a paragraph of the guide.
+/// The patterns of keys and channels in a paragraph of the guide.
 fn patterns_of_the_guide(begins: &str) -> Vec<&'static str> {
     let (_, from) = GUIDE.split_once(begins).unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// Makes the guide's user for the names below `tenant:`, called like it.
+/// Creates the user of the guide for the names below `tenant:`, with this name.
 fn tenant(redis: &Redis, tenant: &str) {
     let words = command_of_the_guide("leasehold").into_iter().map(|word| match word {
         "leasehold" => tenant.to_owned(),
@@ -49,7 +49,7 @@ fn tenant(redis: &Redis, tenant: &str) {
     follow(redis, &words.collect::<Vec<_>>());
 }
 
-/// A connection of a user, without our library.
+/// A connection of a user, without the library.
 fn raw(redis: &Redis, user: &str) -> Connection {
     let mut connection = Connection::open(redis.port());
     assert_eq!(connection.command(&["AUTH", user, "secret"]).text(), "OK");
@@ -371,7 +371,7 @@ async fn tenant_cannot_affect_locks_of_another() {
         tried.push(vec!["EVAL", "return redis.call('DEL', KEYS[1])", "1", key]);
         tried.push(vec!["EVAL", "return redis.call('DEL', ARGV[1])", "0", key]);
     }
-    // to say something, or to listen
+    // to publish, or to subscribe
     let channels = [&releases, &queuers, &turns];
     for channel in channels {
         tried.push(vec!["PUBLISH", channel, "0"]);
@@ -400,7 +400,7 @@ async fn tenant_cannot_affect_locks_of_another() {
 
 // Within one tenant.
 
-/// Messages of a client that wants to deceive others.
+/// Messages of a client that tries to deceive others.
 fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
     let mut all = ["0", "00", "1", "-1", "750", "1e9", "", " ", "\0", "nil", "0\r\n", "true"]
         .map(str::to_owned)
@@ -429,7 +429,7 @@ async fn foreign_message_grants_and_releases_nothing() {
     until_places(&redis, DOOR, 1);
     let asked = redis.calls();
 
-    // when all of them are published on all channels, by a client with our permissions
+    // when all of them are published on all channels, by a client with the same permissions
     let mut forger = raw(&redis, "app");
     let mut channels = vec![channel(DOOR), queuers(DOOR)];
     channels.extend(clients.iter().map(|client| turns_of(client, DOOR)));
@@ -474,7 +474,7 @@ async fn foreign_messages_do_not_keep_the_watchdog_busy() {
         output += 1;
     }
 
-    // then it asks now and then, and background tasks run meanwhile
+    // then it asks from time to time, and background tasks run meanwhile
     let (asked, took) = (redis.calls().since(&asked).of("evalsha"), began.elapsed());
     assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {output} in {took:?}");
     assert!(asked > 0 && guard.is_held());

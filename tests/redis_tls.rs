@@ -23,19 +23,19 @@ async fn works(redis: &Redis, client: &Client) {
     assert_eq!(client.stats().wake_ups, 1);
 }
 
-/// Why `builder` cannot connect to `url`.
+/// Returns why `builder` cannot connect to `url`.
 async fn refusal(builder: ClientBuilder, url: &str) -> String {
     refused(builder, url).await.0
 }
 
-/// The same for a failure that lasts until a person changes something. All were transient.
+/// The same for a permanent failure. All of these were reported as transient.
 async fn lasting_refusal(builder: ClientBuilder, url: &str) -> String {
     let (reason, lasting) = refused(builder, url).await;
     assert!(lasting, "{reason}");
     reason
 }
 
-/// Why `builder` cannot connect to `url`, and whether that stays.
+/// Returns why `builder` cannot connect to `url`, and whether the failure is permanent.
 async fn refused(builder: ClientBuilder, url: &str) -> (String, bool) {
     let start = Instant::now();
     let connected = builder.connect_timeout(secs(2)).connect(url);
@@ -90,7 +90,7 @@ async fn lost_tls_connection_is_restored() {
 async fn unknown_authority_is_not_trusted() {
     let redis = Redis::options().tls().start();
     let reason = lasting_refusal(Client::builder(), &redis.tls_url()).await;
-    // A system without any authorities reports that instead.
+    // A system without any authorities reports another error.
     says(&reason, if reason.contains("TLS") { "unknownissuer" } else { "ca_certificates" });
 }
 
@@ -165,7 +165,7 @@ async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     says(&reason, "create a server certificate that the authority signs");
 }
 
-/// A service retried for ever at a port of something else.
+/// A service retried for ever at a port of another program.
 #[tokio::test(flavor = "multi_thread")]
 async fn web_server_is_a_lasting_refusal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -235,7 +235,7 @@ async fn tls_to_something_else_is_refused_in_plain_words() {
     }
 }
 
-// Other ways in.
+// Other connections.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unix_socket_works() {
@@ -318,7 +318,7 @@ async fn both_connections_have_the_client_id() {
     };
     assert_eq!(count(), 2);
 
-    // also those that are made again
+    // even after they were closed and made again
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     testkit::eventually("both are back", SOON, || count() == 2);
 

@@ -312,13 +312,13 @@ async fn waiter_acquires_when_a_dead_java_lease_ends() {
     hold_by_hand(&redis, "door", JAVA, ms(500));
     let before = redis.calls();
 
-    // when we wait for it
+    // when a waiter waits for it
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
 
-    // then we enter at its end and not before, having asked for the state, again
+    // then it acquires at its end and not before, after another request
     // when listening and soon after, and at the end; and once more each millisecond while
-    // that was early (Redis tells it rounded down, and a busy machine tells it late); asking
-    // by a timer alone would take 2.25 s or more
+    // that was early (the remaining time is rounded down, and the report may be late on a busy
+    // machine); a timer alone would take 2.25 s or more
     let took = start.elapsed();
     assert!(took >= ms(490) && took < secs(2), "{took:?}");
     let asked = redis.calls().since(&before).of("evalsha");
@@ -370,7 +370,7 @@ async fn release_leaves_a_later_java_hold_untouched() {
     assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
 
     // and the waiters are notified in vain, because a releasing client cannot know that before, and
-    // a script that could see costs each release as much again
+    // a script that could detect it costs each release as much again
     assert_eq!(java.received(), ["0"]);
 }
 
@@ -427,9 +427,9 @@ async fn leaving_waiter_leaves_no_subscription() {
     eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
 }
 
-// Lost replies: the server has executed a request, and the client does not know it.
+// Lost replies: the server has executed a request, and the client does not learn of it.
 
-/// A client behind a network that can be broken.
+/// A client behind a network that can fail.
 struct Flaky {
     redis: Redis,
     proxy: Proxy,
@@ -502,7 +502,7 @@ async fn release_with_a_lost_reply_succeeds_after_java_acquired() {
     eventually("it is free", SOON, || keys(&t.redis).is_empty());
     hold_by_hand(&t.redis, "door", JAVA, secs(20));
 
-    // then ours was a release, and theirs stays
+    // then it released its own hold, and the other hold stays
     let released = within(SOON, "it is answered", releasing).await.unwrap().unwrap();
     assert_eq!(released, Release::Released);
     assert_eq!(hash(&t.redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);

@@ -1,4 +1,4 @@
-//! Work under a lock: what becomes of it, and of the lock.
+//! Work under a lock: its result, and the state of the lock.
 
 use std::{
     future::pending,
@@ -68,7 +68,7 @@ fn overran<T>(value: T, reason: LostReason) -> RunOutcome<T> {
     RunOutcome::CompletedAfterLoss { name: job(), value, reason }
 }
 
-/// Notes its drop.
+/// Notes its own drop.
 struct Told(Arc<AtomicBool>);
 
 impl Told {
@@ -179,7 +179,7 @@ mod done {
     }
 }
 
-/// Helpers around `run`, in tasks of their own: most of it is checked by compiling.
+/// Helpers around `run`, in separate tasks: most of this is checked by compiling.
 mod wrapped {
     use super::*;
 
@@ -192,12 +192,12 @@ mod wrapped {
         Ok((lock.run(work).await?, start.elapsed()))
     }
 
-    /// One that takes asynchronous closures by their own trait.
+    /// A helper that takes asynchronous closures by their own trait.
     async fn once<T>(lock: &Lock, work: impl AsyncFnOnce(&LockContext) -> T) -> Result<T> {
         lock.run(async |held| work(&held).await).await
     }
 
-    /// One that tries again.
+    /// A helper that retries.
     async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(LockContext) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -390,7 +390,7 @@ mod lost {
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_work_ends_before_the_next_grant() {
-        /// A part that ends with the work, as the tasks that it has spawned may.
+        /// A part that ends with the work, like tasks that the work has spawned.
         struct Part<'a>(&'a Mutex<Vec<&'static str>>);
         impl Drop for Part<'_> {
             fn drop(&mut self) {
@@ -601,7 +601,7 @@ mod panics {
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&42));
 
-        // by then it is free
+        // it is free by then
         assert!(world.elsewhere.try_acquire().await.unwrap().is_some());
         world.is_free().await;
     }

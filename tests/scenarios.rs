@@ -1,19 +1,17 @@
-//! Redisson's own tests of its lock, its spin lock and its fenced lock, for ours. Our plain lock is
-//! also its non-reentrant one: each acquisition excludes all others.
+//! Redisson's own tests of its lock, its spin lock and its fenced lock, with Leasehold. Leasehold's
+//! plain lock is also Redisson's non-reentrant one: each acquisition excludes all others.
 //!
-//! Each test bears the name of Redisson's test in a comment. A Java thread is an
-//! owner here: a guard, or the task that has it. Sleeps and rounds are fewer. Most
-//! rows are shown twice: for one who waits by messages (`RedissonLockTest`) and
-//! for one who polls (`RedissonSpinLockTest`).
+//! Each test has the name of Redisson's test in a comment. An owner stands for a Java thread: a
+//! guard, or the task that has it. Sleeps and rounds are fewer. Most tests run twice: with a
+//! subscribed waiter (`RedissonLockTest`) and with a polling one (`RedissonSpinLockTest`).
 //!
-//! Rows that have no counterpart:
+//! Tests without a counterpart:
 //!
-//! - `testLockUninterruptibly`: there are no threads to interrupt. A future that is
-//!   dropped is the nearest thing, in `redis_faults.rs`.
-//! - `testInCluster`, `testLockFailoverInCluster`: one node is all that this store
-//!   knows so far.
-//! - `testLockListener`: there are no listeners for keys that expire. `redis_wire.rs` shows the
-//!   events of our locks that Java's listeners receive.
+//! - `testLockUninterruptibly`: there are no threads to interrupt. A dropped future is similar, in
+//! `redis_faults.rs`.
+//! - `testInCluster`, `testLockFailoverInCluster`: this store has one node.
+//! - `testLockListener`: there are no listeners for expired keys. `redis_wire.rs` shows the events
+//! of Leasehold's locks that Java's listeners receive.
 //! - `RedissonLockHeavyTest`: it measures speed, not behaviour.
 //! - `testUnlockFail`: a guard releases a lock, so no other caller can. The tests show that a guard
 //!   whose hold is over reports that.
@@ -177,7 +175,7 @@ async fn crashed_client_blocks_others_for_one_ttl_at_most(wait_strategy: WaitStr
     tokio::task::spawn_blocking(move || goes.recv().unwrap()).await.unwrap();
     assert!(!waiting.is_finished());
 
-    // then its lock is free after what is left of the ttl
+    // then its lock is free after the rest of the ttl
     release_guard(entered(waiting).await).await;
     holder.join().unwrap();
 }
@@ -307,7 +305,7 @@ async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_strategy: WaitStrat
     release_guard(ours.try_acquire().await.unwrap().unwrap()).await;
     assert_eq!(tokens, [1, 2, 3, 4, 5]);
 
-    // A share of a hold is no other hold: where Java counts on, the token stays.
+    // A share of a hold is no new hold: Java draws a new token, and Leasehold keeps the token.
     let guard = ours.acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     assert_eq!((guard.token(), again.token()), (6, 6));
@@ -330,7 +328,7 @@ async fn released_lock_is_not_renewed(wait_strategy: WaitStrategy) {
     assert_eq!(t.redis.calls().since(&before).of("evalsha"), 0);
 }
 
-/// A number that is wrong unless its writers exclude each other.
+/// A counter that is wrong if its writers do not exclude each other.
 #[derive(Default)]
 struct Fragile {
     count: AtomicU32,
@@ -348,7 +346,7 @@ impl Fragile {
     }
 }
 
-/// Lets each client count `rounds` times under the lock. Returns how far they got.
+/// Lets each client count `rounds` times under the lock. Returns the count.
 async fn count_together(clients: Vec<Client>, rounds: u32, wait_strategy: WaitStrategy) -> u32 {
     let number = Arc::<Fragile>::default();
     let counting = clients.into_iter().map(|client| {
@@ -440,7 +438,7 @@ async fn try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStr
 // testSubscriptionsPerConnection
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_on_few_names_leave_no_subscription() {
-    // given 32 tasks that acquire 5 locks in turn, a thousand times in all
+    // given 32 tasks that acquire 5 locks in turns, a thousand times in all
     let redis = Redis::start();
     let client = client(&redis).await;
     let tasks = (0..32).map(|task| {

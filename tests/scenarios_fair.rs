@@ -1,8 +1,8 @@
-//! What Redisson's own tests show of its fair lock, shown of ours, in virtual time.
+//! Redisson's own tests of its fair lock, with Leasehold, in virtual time.
 //!
-//! Each test bears the name of Redisson's test in a comment. A Java thread is a task here. The
-//! tests at the level of scripts, `…Drift_Descrete`, are in `src/store/redis/kinds/fair/tests.rs`,
-//! and those about keys there and in `src/store/redis/keys.rs` (`testNameMapper`).
+//! Each test has the name of Redisson's test in a comment. A task stands for a Java thread. The
+//! tests of scripts, `…Drift_Descrete`, are in `src/store/redis/kinds/fair/tests.rs`. Those of keys
+//! are there and in `src/store/redis/keys.rs` (`testNameMapper`).
 //!
 //! `testUnlockFail` has no counterpart: a lock is released by its guard.
 
@@ -30,12 +30,12 @@ impl Setup {
         Self { locks: (0..clients).map(lock).collect(), order: Arc::default() }
     }
 
-    /// The lock as this task has it: tasks take turns among the clients.
+    /// The lock of this task. The tasks use the clients in turns.
     fn lock(&self, task: usize) -> Lock {
         self.locks[task % self.locks.len()].clone()
     }
 
-    /// The task acquires the lock, and keeps it for this time.
+    /// The task acquires the lock, and holds it for this time.
     fn holds(&self, task: usize, lock: Lock, time: std::time::Duration) -> JoinHandle<()> {
         let order = Arc::clone(&self.order);
         tokio::spawn(async move {
@@ -91,7 +91,7 @@ async fn tasks_of_several_clients_acquire_in_order_of_arrival() {
     }
 }
 
-/// The order within a client is no other than that between clients.
+/// The order within a client is the same as between clients.
 #[tokio::test(start_paused = true)]
 async fn release_passes_no_remote_waiter_for_a_local_task() {
     let t = Setup::new(2);

@@ -1,6 +1,6 @@
-//! Redisson's own tests of its semaphore and its latch, for ours.
+//! Redisson's own tests of its semaphore and its latch, with Leasehold.
 //!
-//! Each test bears the names of Redisson's tests in a comment. Sleeps and rounds are fewer.
+//! Each test has the names of Redisson's tests in a comment. Sleeps and rounds are fewer.
 //!
 //! Tests with another result, as `docs/comparison.md` says:
 //!
@@ -144,8 +144,8 @@ async fn released_permits_return_unless_the_semaphore_is_deleted() {
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
 }
 
-/// Clients that each add this often to a number that is not atomic, under one permit or under all
-/// of them.
+/// Clients that each add to a non-atomic number this many times, under one permit or under all
+/// permits.
 async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u32 + Copy) {
     let redis = Redis::start();
     let mut pools = Vec::new();

@@ -1,13 +1,12 @@
-//! Redisson's own tests of its expirable semaphore, for ours.
+//! Redisson's own tests of its expirable semaphore, with Leasehold.
 //!
-//! Each test bears the name of Redisson's test in a comment. Two clients stand for the two
-//! sides of a test. What Redisson gives an id for has a guard here; its ids are those of
-//! Redisson.
+//! Each test has the name of Redisson's test in a comment. Two clients stand for the two sides of a
+//! test. Where Redisson returns an id, Leasehold returns a guard, whose ids have the form of
+//! Redisson's.
 //!
-//! Rows that have no counterpart:
+//! Tests without a counterpart:
 //!
-//! - `testGetInClusterNameMapper`: one node is all that this store knows so far, and a name is
-//!   what its caller makes of it.
+//! - `testGetInClusterNameMapper`: this store has one node, and the caller maps names.
 //! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one.
 //!   `redis_permits.rs` shows how Leasehold reports it.
 
@@ -49,7 +48,7 @@ impl Setup {
         self.one.clone().lease(lease)
     }
 
-    /// How many are free, held, and there in all.
+    /// The numbers of free, held and all permits.
     async fn counts(&self) -> [i64; 3] {
         let free = self.other.available().await.unwrap();
         [free, self.other.acquired().await.unwrap(), self.other.total().await.unwrap()]
@@ -60,7 +59,7 @@ async fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// An id that no permit has.
+/// An id without a permit.
 fn unknown() -> PermitId {
     PermitId::new("0f1e2d3c4b5a69788796a5b4c3d2e1f0").unwrap()
 }

@@ -1,12 +1,12 @@
-//! Redisson's own tests of its read-write lock, for ours.
+//! Redisson's own tests of its read-write lock, with Leasehold.
 //!
-//! Each test bears the name of Redisson's test in a comment, as in `scenarios.rs`: a Java thread
-//! is an owner here, sleeps and rounds are fewer. What Redisson tells of its read lock alone as
-//! `RLock` is shown of both sides.
+//! Each test has the name of Redisson's test in a comment, as in `scenarios.rs`: an owner stands
+//! for a Java thread, and sleeps and rounds are fewer. A test of Redisson's read lock as an `RLock`
+//! is run with both sides.
 //!
-//! Rows that have no counterpart:
+//! Tests without a counterpart:
 //!
-//! - `testInCluster`: one node is all that this store knows so far.
+//! - `testInCluster`: this store has one node.
 //! - `testIsHeldByCurrentThread` and similar ones, for another thread: the guard is the holder.
 
 use std::sync::{
@@ -196,7 +196,7 @@ async fn expired_reader_reports_it_and_blocks_no_reader() {
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     let second = reads(&t.other).await.expect("both read");
     assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
-    // Redisson's unlock returns nothing here.
+    // Redisson's unlock reports nothing here.
     let release = first.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     release_guard(second).await;
@@ -294,7 +294,7 @@ async fn revoked_guard_releases_no_other_hold() {
     release_guard(new).await;
 }
 
-/// The readers and the writers, counted by themselves.
+/// The readers and the writers, as they count themselves.
 #[derive(Default)]
 struct Room {
     readers: AtomicI32,
@@ -320,7 +320,7 @@ impl Room {
     }
 }
 
-/// Lets each client read or write `rounds` times, by chance. Returns how often they did.
+/// Lets each client read or write `rounds` times, at random. Returns the number of each.
 async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
     let room = Arc::<Room>::default();
     let tasks = clients.into_iter().map(|client| {

@@ -37,12 +37,12 @@ struct Seen {
     fields: Fields,
 }
 
-/// Writes down what the library shows.
+/// Records the spans and events of the library.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Seen>>>);
 
 impl Notes {
-    /// Takes notes of this thread as long as the guard lives.
+    /// Records those of this thread as long as the guard lives.
     fn taken() -> (Self, DefaultGuard) {
         // As long as there is one subscriber alone, tracing asks the thread that comes to a line
         // first for interest in it, perhaps to that of another test, which answers no for all.
@@ -87,7 +87,7 @@ impl Seen {
         text.parse::<f64>().unwrap_or_else(|_| panic!("{self:?}")).round()
     }
 
-    /// Claims that it is about the hold of `guard`.
+    /// Asserts that it is about the hold of `guard`.
     fn is_about(&self, guard: &LockGuard) {
         assert_eq!(self.field("lock"), guard.name().to_string(), "{self:?}");
         assert_eq!(self.field("owner"), guard.owner().to_string(), "{self:?}");
@@ -269,7 +269,7 @@ async fn self_wait_is_logged_at_each_renewal() {
     sleep(secs(15)).await;
     assert!(world.lock.acquire_within(secs(20)).await.is_err());
     let reported = notes.of("self-wait detected: this client waits for a lock that it holds");
-    // It is asked about when it is first waited for, and each third of its lease.
+    // It is checked when a waiter comes first, and each third of its lease.
     assert_eq!(reported.len(), 2, "{reported:?}");
     for (reported, held) in reported.iter().zip([15.0, 25.0]) {
         reported.is_about(&guard);
@@ -357,7 +357,7 @@ mod stats {
 
     use super::*;
 
-    /// Claims that every hold of `stats` is accounted for, once.
+    /// Asserts that `stats` counts every hold once.
     #[track_caller]
     fn adds_up(stats: &Stats) {
         let lost =
