@@ -151,7 +151,7 @@ mod acquiring {
 
     #[test]
     fn lock_is_renewed_while_no_thread_calls() {
-        // given a lock whose ttl is shorter than what the thread does
+        // given a lock whose ttl is shorter than the work of the thread
         let world = World::new();
         let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
         thread::sleep(millis(4_000));
@@ -509,7 +509,8 @@ mod guards {
 
     #[test]
     fn guard_kept_until_its_thread_ends_frees_the_lock() {
-        // given a guard in a thread local, which is dropped when other thread locals may be gone
+        // given a guard in a thread local, which is dropped when other thread locals may not exist
+        // any more
         thread_local! {
             static KEPT: std::cell::RefCell<Option<LockGuard>> = const { std::cell::RefCell::new(None) };
         }
@@ -683,7 +684,7 @@ mod inside_async {
         assert!(guard.is_held());
         assert_eq!((guard.count(), client.stats().held), (1, 1));
 
-        // and what a refused release owes is made in the background
+        // and the release that a rejected call leaves pending is done in the background
         is_refused(guard.release());
         elsewhere(|| assert!(client.lock("door").unwrap().acquire_within(LONG).is_ok()));
         assert_eq!(client.stats().waiting, 0);
@@ -759,7 +760,7 @@ mod inside_async {
 
     #[tokio::test]
     async fn refused_call_keeps_the_budget_of_the_task() {
-        // given a task that asks in vain again and again
+        // given a task that asks repeatedly without success
         let (client, _guard) = made_elsewhere();
         let lock = client.lock("door").unwrap();
         for _ in 0..10 {

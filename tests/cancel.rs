@@ -229,7 +229,7 @@ async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) ->
 async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     for way in WAYS {
         let cuts = at_every_await(async |cut| {
-            // given an obstacle, and another task of our client behind
+            // given an obstacle, and another task of this client behind
             let world = World::of(sides);
             let (lock, way_is_free) = world.block(way).await;
             let case = format!("{way:?}, {cut:?}");
@@ -402,7 +402,7 @@ mod woken_and_cancelled {
         let second = tokio::spawn(async move { behind.acquire_within(secs(3_600)).await });
         sleep(millis(1)).await;
 
-        // when the first one is woken and leaves before it asked
+        // when the first one is woken and leaves before its request
         let left = Instant::now();
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         assert_eq!(world.one.stats().wake_ups, 1);
@@ -656,7 +656,7 @@ mod release {
                     assert_eq!(released.as_ref().unwrap(), &Release::Released, "{case}");
                 }
 
-                // then it is made all the same, once the store can be asked
+                // then the release still happens, once the store replies
                 assert_eq!(lost.await, LostReason::Released, "{case}");
                 if trouble.is_some() {
                     over.await.unwrap();

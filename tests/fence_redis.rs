@@ -124,7 +124,7 @@ fn older_holds_write_nothing_in_any_way() {
         script(text, [TOTAL], [""; 0], OLDER).unwrap(),
     ];
     for call in &calls {
-        // then it is refused, and the data is as it was
+        // then it is rejected, and the data is unchanged
         assert_eq!(plain.late(call), NEWEST, "{call:?}");
         assert_eq!(hash(&server, TOTAL), [("net".into(), "3".into())], "{call:?}");
         assert_eq!(get(&server, FENCE), "9007199254740991", "{call:?}");
@@ -214,7 +214,7 @@ fn invalid_fence_is_an_error_and_writes_nothing() {
 
 #[test]
 fn guarded_script_sees_only_its_own_keys_and_arguments() {
-    // given a script that tells what it sees, and ends in a comment
+    // given a script that returns its keys and arguments, and ends in a comment
     let text = "local seen = {unpack(KEYS)}\n\
         for _, arg in ipairs(ARGV) do seen[#seen + 1] = arg end\n\
         return {#KEYS, #ARGV, table.concat(seen, ' ')} -- all";
@@ -229,7 +229,7 @@ fn guarded_script_sees_only_its_own_keys_and_arguments() {
     assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
     assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
 
-    // and none of our variables: an unknown one is an error of its own line
+    // and none of the library's variables: an unknown one is an error of its own line
     for name in ["token", "fence", "newest", "write"] {
         let call = script(&format!("local one = 1\nreturn {name}"), ["a"], [""; 0], 7).unwrap();
         let refusal = plain.refusal(&call).to_string();
@@ -260,7 +260,7 @@ fn failed_script_keeps_its_writes_and_its_token() {
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "whole", 1));
 
-    // when it is run, then what it has written stays
+    // when it is run, then its writes stay
     let broken = script(text, [TOTAL], [""; 0], 3).unwrap();
     is_wrong_type(&plain.refusal(&broken));
     assert_eq!(get(&server, TOTAL), "half");

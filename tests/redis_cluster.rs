@@ -511,7 +511,7 @@ async fn errors_and_debug_show_no_password() {
 /// Nodes in containers announce addresses that do not work from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_reached_by_translated_addresses() {
-    // given nodes that announce addresses which are blocked for us, and others that are not
+    // given nodes that announce addresses which this client cannot reach, and others that do not
     let cluster = Cluster::options().replicas(0).links().start();
     let doors = cluster.links().client("outside");
     for node in cluster.links().names().iter().filter(|name| *name != "outside") {
@@ -1145,7 +1145,7 @@ async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let asks = async || lock.acquire_within(secs(2)).await.unwrap_err();
     assert!(asks().await.is_busy());
 
-    // when another node dies, and this one asks on
+    // when another node dies, and this one asks again
     lost.stop();
     let is_down = || living.command(&["EXISTS", &elsewhere]).is_error();
     let asks_on = async {

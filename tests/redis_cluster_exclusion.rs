@@ -216,7 +216,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
         // when a primary dies whose last grants no replica has received
         let (alone, dead) = die_alone(&cluster, &master, &url).await;
 
-        // then all go on that need no second server, and the others when there is one
+        // then all continue that need no second server, and the others when there is one
         let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
         let elsewhere = all.difference(&its).cloned().collect();
         let without = alone_suffice.union(&elsewhere).cloned().collect();
@@ -227,7 +227,7 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let all_took = crowd.referee.all_continue(&all).await;
         println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
 
-        // and only what was granted without a replica was forgotten, and may have been had by two
+        // and only grants without a replica were forgotten, and may have had two holders
         // at once, until the first one was notified
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);

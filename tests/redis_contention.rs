@@ -116,7 +116,7 @@ async fn client_without_queue_permission_waits_like_redisson() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_permission_affects_one_name() {
-    // given a client that loses the right to what it holds
+    // given a client that loses the permission for a lock that it holds
     let redis = Redis::start();
     let client = with_acl(&redis, "some", &["~*", "&*", "+@all"]).await;
     let guard = client.lock("theirs").unwrap().ttl(secs(3)).acquire().await.unwrap();
@@ -129,7 +129,7 @@ async fn lost_permission_affects_one_name() {
     let refused = client.lock("theirs").unwrap().try_acquire().await;
     assert!(refused.is_err(), "{refused:?}");
 
-    // then it queues for what it has every right to
+    // then it queues for the names with full permissions
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(door(&client));
     until_it_queues(&redis, &client, "door");
@@ -181,7 +181,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
         release_by_hand(&redis, "door");
         release_guard(entered(waiting).await).await;
 
-        // then no subscription is left when they have gone
+        // then no subscription is left after they have left
         until_no_subscribers(&redis);
         let chain = Chain::of(&redis, "door", HOLD).await;
         let mut java = Listener::to(&redis, &channel("door"));
@@ -254,7 +254,7 @@ async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_ignores_waiters_of_similar_names() {
-    // given clients that acquire in turn, and one that waits for the other name
+    // given clients that acquire in turns, and one that waits for the other name
     let redis = Redis::start();
     let chain = Chain::of(&redis, "x", ms(2)).await;
     let other = client(&redis).await;
@@ -444,7 +444,7 @@ async fn renewing_many_holds_costs_a_read_only_server_little() {
     let asked = redis.calls().since(&before).of("evalsha");
     redis.command(&["REPLICAOF", "NO", "ONE"]);
 
-    // then it was asked a few times, in batches, and nothing was lost
+    // then it received few requests, in batches, and nothing was lost
     println!("{asked} EVALSHA in 6 s");
     assert!((1..=60).contains(&asked), "{asked}");
     sleep(secs(7)).await;

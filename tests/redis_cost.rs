@@ -477,7 +477,7 @@ async fn hand_off_sends_no_command() {
         })
         .await;
 
-    // then only the last of them gives it back to the server
+    // then only the last of them releases it in the store
     assert_eq!(sent, ["EVALSHA"]);
     assert_eq!(t.client.stats().handed_over, 100);
     assert!(keys(&t.redis).is_empty());

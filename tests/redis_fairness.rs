@@ -257,7 +257,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     first.shutdown_background();
     eventually("it is gone", SOON, || lost.is_finished());
 
-    // then the other one asks, and enters when the lock is free
+    // then the other one asks, and acquires when the lock is free
     eventually("one waits", SOON, || client.stats().waiting == 1);
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
     release_by_hand(&redis, "door");

@@ -522,7 +522,7 @@ async fn overwritten_hold_is_lost_and_the_new_value_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sudden_password_is_reported_until_it_is_removed() {
-    // given a client without a password of a server that now wants one
+    // given a client without a password, and a server that requires one now
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
     let client = hasty(&redis.url()).await;
@@ -619,7 +619,7 @@ async fn missing_permission_error_names_the_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_outlasts_a_failed_snapshot() {
-    // given a snapshot that failed, so that writes are refused
+    // given a failed snapshot, so that writes are rejected
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.command(&["CONFIG", "SET", "save", "3600 1"]);
@@ -697,7 +697,7 @@ async fn full_server_refuses_new_locks_and_keeps_old_ones() {
     let guard = client.lock("held").unwrap().ttl(secs(3)).acquire().await.unwrap();
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    // then a new one is refused
+    // then a new one is rejected
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "OOM");
     refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "OOM");
@@ -733,7 +733,7 @@ async fn request_is_retried_while_the_server_is_read_only() {
     assert!(guard.is_held());
     assert!(!waiting.is_finished());
 
-    // and when it is the master again, both go on
+    // and when it is the master again, both continue
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     release_guard(entered(waiting).await).await;
     sleep(secs(6)).await;
@@ -782,7 +782,7 @@ async fn lock_of_a_killed_process_is_free_at_lease_end() {
     let killed = Instant::now();
     let left = pttl(&redis, "door");
 
-    // then the waiter enters as soon as what is left of the lease is over
+    // then the waiter acquires as soon as the rest of the lease is over
     let guard = entered(waiting).await;
     assert!(left > 0 && killed.elapsed() + ms(100) >= ms(left.unsigned_abs()), "{left}");
     release_guard(guard).await;

@@ -189,7 +189,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
         assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOwned);
         assert_eq!(data(&redis).unwrap(), "in time", "{way}");
 
-        // and what it knows now it does not ask
+        // and it does not ask for a fact that it knows now
         let before = redis.calls();
         assert_lost(guard.write(set("late")).await, LostReason::NotOwned);
         assert_eq!(redis.calls().since(&before).of("evalsha"), 0);

@@ -600,7 +600,7 @@ async fn cluster_of_two_versions_is_logged_once() {
     let client = builder.connect(&cluster.url()).await.unwrap();
     let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three") };
     old.command(&["ACL", "SETUSER", "door", "-pubsub|shardnumsub"]);
-    // when they are asked often, because a task waits for one of them
+    // when they get many requests, because a task waits for one of them
     let lock = client.lock(cluster.key_on(lost, "door")).unwrap();
     lost.stop();
     lock.acquire_within(secs(5)).await.unwrap_err();

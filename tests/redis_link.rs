@@ -76,7 +76,7 @@ async fn repeated_reply_completes_no_other_request() {
     hold_by_hand(&t.redis, "held", "java:1", secs(60));
     t.lies();
 
-    // when a lock is granted, and another one asked for that is held
+    // when a lock is granted, and another one is requested that is held
     let guard = client.lock("free").unwrap().acquire().await.unwrap();
     eventually("the connection is made again", SOON, || client.stats().reconnects == 1);
     let held = client.lock("held").unwrap().try_acquire().await.unwrap();

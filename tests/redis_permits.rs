@@ -573,7 +573,7 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     sleep(secs(3)).await;
     assert!(!waiting.is_finished(), "it was renewed");
 
-    // when it is killed, then the waiter has it as soon as what is left of the lease is over
+    // when it is killed, then the waiter acquires it as soon as the rest of the lease is over
     holder.kill();
     let killed = Instant::now();
     let left = permits.lease_of(id).await.unwrap().unwrap();

@@ -157,7 +157,7 @@ async fn clients_acquire_in_queue_order() {
         until_queued(&redis, i64::try_from(number).unwrap());
     }
 
-    // when it leaves after they have asked again and again
+    // when it leaves after they have asked repeatedly
     sleep(secs(4)).await;
     release_guard(guard).await;
     for waiter in line {
@@ -344,7 +344,7 @@ async fn stopped_waiter_blocks_others_for_one_second_at_most() {
     assert!(theirs != ours);
     assert!(pttl(&redis, "door") <= 750);
 
-    // then we acquire when the reservation ends
+    // then this client acquires when the reservation ends
     let guard = within(ms(2_500), "it is our turn", behind).await.unwrap().unwrap();
     assert!(released.elapsed() >= RESERVATION, "{:?}", released.elapsed());
 
@@ -488,7 +488,7 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unqueued_waiter_gets_regular_yield_windows() {
-    // given clients that acquire in turn, and a Redisson client that waits
+    // given clients that acquire in turns, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     acquire_in_turn(&clients, 5, ms(2)).await;
@@ -508,7 +508,7 @@ async fn unqueued_waiter_gets_regular_yield_windows() {
     let turns = |lines: &[String]| lines.iter().filter(|line| line.contains(TURN)).count();
     assert!(turns(&monitor.stop()) >= 150);
 
-    // and when it has gone, the lock is hardly ever free
+    // and when it has left, the lock is hardly ever free
     drop(java);
     let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, QUEUERS);
     eventually("it is gone", SOON, gone);
@@ -534,7 +534,7 @@ async fn outsider_acquires_in_the_yield_window() {
     release_guard(door(&client).acquire().await.unwrap()).await;
     let mut guard = door(&client).acquire().await.unwrap();
 
-    // when it wants the lock again at once, then for a part of the time it does not ask
+    // when it acquires the lock again at once, then it pauses for a part of the time
     let (began, mut rested) = (Instant::now(), ms(0));
     while began.elapsed() < secs(1) {
         let before = Instant::now();
@@ -791,7 +791,7 @@ async fn reserved_waiter_gets_a_whole_lease() {
         sleep(waits).await;
         release_guard(guard).await;
 
-        // then it has all of it when it enters, and not what was reserved for it
+        // then it has its whole lease when it acquires, and not the reserved time
         let guard = acquired_at_once(waiting).await;
         assert!(pttl(&redis, "door") > 28_000, "{}", pttl(&redis, "door"));
         assert!(guard.is_held(), "{waits:?}");
@@ -829,7 +829,7 @@ async fn passed_on_after(waits: Duration, ttl: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ttl_below_a_reservation_passes_the_queue() {
-    // given one that waits for a lease that is over before what is reserved for it would be
+    // given a waiter for a lease that ends before its reservation would
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
     let guard = awaited(&redis, door(&clients[0])).await;

@@ -290,7 +290,7 @@ async fn unyielding_readers_acquire_while_a_writer_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
     let yielding = [false, true].map(|by_polling| async move {
-        // given one who reads for long, and a writer who waits for that
+        // given a long reader, and a writer that waits for it
         let t = Setup::new().await;
         let here = read(&t.ours()).await;
         let writer = waiter(t.ours().write());
@@ -405,7 +405,7 @@ async fn java_reader_keeps_its_longest_lease_after_reentries() {
     t.redis.command(&["SET", "{door}:java:1:rwlock_timeout:1", "1", "PX", "3600000"]);
     t.redis.command(&["PEXPIRE", "door", "3600000"]);
 
-    // when a reader of ours acquires and releases, then Java still reads, for as long
+    // when a Leasehold reader acquires and releases, then Java still reads, for as long
     release_guard(read(&t.ours()).await).await;
     assert!(t.ours().write().try_acquire().await.unwrap().is_none());
     assert!(pttl(&t.redis, "door") > 3_500_000, "{}", pttl(&t.redis, "door"));
@@ -955,7 +955,7 @@ async fn dropped_future_leaves_no_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     let t = Setup::new().await;
-    // given one of our readers among others
+    // given a Leasehold reader among others
     let others = join_all((0..12).map(|_| async {
         let client = client(&t.redis).await;
         read(&door(&client)).await
@@ -966,7 +966,7 @@ async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     // when the task that reads waits to write as well
     let error = t.ours().write().acquire_within(secs(1)).await.unwrap_err();
 
-    // then the error says so
+    // then the error reports that
     let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
     assert!(by_this_client, "{error:?}");
     assert!(error.to_string().contains("by this client itself"), "{error}");

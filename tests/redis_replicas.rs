@@ -208,7 +208,7 @@ async fn all_connections_follow_the_commands() {
     port.store(new.port(), Ordering::SeqCst);
     kill_after(&old, &["publish", "hdel", "evalsha"]);
 
-    // then no client stays at the old one, and replicas of the new one are asked
+    // then no client stays at the old one, and the client waits for replicas of the new one
     eventually("all have left", SOON, || connections(&old) == 0);
     eventually("all are there", SOON, || connections(&new) == 3);
     release_guard(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;

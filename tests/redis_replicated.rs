@@ -256,7 +256,7 @@ async fn unreplicated_lock_may_be_lost_by_a_failover() {
     is_free(&replica, "door").await;
     assert!(held.is_held());
 
-    // and the same with replicas is refused
+    // and the same with replicas is rejected
     let other = client_of_master.lock("other").unwrap().replicated(ONE_IN_VAIN);
     is_refused(other.acquire().await, 1, 0);
 }
@@ -317,7 +317,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     let by_then = plain.count();
     eventually("others go on", SOON, || plain.count() > by_then);
 
-    // then each that replicas were asked about is there, and not each of the others
+    // then each acknowledged one exists, and not each of the others
     for taking in kept {
         let (taken, lost) = taking.end(&replica);
         assert!(taken > 5 && lost == 0, "{lost} of {taken} were forgotten");

@@ -77,7 +77,7 @@ async fn semaphore_counter_is_redissons_and_holders_are_separate() {
     assert_eq!((free(&redis), listener.received()), ("0".into(), vec!["0".to_owned()]));
     assert_eq!(pool.drain().await.unwrap(), 0);
 
-    // and what is left of all changes lives for a minute
+    // and the idempotency keys of all changes expire after a minute
     let receipts: Vec<_> = keys(&redis).into_iter().filter(|key| key.contains("receipt")).collect();
     assert_eq!(receipts.len(), 4);
     for receipt in receipts {

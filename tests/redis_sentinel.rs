@@ -255,7 +255,7 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
 /// that second were held for a ttl, by its own former owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_released_at_old_primary_is_free_at_the_new_one() {
-    // given a hundred names that are acquired and released in turn
+    // given a hundred names that are acquired and released in turns
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
     let lock = |number| client.lock(format!("door-{number}")).unwrap();
@@ -596,7 +596,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     master.command(&["REPLICAOF", "127.0.0.1", &port]);
 
-    // then no client takes it for one, and the error says why
+    // then no client accepts it as a primary, and the error explains why
     let (words, lasting) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("this server is a replica") && !lasting, "{words}");
     let lock = client.lock("door").unwrap();
@@ -653,7 +653,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
         );
     }
 
-    // given sentinels that have accepted our login
+    // given sentinels that have accepted the login of a client
     let redis = Sentinels::options().replicas(1).start();
     let (log, _logged) = Log::begin();
     let builder = Client::builder().sentinel_credentials("eye", "secret");

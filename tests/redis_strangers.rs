@@ -151,7 +151,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
         &["PFADD", &key, "x"],
     ] {
         for ttl in [None, Some("90000")] {
-            // given a key of another program in place of the queue
+            // given a key of another program instead of the queue
             let redis = Redis::start();
             assert!(!redis.command(put).is_error());
             if let Some(ttl) = ttl {
@@ -159,7 +159,7 @@ async fn foreign_queue_key_is_neither_changed_nor_extended() {
             }
             let was = redis.command(&["DUMP", &key]);
 
-            // when two clients acquire in turn for a while, one of them by polling at the end
+            // when two clients acquire in turns for a while, and at the end one of them polls
             let clients = [client(&redis).await, client(&redis).await];
             for _ in 0..3 {
                 for [holds, waits] in [[0, 1], [1, 0]] {
@@ -243,7 +243,7 @@ async fn message_flood_costs_few_requests_and_little_memory() {
             say(&redis, &channel, message, 100_000);
             until_quiet(&redis).await;
 
-            // then it asks once a millisecond at most, while messages arrive
+            // then it asks at most once a millisecond, while messages arrive
             let (asked, took) = (redis.calls().since(&before).of("evalsha"), began.elapsed());
             println!("{channel} {message:?}: {asked} EVALSHA in {took:?}");
             assert!(u128::from(asked) <= 50 + took.as_millis(), "{asked} in {took:?}");
@@ -296,7 +296,7 @@ async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_hash_gets_a_fast_reply_and_affects_no_other_lock() {
-    // given what is no lock, and a client that has another one and waits for this
+    // given data that is no lock, and a client that has another lock and waits for this one
     let redis = Redis::start();
     let client = client(&redis).await;
     let fill = "for n = 1, 100000 do redis.call('HSET', KEYS[1], 'poison:' .. n, '1') end";

@@ -57,7 +57,7 @@ async fn back(guard: SemaphoreGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// Each release asked the store, and so did the next task: 9,700 pairs a second with 64 tasks.
+/// Each release sent a request, and so did the next task: 9,700 pairs a second with 64 tasks.
 #[tokio::test(start_paused = true)]
 async fn permits_are_handed_off_without_a_request() {
     let t = world(2).await;
@@ -267,7 +267,7 @@ async fn release_to_a_deleted_semaphore_adds_no_permits() {
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
-/// A background task releases what is dropped, and it ends with its runtime.
+/// A background task releases a dropped guard, and it ends with its runtime.
 #[test]
 fn permits_leak_when_a_program_ends_without_shutdown() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
@@ -334,7 +334,7 @@ async fn shutdown_waits_for_releases_in_flight() {
     assert_eq!(release.await.unwrap().unwrap(), Release::Released);
 }
 
-/// Those for few come again and again, so that there are never as many free as it wants.
+/// Waiters for few permits come repeatedly, so there are never as many free as it wants.
 #[tokio::test(start_paused = true)]
 async fn waiter_for_many_is_not_starved_by_small_requests() {
     let t = world(4).await;
@@ -353,8 +353,8 @@ async fn waiter_for_many_is_not_starved_by_small_requests() {
     sleep(millis(50)).await;
     let start = Instant::now();
     let all = timeout(secs(6), t.other.acquire(4)).await.expect("it enters").unwrap();
-    // It is not overtaken by more than those who had them when a second was over, and as
-    // long as it takes it to ask.
+    // Only those waiters overtake it that held permits after the first second, and those that come
+    // during its request.
     assert!(start.elapsed() >= millis(900), "nobody was in its way: {:?}", start.elapsed());
     back(all).await;
     few.iter().for_each(JoinHandle::abort);
@@ -387,7 +387,7 @@ async fn oversized_request_blocks_no_other_client() {
     entered(AT_ONCE, too_many).await.forget();
 }
 
-/// Permits that are held for ever count as if they came back.
+/// Permits that are held for ever count as if they would be released.
 #[tokio::test(start_paused = true)]
 async fn longest_waiter_blocks_others_for_thirty_seconds_at_most() {
     // given permits of a dead client, and two clients that each wait for all but one
@@ -439,7 +439,7 @@ async fn number_beyond_javas_int_is_refused() {
     ] {
         assert_eq!(most(error), 2_147_483_647);
     }
-    // nor can it come to more than that
+    // nor can the total exceed that
     let sum = t.one.add((1 << 31) - 1).await.unwrap_err();
     assert!(matches!(sum, Error::Refused { .. }), "{sum:?}");
     assert_eq!(t.one.add((1 << 31) - 2).await.unwrap(), (1 << 31) - 1);
@@ -453,7 +453,7 @@ async fn oversized_request_keeps_its_own_client_in_line() {
     let refused = t.one.acquire_within(1, secs(60)).await;
     assert!(matches!(refused, Err(Error::TimedOut { .. })), "{refused:?}");
     back(t.one.try_acquire(1).await.unwrap().unwrap()).await;
-    // and when it has gone they acquire
+    // and when it has left they acquire
     let behind = waiting(&t.one, 1).await;
     too_many.abort();
     back(entered(AT_ONCE, behind).await).await;
@@ -496,7 +496,7 @@ async fn client_with_pending_permit_releases_ends() {
     sleep(Duration::from_secs(1)).await;
     drop((client, pool));
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    // It sends pending releases for a while, and connects for that.
+    // It sends pending releases for a while, and connects for this.
     sleep(Duration::from_secs(1_200)).await;
     let server = alive();
     sleep(Duration::from_secs(600)).await;

@@ -1,8 +1,8 @@
-//! Keeps true what the documents say about the code.
+//! Checks that the documents describe the code as it is.
 //!
-//! Floors, script headers, length, documentation, names of tests, links. Each
-//! check is a function from texts to complaints, so that it can be tried on a
-//! bad sample: see the tests that begin with `finds_`.
+//! Layers, script headers, length, documentation, names of tests, links. Each check is a function
+//! from texts to complaints, so that a bad sample can test it: see the tests that begin with
+//! `finds_`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use std::{
 
 #[test]
 fn every_import_points_down() {
-    none(of_users().flat_map(|(path, text)| floors(&path, &text)));
+    none(of_users().flat_map(|(path, text)| layers(&path, &text)));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn no_files_of_a_folder_form_an_import_cycle() {
 
 #[test]
 fn every_import_of_the_engine_points_down_inside_it_too() {
-    none(of_users().flat_map(|(path, text)| engine_floors(&path, &text)));
+    none(of_users().flat_map(|(path, text)| engine_layers(&path, &text)));
 }
 
 #[test]
@@ -186,35 +186,35 @@ fn architecture_names_every_source_file_and_no_other() {
 
 // The checks.
 
-/// Modules from the bottom to the top. `blocking` stands on everything, and may
-/// use what the crate exports.
-const FLOORS: [&str; 9] =
+/// Modules from the bottom to the top. `blocking` is the highest, and may use the exports of the
+/// crate.
+const LAYERS: [&str; 9] =
     ["domain", "fence", "error", "store", "engine", "primitives", "client", "quorum", "blocking"];
 
-/// A file imports from its own floor and the ones below.
-fn floors(path: &str, text: &str) -> Vec<String> {
+/// A file imports from its own layer and the ones below.
+fn layers(path: &str, text: &str) -> Vec<String> {
     let module = module_of(path);
-    let Some(own) = module.first().and_then(|name| floor(name)) else { return vec![] };
-    let top = FLOORS.len() - 1;
+    let Some(own) = module.first().and_then(|name| layer(name)) else { return vec![] };
+    let top = LAYERS.len() - 1;
     let mut complaints = vec![];
     for (line, named) in imports(&code(text), &module) {
         let Some(imported) = named.first() else { continue };
-        let complaint = match floor(imported) {
+        let complaint = match layer(imported) {
             Some(other) if other <= own => continue,
             None if own == top || imported == "self" => continue,
-            Some(_) => format!("`{imported}` is above `{}`", FLOORS[own]),
-            None => format!("`crate::{imported}` is exported above all floors: name its module"),
+            Some(_) => format!("`{imported}` is above `{}`", LAYERS[own]),
+            None => format!("`crate::{imported}` is exported above all layers: name its module"),
         };
         complaints.push(format!("{path}:{line}: {complaint}"));
     }
-    // Two things from one module are one mistake.
+    // Two items of one module are one mistake.
     complaints.dedup();
     complaints
 }
 
-/// The engine's own floors, from the bottom to the top, as `engine/mod.rs` draws them. Modules of
-/// one layer do not import each other.
-const ENGINE_FLOORS: [&[&str]; 10] = [
+/// The layers within the engine, from the bottom to the top, as `engine/mod.rs` draws them. Modules
+/// of one layer do not import each other.
+const ENGINE_LAYERS: [&[&str]; 10] = [
     &["clock", "counters", "tasks", "timing"],
     &["grant", "limits", "recent", "retry"],
     &["hold"],
@@ -227,33 +227,33 @@ const ENGINE_FLOORS: [&[&str]; 10] = [
     &["acquire"],
 ];
 
-/// A file of the engine imports from its own folder and from the floors below.
-fn engine_floors(path: &str, text: &str) -> Vec<String> {
+/// A file of the engine imports from its own folder and from the layers below.
+fn engine_layers(path: &str, text: &str) -> Vec<String> {
     let module = module_of(path.trim_start_matches("src/"));
     let (Some("engine"), Some(own)) = (module.first().map(String::as_str), module.get(1)) else {
         return vec![];
     };
-    let floor = |name: &str| ENGINE_FLOORS.iter().position(|floor| floor.contains(&name));
-    let Some(at) = floor(own) else {
+    let layer = |name: &str| ENGINE_LAYERS.iter().position(|layer| layer.contains(&name));
+    let Some(at) = layer(own) else {
         let outside = own == "simulation";
-        return if outside { vec![] } else { vec![format!("{path}: `{own}` has no floor")] };
+        return if outside { vec![] } else { vec![format!("{path}: `{own}` has no layer")] };
     };
     let mut complaints = vec![];
     for (line, imported) in imports(&code(text), &module) {
         let other = imported.get(1).filter(|_| imported[0] == "engine");
         let Some(other) = other.filter(|other| *other != own) else { continue };
-        if floor(other).is_some_and(|below| below >= at) {
+        if layer(other).is_some_and(|below| below >= at) {
             complaints.push(format!("{path}:{line}: `{other}` is not below `{own}`"));
         }
     }
     complaints
 }
 
-fn floor(module: &str) -> Option<usize> {
-    FLOORS.iter().position(|name| *name == module)
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|name| *name == module)
 }
 
-/// `src/engine/watchdog/mod.rs` is the module `engine::keeper`.
+/// `src/engine/watchdog/mod.rs` is the module `engine::watchdog`.
 fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
     let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib" | "main"));
@@ -283,7 +283,7 @@ fn imports(text: &str, module: &[String]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Each path that a path with groups stands for.
+/// Each path in a path with groups.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let text = text.trim_start();
     if let Some(group) = text.strip_prefix('{') {
@@ -362,7 +362,7 @@ fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
 /// The imports of each module.
 type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
-/// The modules that `module` reaches and that reach it.
+/// The modules that `module` imports and that import it, also indirectly.
 fn circle(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
     let comes_back = |other: &Vec<String>| reached(other, uses).contains(module);
     reached(module, uses).into_iter().filter(comes_back).collect()
@@ -386,7 +386,7 @@ fn shown(root: &str, circle: &BTreeSet<Vec<String>>) -> String {
     format!("{}: {}", folder.join("/"), names.join(", "))
 }
 
-/// Folders of scripts, and where each of them is used.
+/// Folders of scripts, and the sources that use them.
 const SCRIPTS: [(&str, &str); 2] =
     [("src/store/redis/kinds", "src/store/redis"), ("src/fence/lua", "src/fence")];
 
@@ -404,7 +404,7 @@ fn named_files(path: &str, text: &str) -> Vec<String> {
     quoted.filter_map(file).collect()
 }
 
-/// A script begins with its signature, and the signature is true.
+/// A script begins with its signature, and the signature is correct.
 fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
     let folder = |mark| path.split_once(mark);
     let (_, name) = folder("/kinds/").or_else(|| folder("/lua/")).unwrap_or(("", path));
@@ -446,7 +446,7 @@ fn said_arguments(header: &[&str]) -> BTreeSet<String> {
 }
 
 fn used_arguments(body: &str) -> BTreeSet<String> {
-    // Comments in the body may speak of arguments.
+    // Comments in the body may mention arguments.
     let code = body.lines().map(|line| line.split("--").next().unwrap_or(line));
     let mut used: BTreeSet<_> = code.flat_map(arguments).collect();
     if body.contains("ipairs(KEYS)") {
@@ -502,7 +502,7 @@ fn leftovers(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The crate `redis` is named in `store/redis` alone, and in nothing public there.
+/// Only `store/redis` uses the crate `redis`, and no public item there contains it.
 fn foreign_types(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let inside = path.starts_with("src/store/redis/");
@@ -541,7 +541,7 @@ fn locks(path: &str, text: &str) -> Vec<String> {
     used.map(|used| format!("{path}: `{used}` is no business of a connection")).collect()
 }
 
-/// Asynchronous functions that have nothing to say about being dropped.
+/// Asynchronous functions whose drop needs no documentation.
 const NO_CANCEL_SAFETY: [&str; 0] = [];
 
 /// A function that returns a `Result` documents its errors. An async function documents its cancel
@@ -570,7 +570,7 @@ fn sections(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Functions and types that a user can name show how they are used.
+/// Functions and types that a user can name have an example.
 fn examples(path: &str, text: &str) -> Vec<String> {
     let text = without_tests(text);
     let lines: Vec<_> = text.lines().collect();
@@ -587,7 +587,7 @@ fn examples(path: &str, text: &str) -> Vec<String> {
     bare.map(|(line, signature)| format!("{path}:{line}: `{signature}` has no example")).collect()
 }
 
-/// Everything `pub` up to its body, with the number of its first line.
+/// Each `pub` item up to its body, with the number of its first line.
 fn signatures(text: &str) -> Vec<(usize, String)> {
     let mut found = vec![];
     let mut lines = text.lines().enumerate();
@@ -606,7 +606,7 @@ fn signatures(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Whether every parenthesis is closed.
+/// Whether all parentheses are closed.
 fn balanced(text: &str) -> bool {
     text.matches('(').count() == text.matches(')').count()
 }
@@ -755,8 +755,8 @@ fn is_program(manifest: &str, file: &str) -> bool {
     manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"))
 }
 
-/// Each example and each test program that is run exists, and we are not added from a
-/// registry that does not have us.
+/// Each example and each test program in a command exists, and no command adds this crate from a
+/// registry.
 fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut complaints = vec![];
     for (line, command) in commands(text) {
@@ -782,7 +782,7 @@ fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// Literals of several words that no user sees: words of servers, parts of scripts, debug texts.
+/// Literals of several words that no user sees: commands of servers, parts of scripts, debug texts.
 const NOT_SHOWN: [&str; 16] = [
     "ACL failure in script",
     "Errors writing to the AOF file",
@@ -985,7 +985,7 @@ const DIALECT: [&str; 11] = [
 /// Phrases in which such a word is plain.
 const PLAIN: [&str; 4] = ["is no longer", "is no more", "there is no", ", so many"];
 
-/// What `text` says in the dialect.
+/// The words of the dialect in `text`.
 fn dialect(at: &str, text: &str) -> Vec<String> {
     let mut plain = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     PLAIN.iter().for_each(|phrase| plain = plain.replace(phrase, "…"));
@@ -1065,7 +1065,7 @@ fn errors(text: &str, guide: &str) -> Vec<String> {
     unsaid.map(|name| format!("the guide has no row for Error::{name}")).collect()
 }
 
-/// Every method of a builder that gives it back is in a row of a table of the guide.
+/// Every method of a builder that returns the builder is in a row of a table of the guide.
 fn settings_of_a_client(text: &str, guide: &str) -> Vec<String> {
     let setters = signatures(text).into_iter().filter(|(_, signature)| {
         signature.contains("fn ") && signature.contains("(mut self,")
@@ -1083,10 +1083,10 @@ fn is_in_a_row(guide: &str, name: &str) -> bool {
 /// Types and their public methods.
 type Api = BTreeSet<(String, String)>;
 
-/// What a task can do and a thread cannot, and the other way round. A thread that writes may read
-/// by `acquire`.
+/// Methods that tasks have and threads do not, and the reverse. A thread that writes may read by
+/// `acquire`.
 const FOR_TASKS_ALONE: [(&str, &str); 8] = [
-    // For operators, whose command is async.
+    // For operators, whose command line tool is async.
     ("Client", "inspect"),
     ("Client", "names"),
     ("Lock", "on_loss"),
@@ -1169,7 +1169,7 @@ fn named(line: &str, settings: &str) -> Vec<String> {
     body.lines().flat_map(|line| named(line, settings)).collect()
 }
 
-/// Tasks and threads have the same methods, but for those that are listed above.
+/// Tasks and threads have the same methods, except those that are listed above.
 fn parity(tasks: &Api, threads: &Api) -> Vec<String> {
     let listed = |list: &[(&str, &str)], (owner, method): &(String, String)| {
         list.contains(&(owner.as_str(), method.as_str()))
@@ -1180,7 +1180,7 @@ fn parity(tasks: &Api, threads: &Api) -> Vec<String> {
     lacking.chain(surplus.map(|(owner, method)| format!("{owner} lacks `{method}`"))).collect()
 }
 
-/// Every source file is named, and every file that is named exists.
+/// Every source file is named, and every named file exists.
 fn architecture(text: &str, sources: &[String], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let separators = |c: char| c.is_whitespace() || "`()[],;│├└─*".contains(c);
     let words: BTreeSet<_> =
@@ -1277,7 +1277,7 @@ fn sources() -> impl Iterator<Item = (String, String)> {
     files("src", "rs").into_iter().map(|path| (path.clone(), read(&path)))
 }
 
-/// The sources that users run: a test stands above what it tests.
+/// The sources that users run: the layer of a test is above the code that it tests.
 fn of_users() -> impl Iterator<Item = (String, String)> {
     let test_files = test_files();
     sources().filter(move |(path, _)| !test_files.contains(path))
@@ -1315,8 +1315,8 @@ fn guide() -> String {
     files("docs/guide", "md").iter().map(read).collect()
 }
 
-/// Whether `file` has a test called `name`, or called so by its module. A test
-/// program `tests/lock.rs` may be a folder of files, `tests/lock/`.
+/// Whether `file` has a test `name`, or a module of it has. A test program `tests/lock.rs` may be a
+/// folder of files, `tests/lock/`.
 fn has_test(file: &str, name: &str) -> bool {
     let parts = files(file.trim_end_matches(".rs"), "rs");
     let texts = [file.to_owned()].into_iter().chain(parts);
@@ -1348,7 +1348,7 @@ fn none(complaints: impl IntoIterator<Item = String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-// The checks find what they are for.
+// The checks find violations.
 
 fn one(complaints: &[String], part: &str) {
     assert!(complaints.len() == 1 && complaints[0].contains(part), "{complaints:?}");
@@ -1356,7 +1356,7 @@ fn one(complaints: &[String], part: &str) {
 
 #[test]
 fn finds_an_import_of_the_engine_that_points_up_inside_it() {
-    let found = |path: &str, text: &str| engine_floors(path, text).len();
+    let found = |path: &str, text: &str| engine_layers(path, text).len();
     assert_eq!(found("src/engine/hold.rs", "use super::grant::Grant;"), 0);
     assert_eq!(found("src/engine/contention/request_slot.rs", "use super::entry::Entry;"), 0);
     assert_eq!(found("src/engine/hold.rs", "use super::contention::RequestSlot;"), 1);
@@ -1365,33 +1365,33 @@ fn finds_an_import_of_the_engine_that_points_up_inside_it() {
         found("src/engine/contention/entry.rs", "use crate::engine::watchdog::Watchdog;"),
         1
     );
-    assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a floor");
+    assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a layer");
     assert_eq!(found("src/store/mod.rs", "use crate::engine::watchdog::Watchdog;"), 0);
 }
 
 #[test]
 fn finds_an_import_from_above() {
     let upward = "use crate::{\n    domain::Name,\n    primitives::{Lock, LockGuard},\n};\n";
-    one(&floors("src/engine/acquire.rs", upward), "`primitives` is above `engine`");
-    assert!(floors("src/client.rs", upward).is_empty());
+    one(&layers("src/engine/acquire.rs", upward), "`primitives` is above `engine`");
+    assert!(layers("src/client.rs", upward).is_empty());
 
-    one(&floors("src/store/memory.rs", "use super::super::engine::Engine;"), "above `store`");
-    one(&floors("src/error.rs", "use super::store::Store;"), "`store` is above `error`");
-    assert!(floors("src/store/redis/keys.rs", "use super::super::memory::X;").is_empty());
-    one(&floors("src/domain/name.rs", "fn f() -> crate::engine::X {}"), "src/domain/name.rs:1");
+    one(&layers("src/store/memory.rs", "use super::super::engine::Engine;"), "above `store`");
+    one(&layers("src/error.rs", "use super::store::Store;"), "`store` is above `error`");
+    assert!(layers("src/store/redis/keys.rs", "use super::super::memory::X;").is_empty());
+    one(&layers("src/domain/name.rs", "fn f() -> crate::engine::X {}"), "src/domain/name.rs:1");
 }
 
 #[test]
 fn layer_check_rejects_import_from_crate_root() {
-    one(&floors("src/engine/mod.rs", "use crate::{Client, domain::Name};"), "name its module");
-    assert!(floors("src/blocking/client.rs", "use crate::{Client, domain::Name};").is_empty());
+    one(&layers("src/engine/mod.rs", "use crate::{Client, domain::Name};"), "name its module");
+    assert!(layers("src/blocking/client.rs", "use crate::{Client, domain::Name};").is_empty());
 }
 
 #[test]
 fn passes_over_imports_in_comments_strings_and_tests() {
     let text = "/// [`Lock`](crate::Lock)\nlet x = 1; // crate::Lock\n\
         \n#[cfg(test)]\nmod tests {\n    use crate::client::Client;\n}\n";
-    assert!(floors("src/domain/name.rs", text).is_empty());
+    assert!(layers("src/domain/name.rs", text).is_empty());
 }
 
 #[test]
@@ -1400,7 +1400,7 @@ fn finds_files_that_import_each_other() {
         let owned = |(path, text): &(&str, &str)| (format!("it/src/{path}"), (*text).to_owned());
         circles("it/src", &sources.iter().map(owned).collect::<Vec<_>>())
     };
-    // Two files, by either way of naming; three; and a file with a folder.
+    // Two files, with both forms of paths; three; and a file with a folder.
     let two = [("e/a.rs", "use super::{X, b::B};"), ("e/b.rs", "fn f() -> crate::e::a::A {}")];
     one(&check(&two), "it/src/e: a, b");
     let three = [
@@ -1417,7 +1417,7 @@ fn finds_files_that_import_each_other() {
     ];
     one(&check(&folder), "it/src: a, k");
 
-    // One way only; in tests and comments; and what the folder itself defines.
+    // In one direction only; in tests and comments; and the items of the folder itself.
     assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", "use super::A;")]).is_empty());
     let test = "// crate::a\n\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n";
     assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", test)]).is_empty());

@@ -1,4 +1,4 @@
-//! The web service among the examples: what its clients are answered.
+//! The web service among the examples: the replies to its clients.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example web`")]
 #[path = "../examples/web.rs"]
@@ -17,7 +17,7 @@ use tokio::{
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// The service on a store of its own, and another client of that store.
+/// The service with its own store, and another client of that store.
 struct Service {
     address: SocketAddr,
     store: MemoryStore,
@@ -46,7 +46,7 @@ impl Service {
         stream
     }
 
-    /// The status and the whole answer to `request`.
+    /// The status and the whole reply to `request`.
     async fn ask(&self, request: &str) -> (u16, String) {
         answer(self.send(request).await).await
     }

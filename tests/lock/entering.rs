@@ -108,7 +108,7 @@ async fn unnotified_release_is_noticed_within_seconds() {
     let _guard = world.door().ttl(secs(3_600)).acquire().await.unwrap();
     let waiter = waiting(world.other_door()).await;
 
-    // when the store forgets the holder without a word
+    // when the store forgets the holder without a message
     let lost = Instant::now();
     world.store.lose("door");
 

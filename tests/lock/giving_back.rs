@@ -73,7 +73,7 @@ async fn dropped_reentry_restores_the_count() {
 async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
     for stalled in [false, true] {
         for round in 0..20 {
-            // given reentries that are asked for at the same time
+            // given concurrent reentries
             let world = World::new();
             let lock = world.door();
             let guard = lock.acquire().await.unwrap();

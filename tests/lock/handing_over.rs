@@ -75,7 +75,7 @@ async fn other_clients_see_one_holder_and_one_count() {
     assert_eq!((holder.owner(), holder.count()), (guard.owner(), 1));
     assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
 
-    // and what it has left is what it was granted, no more
+    // and its remaining time is that of the grant, no more
     let (theirs, ours) = (holder.remaining().unwrap(), guard.remaining().unwrap());
     assert!(ours <= theirs && theirs < secs(28), "{ours:?}, {theirs:?}");
     assert!(world.other_door().try_acquire().await.unwrap().is_none());
@@ -121,7 +121,7 @@ async fn task_with_another_profile_requests_its_own_grant() {
         assert!(released.elapsed() < AT_ONCE, "{wanted:?}: {:?}", released.elapsed());
         assert_eq!(world.handed_over(), 0, "{wanted:?}");
 
-        // and has all of the time that it asked for
+        // and has the whole time that it requested
         let holder = world.door().holder().await.unwrap().unwrap();
         assert!(holder.remaining().unwrap() > time - AT_ONCE, "{wanted:?}: {holder}");
         leave(guard).await;

@@ -125,7 +125,7 @@ async fn late_renewal_is_counted() {
     let late = millis(5_900)..secs(7);
     assert!(late.contains(&stats.renewal_lag), "{:?}", stats.renewal_lag);
 
-    // and the greatest delay stays known when the next one is in time
+    // and the greatest delay stays when the next renewal is in time
     sleep(secs(15)).await;
     let stats = world.one.stats();
     assert!(stats.renewal_lag < millis(100), "{:?}", stats.renewal_lag);

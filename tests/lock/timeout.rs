@@ -59,7 +59,7 @@ async fn waiter_in_line_also_learns_the_holder() {
     let _first = waiting(world.other_door()).await;
     sleep(secs(1)).await;
 
-    // when the second one gives up, which never asked the store itself
+    // when the second one gives up, which never sent a request itself
     let timed_out = world.other_door().acquire_within(millis(1_500)).await.unwrap_err();
 
     // then it knows as much as the first
