@@ -1,13 +1,13 @@
 //! The lock, its guard and its client, in virtual time: one file for each operation.
 
-mod entering;
+mod acquiring;
 mod exclusion;
 mod forcing;
-mod giving_back;
-mod handing_over;
-mod keeping;
-mod looking;
+mod handing_off;
+mod inspecting;
 mod losing;
+mod releasing;
+mod renewing;
 mod runtimes;
 mod settings;
 mod shutdown;

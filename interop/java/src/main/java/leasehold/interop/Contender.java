@@ -12,8 +12,8 @@ import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RedissonClient;
 
 /**
- * A worker of a chaos run: reads its orders from stdin, contends with a real Redisson,
- * and says on stdout what it does. The end of stdin ends it at once, with everything held.
+ * A worker of a chaos run with a real Redisson: it reads its orders from stdin, contends,
+ * and writes its events to stdout. The end of stdin kills it together with all its holds.
  *
  * <p>Times are those of {@code System.nanoTime()}, which on Linux is the monotonic clock
  * of the machine.

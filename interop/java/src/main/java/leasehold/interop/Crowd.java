@@ -23,19 +23,19 @@ import org.redisson.client.codec.StringCodec;
 /**
  * Many threads that add to one counter under one lock, or one permit of a semaphore.
  *
- * <p>The counter is read and written by a plain GET and a plain SET. Whenever
- * two holders overlap, whatever process they are in, an addition can be lost.
- * Under a fenced lock each holder also appends its token to a list.
+ * <p>The counter is read and written by a plain GET and a plain SET. If two
+ * holders overlap, in any processes, an addition may be lost. With a fenced lock
+ * each holder also appends its token to a list.
  *
- * <p>Under a read lock nobody adds: who reads is counted, and must see one
- * number as long as it reads. Who adds under a write lock must see nobody read.
+ * <p>With a read lock no thread adds. Each reader counts itself, and checks that
+ * the counter does not change. A writer checks that there is no reader.
  *
- * <p>A crowd that is stubborn goes on when the lock's servers refuse: it asks again for what it
- * was not granted, and forgets what it could not give back. It says what it was told. Either may
- * have left a hold of this thread: one that is entered again and again never ends. So the thread
- * first rests until its lease is over.
+ * <p>A stubborn crowd continues if the servers of the lock reject a request: it
+ * repeats an acquisition, and forgets a release. It reports the rejections. Either
+ * request may have left a hold of this thread, which never ends if the thread
+ * reenters it again and again. So the thread first pauses until the lease is over.
  *
- * <p>One that goes on until it is told to stop says after each round that it has made one.
+ * <p>A crowd that continues until a key says stop counts its rounds.
  */
 final class Crowd {
     private final RedissonClient redisson;

@@ -9,10 +9,10 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
- * What one thread wants to hold, by a lease that nobody renews, and how it is held.
+ * A hold of one thread, with a lease that is not renewed.
  *
- * <p>Redisson tells nobody that a lease is over. So this looks at the clock: an answer that
- * came late is worth what is left of the lease, if the lock is still its own.
+ * <p>Redisson does not report the end of a lease. So this checks the clock. After a
+ * late reply, it asks for the rest of the lease, if the thread still holds the lock.
  */
 abstract class Held {
     private final long leaseMillis;
@@ -64,9 +64,9 @@ abstract class Held {
     }
 
     /**
-     * Gives back what this thread has besides, and would have as long as it comes back within a
-     * lease: an acquisition that was not answered may have been executed, and what was given
-     * back may be held again behind a failover.
+     * Releases extra holds of this thread, which would last as long as the thread comes
+     * back within a lease. An acquisition without a reply may have been executed, and a
+     * failover may have lost a release.
      */
     void dropOrphans() {}
 

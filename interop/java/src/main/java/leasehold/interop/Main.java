@@ -7,12 +7,12 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * A real Redisson that does what it is told, one JSON line at a time.
+ * A process with a real Redisson client, which executes commands: a JSON line for each.
  *
- * <p>Commands come on stdin and name the thread to run on, because Redisson's
- * locks belong to threads. Commands of one thread run in order, those of
- * different threads at the same time, and answers come as they finish. The end
- * of stdin ends the process at once, with all its locks held, like a crash.
+ * <p>Commands are read from stdin and name a thread, because Redisson's locks belong
+ * to threads. Commands of one thread are executed in order, those of different threads
+ * at the same time. Replies are written as the commands complete. The end of stdin kills
+ * the process together with all its holds, like a crash.
  */
 public final class Main {
     private final Peer peer;

@@ -15,9 +15,9 @@ import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * The Redisson that is under observation, and the one by which crowds count.
+ * The Redisson client under test, and the one for the counters of crowds.
  *
- * <p>They are the same, unless crowds count on a server of their own.
+ * <p>They are the same, unless the counters are on a separate server.
  */
 record Peer(RedissonClient redisson, RedissonClient counters) {
     private static final String CLUSTER = "redis-cluster://";
