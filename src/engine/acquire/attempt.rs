@@ -349,8 +349,8 @@ impl<'a> Attempt<'a> {
     /// Whether the last request, or one before, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
         let store = &self.engine.core.store;
-        let away = |losses| !store.is_up() && store.losses() == losses;
-        self.unsure || !self.unsent.is_some_and(away)
+        let still_down = |losses| !store.is_up() && store.losses() == losses;
+        self.unsure || !self.unsent.is_some_and(still_down)
     }
 
     /// Waits until it makes sense to ask again.

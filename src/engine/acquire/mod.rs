@@ -393,8 +393,9 @@ impl Engine {
     fn busy(&self, object: &Object, waited: Duration, taken: Taken) -> Error {
         let Taken { holder, unset, .. } = taken;
         let own = self.contention.own_blocking_hold(object, self.core.clock.now());
-        let ours = |holder: &Holder| self.identity.is_of(holder.owner());
-        let held_here = |holder: &Holder| ours(holder) && self.may_be_held_here(object, holder);
+        let of_this_client = |holder: &Holder| self.identity.is_of(holder.owner());
+        let held_here =
+            |holder: &Holder| of_this_client(holder) && self.may_be_held_here(object, holder);
         let by_this_client = own.is_some() || holder.as_ref().is_some_and(held_here);
         let (name, waited, holder) = (object.name.clone(), in_millis(waited), own.or(holder));
         Error::TimedOut { name, waited, holder, by_this_client, unset }

@@ -239,8 +239,8 @@ impl RequestSlot {
     pub(crate) fn note_sleep(&self, until: Instant) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
-        let ours = entry.filter(|entry| entry.is_asked_by(self.ticket()));
-        ours.map(|entry| entry.wait_state().asker_sleeps(Some(until))).is_some()
+        let own = entry.filter(|entry| entry.is_asked_by(self.ticket()));
+        own.map(|entry| entry.wait_state().asker_sleeps(Some(until))).is_some()
     }
 
     /// Notes that this task asks again. Returns whether it has the request slot: a task that is not

@@ -260,9 +260,9 @@ mod tests {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
         let prices = Client::of(Arc::clone(&engine)).read_write_lock("prices").unwrap();
-        for beside in [false, true] {
+        for read_under_write in [false, true] {
             let writes = prices.write().lease(Duration::from_secs(1)).acquire().await.unwrap();
-            let reads = match beside {
+            let reads = match read_under_write {
                 true => Some(prices.acquire_read_with(&writes).await.unwrap()),
                 false => None,
             };
@@ -270,10 +270,10 @@ mod tests {
             memory.fail("LOADING Redis is loading the dataset in memory");
             writes.lost().await;
             sleep(Duration::from_millis(1)).await;
-            assert_eq!(engine.core.pending.queued(), usize::from(beside));
+            assert_eq!(engine.core.pending.queued(), usize::from(read_under_write));
             // Its release is requested when its own lease is over in the store, too.
             sleep(Duration::from_secs(2)).await;
-            assert_eq!(engine.core.pending.queued(), usize::from(beside));
+            assert_eq!(engine.core.pending.queued(), usize::from(read_under_write));
             memory.heal();
             sleep(Duration::from_secs(5)).await;
             assert_eq!(engine.core.pending.queued(), 0);

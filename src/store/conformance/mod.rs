@@ -408,15 +408,15 @@ async fn unsubscribed_client_receives_nothing(t: &Bench) {
     let [claim] = t.held("unheard").await;
     t.other.unlisten(&claim.object);
     // It may receive an event before the store has recorded it.
-    let (limit, mut heard) = (Instant::now() + Duration::from_secs(10), 0);
+    let (limit, mut received) = (Instant::now() + Duration::from_secs(10), 0);
     while t.broadcast(&claim).await != ReleaseReply::Freed(RemoteWaiters::Nobody) {
         assert!(Instant::now() < limit, "it listens on");
-        heard += 1;
+        received += 1;
         sleep(Duration::from_millis(10)).await;
         t.grant(&claim).await;
     }
     sleep(Duration::from_millis(30)).await;
-    assert!(t.count(&freed(&claim)) <= heard, "{heard}");
+    assert!(t.count(&freed(&claim)) <= received, "{received}");
 
     t.other.listen(&claim.object);
     t.received(&listening(&claim), 2).await;

@@ -204,8 +204,8 @@ async fn writer_may_read_twice_as_separate_holds(t: &Bench) {
 async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     let (writes, other) = (writer(t, "rw-no-writer"), writer(t, "rw-no-writer"));
     let [reads, late] = [(); 2].map(|()| reader(t, "rw-no-writer"));
-    let nobody = t.one.acquire_read_under_write(&reads, &writes.owner).await.unwrap();
-    assert_eq!(nobody, Verdict::Busy(Taken::UNKNOWN));
+    let rejected = t.one.acquire_read_under_write(&reads, &writes.owner).await.unwrap();
+    assert_eq!(rejected, Verdict::Busy(Taken::UNKNOWN));
     assert!(is_granted(t, &other).await);
     assert!(!reads_under_write(t, &reads, &writes).await);
     release(t, &other).await;

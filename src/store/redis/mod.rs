@@ -310,14 +310,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unsubscribed_waiter_leaves_the_queue_when_it_gives_up() {
         let twin = Twin::new(7);
-        let deaf = served(&twin, "deaf", "&redisson_lock__channel:*").await;
+        let unsubscribed = served(&twin, "deaf", "&redisson_lock__channel:*").await;
         let (held, wanted) = (claim("other:1"), claim("deaf:1"));
-        deaf.acquire(&held, None).await.unwrap();
-        deaf.listen(&wanted.object);
+        unsubscribed.acquire(&held, None).await.unwrap();
+        unsubscribed.listen(&wanted.object);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        deaf.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+        unsubscribed.acquire(&wanted, Some(Place::Listening)).await.unwrap();
         assert!(twin.zset("leasehold_lock__queue:{door}").is_some());
-        deaf.release(&wanted, ReleaseMode::HandOver).await.unwrap();
+        unsubscribed.release(&wanted, ReleaseMode::HandOver).await.unwrap();
         assert_eq!(twin.zset("leasehold_lock__queue:{door}"), None);
     }
 

@@ -72,7 +72,7 @@ fn holds(redis: &Redis, name: &str) -> bool {
 }
 
 /// Returns the number of connections of this client.
-fn ours(redis: &Redis) -> usize {
+fn connections(redis: &Redis) -> usize {
     let all = redis.command(&["CLIENT", "LIST"]);
     all.text().lines().filter(|line| line.contains(" name=leasehold:")).count()
 }
@@ -104,8 +104,8 @@ async fn moved_server_is_found_at_its_new_address() {
     acquires(&store, "door").await;
     assert!(holds(&new, "door"));
     old.start_again();
-    eventually("both connections are there", LIMIT, || ours(&new) == 2);
-    assert_eq!(ours(&old), 0);
+    eventually("both connections are there", LIMIT, || connections(&new) == 2);
+    assert_eq!(connections(&old), 0);
 }
 
 /// As a managed endpoint does: the old primary stays up, and accepts no writes.
@@ -124,7 +124,7 @@ async fn client_follows_an_endpoint_to_the_new_primary() {
     book.lead("redis.example", &[replica.port()]);
     acquires(&store, "window").await;
     assert!(holds(&replica, "window"));
-    eventually("the old one is left", LIMIT, || ours(&primary) == 0);
+    eventually("the old one is left", LIMIT, || connections(&primary) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +176,7 @@ async fn sentinel_host_names_are_resolved_again() {
     eventually("the new ways are taken", LIMIT, are_taken);
     redis.servers()[1].catch_up_with(&redis.servers()[0]);
     redis.fail_over();
-    eventually("the old one is left", LIMIT, || ours(&redis.servers()[0]) == 0);
+    eventually("the old one is left", LIMIT, || connections(&redis.servers()[0]) == 0);
 
     // then it is found by its name
     acquires(&store, "window").await;

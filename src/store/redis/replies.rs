@@ -97,12 +97,12 @@ pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
 /// Parses the reply to an acquisition of `owner`. A grant names its owner, so that no other reply
 /// can be taken for it.
 pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
-    let ours = |granted: &Value| text(granted) == Some(claim.owner.as_str());
+    let is_own = |granted: &Value| text(granted) == Some(claim.owner.as_str());
     let fenced = claim.tokens() > 0;
     match reply {
-        granted if ours(granted) && !fenced => Ok(Verdict::Granted { token: None }),
+        granted if is_own(granted) && !fenced => Ok(Verdict::Granted { token: None }),
         Value::Array(parts) if parts.len() == 2 => match parts[..] {
-            [ref granted, Value::Int(token @ 1..)] if ours(granted) && fenced => {
+            [ref granted, Value::Int(token @ 1..)] if is_own(granted) && fenced => {
                 Ok(Verdict::Granted { token: NonZero::new(token.unsigned_abs()) })
             }
             _ => Err(unreadable(reply)),

@@ -247,7 +247,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
 async fn unpolled_yielding_reader_has_no_share() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
-    let beside = here.read().acquire().await.unwrap();
+    let second = here.read().acquire().await.unwrap();
     let read = here.read();
     let paused = loop {
         let mut asks = Box::pin(read.acquire());
@@ -256,7 +256,7 @@ async fn unpolled_yielding_reader_has_no_share() {
             Poll::Pending => break asks,
         }
     };
-    beside.release().await.unwrap().into_result().unwrap();
+    second.release().await.unwrap().into_result().unwrap();
     drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
     drop(paused);
 }
@@ -425,7 +425,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let read = client.read_write_lock("prices").unwrap().read();
-    let beside = read.acquire().await.unwrap();
+    let second = read.acquire().await.unwrap();
     let paused = loop {
         let mut asks = Box::pin(read.try_acquire());
         match poll!(&mut asks) {
@@ -436,7 +436,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
     let closing = tokio::spawn(async move { client.shutdown(Duration::from_secs(2)).await });
     tokio::task::yield_now().await;
     assert!(matches!(paused.await, Err(Error::ShutDown)));
-    drop(beside);
+    drop(second);
     closing.await.unwrap();
 }
 

@@ -109,17 +109,17 @@ impl Scenario {
             1 | 2 => Kind::Calm,
             _ => Kind::Rough,
         };
-        let (crowd, rough) = (kind == Kind::Crowd, kind == Kind::Rough);
-        let mut one_in = |n| !crowd && chance.u32(..n) == 0;
+        let (contended, rough) = (kind == Kind::Crowd, kind == Kind::Rough);
+        let mut one_in = |n| !contended && chance.u32(..n) == 0;
         let (polling, outside) = (one_in(3), one_in(4));
         let (redisson, busy_poller) = (one_in(3), one_in(4));
         let most = if rough && chance.u32(..4) == 0 { 60 } else { 2 };
-        let busy = crowd || redisson || busy_poller;
+        let busy = contended || redisson || busy_poller;
         Self {
             kind,
             clients: chance.u32(2..=4),
             workers: chance.u32(1..=3),
-            names: if crowd { 1 } else { chance.u32(1..=2) },
+            names: if contended { 1 } else { chance.u32(1..=2) },
             rounds: chance.u32(if busy { 15..=30 } else { 3..=8 }),
             rest: if busy { 5 } else { 300 },
             hold: if busy { 20 } else { 200 },

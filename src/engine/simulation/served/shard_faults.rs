@@ -90,8 +90,8 @@ impl ShardFault {
 
     /// The names on this shard.
     pub(super) fn names(&self) -> Vec<Name> {
-        let lies = |name: &&Name| self.site.shard_of(name) == self.shards[0];
-        self.names.iter().filter(lies).cloned().collect()
+        let is_here = |name: &&Name| self.site.shard_of(name) == self.shards[0];
+        self.names.iter().filter(is_here).cloned().collect()
     }
 
     pub(super) fn fault(&self, lasts: Duration) {
@@ -131,10 +131,10 @@ impl ShardFault {
 
     /// Kills and replaces the primary, which comes back as a replica.
     pub(super) async fn killed(&self) {
-        let (old, away) = (self.primary(), self.millis(1_500));
-        self.fault(away);
+        let (old, cut_for) = (self.primary(), self.millis(1_500));
+        self.fault(cut_for);
         old.kill();
-        sleep(away).await;
+        sleep(cut_for).await;
         self.promote(Duration::ZERO);
         sleep(self.millis(4_000)).await;
         self.log(|| format!("{} is started again", old.address()));
@@ -147,13 +147,13 @@ impl ShardFault {
         let (old, replicas) = (self.primary(), self.site.replicas(self.shards[0]));
         // Grants that replicas have acknowledged must outlive the missed renewals.
         let most = u64::try_from(self.scenario.ttl.as_millis()).unwrap() / 4;
-        let (missed, away) = (self.millis(most), self.millis(500));
+        let (missed, cut_for) = (self.millis(most), self.millis(500));
         replicas.iter().for_each(Twin::kill);
         sleep(missed).await;
-        self.fault(away);
+        self.fault(cut_for);
         old.kill();
         replicas.iter().for_each(Twin::restart);
-        sleep(away).await;
+        sleep(cut_for).await;
         self.promote(Duration::ZERO);
         // Clients have time to repeat the lost writes.
         sleep(Duration::from_secs(3) + self.millis(4_000)).await;
@@ -163,10 +163,10 @@ impl ShardFault {
 
     /// The primary hangs, is replaced, and continues as if nothing had happened.
     pub(super) async fn hung(&self) {
-        let (old, away, later) = (self.primary(), self.millis(1_500), self.millis(8_000));
-        self.fault(away);
+        let (old, cut_for, later) = (self.primary(), self.millis(1_500), self.millis(8_000));
+        self.fault(cut_for);
         self.site.stop(&old);
-        sleep(away).await;
+        sleep(cut_for).await;
         self.promote(if later < self.left() { self.left() } else { Duration::ZERO });
         sleep(later).await;
         self.log(|| format!("{} goes on", old.address()));

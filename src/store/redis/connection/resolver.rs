@@ -188,8 +188,8 @@ mod tests {
     async fn last_connect_error_is_returned_when_all_addresses_fail() {
         let refused = first_of(vec![closed(), closed()]).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        let nobody = first_of(vec![]).await.unwrap_err();
-        assert_eq!(nobody.to_string(), "the name has no address");
+        let no_address = first_of(vec![]).await.unwrap_err();
+        assert_eq!(no_address.to_string(), "the name has no address");
     }
 
     /// Each attempt that timed out left a thread behind, until the runtime had none. A common limit

@@ -69,8 +69,8 @@ fn nodes(
     // The whole text first, because a character in a password may look like its end.
     check(&all)?;
     let written = Written::of(&all);
-    let Written { who, hosts, behind, .. } = &written;
-    let node = |host: &&str| one(&format!("{scheme}://{who}{host}{behind}"));
+    let Written { credentials, hosts, behind, .. } = &written;
+    let node = |host: &&str| one(&format!("{scheme}://{credentials}{host}{behind}"));
     // This comes first, so that the error names the wrong one of several addresses.
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
@@ -100,7 +100,7 @@ pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
 struct Written<'a> {
     scheme: String,
     /// User and password with the `@`, or an empty text.
-    who: &'a str,
+    credentials: &'a str,
     hosts: Vec<&'a str>,
     /// Path and options.
     behind: &'a str,
@@ -110,18 +110,23 @@ impl<'a> Written<'a> {
     fn of(url: &'a str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let (place, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let (who, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
-        Self { scheme: scheme.to_ascii_lowercase(), who, hosts: hosts.split(',').collect(), behind }
+        let (credentials, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
+        Self {
+            scheme: scheme.to_ascii_lowercase(),
+            credentials,
+            hosts: hosts.split(',').collect(),
+            behind,
+        }
     }
 
     /// Returns a URL for each host, with a scheme that has a port and a host.
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
-        let Self { who, hosts, behind, .. } = self;
+        let Self { credentials, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
             return Err(wrong("a host is missing before or after a comma; write redis://one,two"));
         }
         let alone = |(index, host): (usize, &&str)| {
-            let url = Url::parse(&format!("{scheme}://{who}{host}{behind}"));
+            let url = Url::parse(&format!("{scheme}://{credentials}{host}{behind}"));
             let url = url.map_err(|error| wrong(explain(error, &self.which(index))))?;
             match url.port() {
                 Some(0) => Err(wrong(explain(ParseError::InvalidPort, &self.which(index)))),

@@ -190,10 +190,10 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     let last = t.claim();
     t.ask(&last).await;
     let output = Arc::<Mutex<Vec<String>>>::default();
-    let heard = Arc::clone(&output);
+    let log = Arc::clone(&output);
     t.twin.watch(move |it| {
         if it.command().starts_with("PUBLISH") {
-            heard.lock().push(it.command());
+            log.lock().push(it.command());
         }
     });
     t.frees(&held).await;

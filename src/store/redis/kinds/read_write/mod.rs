@@ -213,15 +213,15 @@ fn channel(name: &Name) -> String {
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,
-    beside: Option<&Owner>,
+    writing: Option<&Owner>,
 ) -> Ask<'a, impl Read<Verdict>> {
     let name = claim.name();
     let [lease, writers] = [keys::reader(name, &claim.owner), keys::writers(name)];
     let others = [&*lease, &*writers];
-    let beside = beside.map(writer).unwrap_or_default();
+    let writing = writing.map(writer).unwrap_or_default();
     let arguments = (
         (claim.owner.as_str(), millis(claim.ttl)),
-        (beside, waited.unwrap_or_default(), millis(COURTESY_TURN)),
+        (writing, waited.unwrap_or_default(), millis(COURTESY_TURN)),
     );
     let request = Request::of(name, &READ, &others[..1 + usize::from(waited.is_some())], arguments);
     request.reporting_split(waited.is_some()).read(|reply| verdict(reply, claim))
@@ -317,7 +317,7 @@ fn writer(owner: &Owner) -> String {
 /// Reads a grant, a holder or waiting writer, or nothing.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
-        Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
+        Value::Array(empty) if empty.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
         reply => Ok(match replies::verdict(reply, claim)? {
             Verdict::Busy(taken) => {
                 Verdict::Busy(Taken { holder: taken.holder.map(as_owner), ..taken })

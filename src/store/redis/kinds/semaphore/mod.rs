@@ -53,11 +53,11 @@ impl InRedis for Semaphore {
         };
         let rests = [LONGEST_WAITER_RESTS, LONGEST_WAITER_TURN].map(millis);
         let asks = (claim.owner.as_str(), claim.units());
-        let [holders, withdrawn, patient] = beside(name);
+        let [holders, withdrawn, longest_waiter] = own_keys(name);
         let request = Request::of(
             name,
             &ACQUIRE,
-            &[&holders, &withdrawn, &patient],
+            &[&holders, &withdrawn, &longest_waiter],
             (asks, waited, &rests, Self::channel(name)),
         );
         store.ask(request.read(|reply| verdict(store, reply, claim))).await
@@ -71,8 +71,9 @@ impl InRedis for Semaphore {
             ReleaseMode::Broadcast | ReleaseMode::HandOver => "back",
         };
         let arguments = (claim.owner.as_str(), Self::channel(name), millis(LATEST), mode);
-        let [holders, withdrawn, patient] = beside(name);
-        let request = Request::of(name, &RELEASE, &[&holders, &withdrawn, &patient], arguments);
+        let [holders, withdrawn, longest_waiter] = own_keys(name);
+        let request =
+            Request::of(name, &RELEASE, &[&holders, &withdrawn, &longest_waiter], arguments);
         let freed = store.ask(request.read(|reply| replies::freed(reply, name))).await?;
         Ok(match freed {
             true => ReleaseReply::Freed(RemoteWaiters::Nobody),
@@ -152,6 +153,6 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
 }
 
 /// Returns the other keys: owners of permits, withdrawn owners, the longest waiter.
-fn beside(name: &Name) -> [String; 3] {
+fn own_keys(name: &Name) -> [String; 3] {
     [keys::holders(name), keys::withdrawn(name), keys::longest_waiter(name)]
 }
