@@ -1284,7 +1284,7 @@ fn client_continues_on_its_next_runtime() {
     let client = first.block_on(client(&cluster));
     let name = cluster.key_on(&owner(&cluster, NAME), "other");
     first.block_on(async {
-        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await
+        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await;
     });
     drop(first);
     // meanwhile no client refreshes the topology
@@ -1314,7 +1314,7 @@ fn denied_subscription_is_retried_on_the_next_runtime() {
     drop(first);
     with_user(&cluster);
     runtime().block_on(async {
-        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await
+        release_guard(client.lock(&name).unwrap().acquire().await.unwrap()).await;
     });
 }
 

@@ -244,7 +244,7 @@ fn waiter_continues_when_another_waiters_runtime_ends() {
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
     first.block_on(async {
-        release_guard(client.lock("x").unwrap().acquire().await.unwrap()).await
+        release_guard(client.lock("x").unwrap().acquire().await.unwrap()).await;
     });
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let lost = holds(&first, door(&client));
@@ -311,7 +311,7 @@ fn waiter_acquires_after_the_background_runtime_ended() {
     let (home, first, second) = (runtime(), runtime(), runtime());
     let client = home.block_on(client(&redis));
     first.block_on(async {
-        release_guard(client.lock("x").unwrap().acquire().await.unwrap()).await
+        release_guard(client.lock("x").unwrap().acquire().await.unwrap()).await;
     });
     let lock = door(&client);
     let leased = lock.clone().lease(secs(2));

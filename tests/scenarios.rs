@@ -8,10 +8,10 @@
 //! Tests without a counterpart:
 //!
 //! - `testLockUninterruptibly`: there are no threads to interrupt. A dropped future is similar, in
-//! `redis_faults.rs`.
+//!   `redis_faults.rs`.
 //! - `testInCluster`, `testLockFailoverInCluster`: this store has one node.
 //! - `testLockListener`: there are no listeners for expired keys. `redis_wire.rs` shows the events
-//! of Leasehold's locks that Java's listeners receive.
+//!   of Leasehold's locks that Java's listeners receive.
 //! - `RedissonLockHeavyTest`: it measures speed, not behaviour.
 //! - `testUnlockFail`: a guard releases a lock, so no other caller can. The tests show that a guard
 //!   whose hold is over reports that.

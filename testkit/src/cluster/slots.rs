@@ -36,9 +36,9 @@ mod tests {
     #[test]
     fn first_nonempty_braces_decide() {
         assert_eq!(tag("{user1000}.following"), "user1000");
-        assert_eq!(tag("foo{}{block}"), "foo{}{block}");
-        assert_eq!(tag("foo{{block}}zap"), "{bar");
-        assert_eq!(tag("foo{block}{zap}"), "bar");
+        assert_eq!(tag("foo{}{bar}"), "foo{}{bar}");
+        assert_eq!(tag("foo{{bar}}zap"), "{bar");
+        assert_eq!(tag("foo{bar}{zap}"), "bar");
         assert_eq!(tag("foo{bar"), "foo{bar");
         assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
     }
