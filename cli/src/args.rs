@@ -60,9 +60,24 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) fenced: bool,
 
+    /// Acquires in the order of all waiting commands. Commands with and without this option exclude
+    /// each other, but must not wait for the same name
+    #[arg(long, conflicts_with_all = ["fenced", "shared", "exclusive", "permits"])]
+    pub(crate) fair: bool,
+
     /// The lease, which is renewed while the command runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) ttl: Duration,
+
+    /// Holds the lock for at least this time from the start of the command, also if the command or
+    /// leasehold ends before
+    #[arg(long, value_name = "TIME", value_parser = period, conflicts_with = "permits")]
+    pub(crate) hold_at_least: Option<Duration>,
+
+    /// Starts the command at most once in this time, on all machines together. A command that fails
+    /// or is killed counts
+    #[arg(long, value_name = "TIME", value_parser = period, conflicts_with_all = ["permits", "shared"])]
+    pub(crate) once_per: Option<Duration>,
 
     /// The time between TERM and KILL if the lock is lost: at most half of the lease [default: 5s,
     /// or a third of the lease]
@@ -83,7 +98,8 @@ pub(crate) struct Run {
 
 /// Acquires a lock for a script, and prints the token of its hold.
 ///
-/// The hold has a fixed lease. It ends by `leasehold unlock NAME TOKEN`, or with its lease.
+/// The hold has a fixed lease. It ends by `leasehold unlock NAME TOKEN`, or with its lease. With
+/// --fenced, the fencing token follows in the same line.
 #[derive(Args, Debug)]
 pub(crate) struct Lock {
     #[command(flatten)]
@@ -94,6 +110,14 @@ pub(crate) struct Lock {
 
     #[command(flatten)]
     pub(crate) side: Side,
+
+    /// Also prints a fencing token, which grows with each hold
+    #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
+    pub(crate) fenced: bool,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 
     /// The lease
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -276,6 +300,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| "use a number such as 1.5 or 30s".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+/// Reads a duration that Redis can keep as the TTL of a key.
+fn period(text: &str) -> Result<Duration, String> {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    match duration(text)? {
+        time if (Duration::from_millis(1)..=CENTURY).contains(&time) => Ok(time),
+        _ => Err("use from 1ms to 100 years".into()),
+    }
 }
 
 #[cfg(test)]

@@ -6,14 +6,19 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Inspection, LockGuard, ObjectKind, Owner};
+use leasehold::{Client, Error, Inspection, ObjectKind, Owner};
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     args::{Lock, Renew, Unlock, Wait},
     exit::{ABSENT, DATA, Exit, LOST, USAGE, say},
     inspect::{as_text, write},
-    run::{farewell, hold, signals, signals::Signals},
+    run::{
+        farewell,
+        hold::{self, Hold},
+        signals::{self, Signals},
+    },
     server,
 };
 
@@ -29,14 +34,14 @@ pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
     let client = server::connect(&lock.server).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
     let acquired = tokio::select! {
-        acquired = hold::lock(&wanted, &lock.waiting) => acquired.map_err(Exit::from),
+        acquired = acquire(&client, lock, &wanted) => acquired.map_err(Exit::from),
         signal = signals.fatal() => {
             farewell(&client).await;
             return Ok(signals::code(signal));
         }
     };
     let failed = match acquired {
-        Ok(Some(guard)) => match hand_out(guard).await {
+        Ok(Some(hold)) => match hand_out(lock, hold).await {
             Ok(()) => return Ok(0),
             Err(exit) => Err(exit),
         },
@@ -47,18 +52,45 @@ pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
     failed
 }
 
+/// Acquires `wanted`, or the fenced lock of its name. Returns `None` if another owner has it.
+async fn acquire(
+    client: &Client,
+    lock: &Lock,
+    wanted: &leasehold::Lock,
+) -> Result<Option<Hold>, Error> {
+    match lock.fenced {
+        true => {
+            let fenced = client.fenced_lock(&lock.name)?.lease(lock.ttl);
+            Ok(hold::lock(&fenced, &lock.waiting).await?.map(Hold::Fenced))
+        }
+        false => Ok(hold::lock(wanted, &lock.waiting).await?.map(Hold::Lock)),
+    }
+}
+
 /// Prints the token of a hold, and leaves the hold to the reader. Without a reader it is released.
-async fn hand_out(guard: LockGuard) -> Result<(), Exit> {
-    match write(&format!("{}\n", guard.owner().as_str())) {
+async fn hand_out(lock: &Lock, hold: Hold) -> Result<(), Exit> {
+    match write(&(description(lock, &hold) + "\n")) {
         Ok(()) => {
-            guard.forget();
+            hold.forget();
             Ok(())
         }
         Err(error) => {
-            guard.release().await?.into_result()?;
+            hold.release().await?.into_result()?;
             Err(Exit::os("write", "stdout", &error))
         }
     }
+}
+
+fn description(lock: &Lock, hold: &Hold) -> String {
+    let (owner, fence) = (hold.owner().as_str(), hold.token());
+    if lock.json {
+        let lease = lock.ttl.as_millis() as u64;
+        let name = &lock.name;
+        return json!({ "name": name, "token": owner, "fence": fence, "lease_ms": lease })
+            .to_string();
+    }
+    let fence = fence.map(|fence| format!(" {fence}")).unwrap_or_default();
+    format!("{owner}{fence}")
 }
 
 pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {

@@ -59,6 +59,9 @@ fn wrong_usage_returns_64() {
         &["run", "--ttl", "9s", "--grace", "5s", "door", "true"],
         &["run", "--permits", "0", "door", "true"],
         &["run", "--url", "nonsense", "door", "true"],
+        &["run", "--fair", "--fenced", "door", "true"],
+        &["run", "--hold-at-least", "0", "door", "true"],
+        &["run", "--once-per", "1h", "-s", "door", "true"],
     ] {
         let ended = leasehold(&redis, words).ended();
         assert_eq!((ended.code, ended.out.as_str()), (64, ""), "{words:?}: {}", ended.err);
@@ -417,4 +420,92 @@ fn interrupt_of_the_terminal_reaches_the_command_once() {
     sleep(ms(200));
     process.write("one\ntwo\n");
     assert_eq!(process.ended().out.matches("once").count(), 1);
+}
+
+#[test]
+fn fair_commands_run_in_the_order_in_which_they_came() {
+    let redis = Redis::start();
+    let holder = shell(&redis, &["--fair"], "echo ready; read line");
+    holder.wait_for("ready");
+    let order = redis.dir().join("order");
+    let waiters: Vec<_> = (0..4)
+        .map(|number| {
+            let text = format!("echo {number} >> {}", order.display());
+            let waiter = shell(&redis, &["--fair"], &text);
+            let queue = "redisson_lock_queue:{door}";
+            let count = || redis.command(&["LLEN", queue]).number();
+            eventually("it waits", SOON, || count() == number + 1);
+            waiter
+        })
+        .collect();
+    assert_eq!(shell(&redis, &["--fair", "-n"], "true").ended().code, 75);
+    holder.write("\n");
+    assert!(waiters.into_iter().all(|waiter| waiter.ended().code == 0));
+    assert_eq!(std::fs::read_to_string(order).unwrap(), "0\n1\n2\n3\n");
+}
+
+#[test]
+fn lock_stays_held_when_the_command_ends_early() {
+    let redis = Redis::start();
+    for (options, text, code) in [
+        (&["--hold-at-least", "60s"][..], "true", 0),
+        (&["--hold-at-least", "60s", "--fenced"], "exit 3", 3),
+        (&["--hold-at-least", "60s", "--fair"], "kill -KILL $$", 137),
+        (&["--hold-at-least", "60s", "-x"], "true", 0),
+    ] {
+        let ended = shell(&redis, options, text).ended();
+        assert_eq!((ended.code, ended.err.as_str()), (code, ""), "{options:?}");
+        let left = redis.command(&["PTTL", "door"]).number();
+        assert!((40_000..=60_000).contains(&left), "{options:?}: {left}");
+        assert_eq!(shell(&redis, &[options, &["-n"]].concat(), "true").ended().code, 75);
+        redis.command(&["DEL", "door"]);
+    }
+    // a command that takes longer releases at once
+    assert_eq!(shell(&redis, &["--hold-at-least", "200ms"], "sleep 0.4").ended().code, 0);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
+fn lock_stays_held_when_leasehold_is_killed() {
+    let redis = Redis::start();
+    let words = &["--ttl", "1s", "--hold-at-least", "60s"];
+    let process = shell(&redis, words, "echo ready; sleep 60");
+    process.wait_for("ready");
+    sleep(ms(1_200));
+    process.signal(Signal::KILL);
+    let left = redis.command(&["PTTL", "door"]).number();
+    assert!(left > 40_000, "{left}");
+}
+
+#[test]
+fn command_runs_on_one_of_ten_machines_in_each_period() {
+    let redis = Redis::start();
+    let text = "echo started; exit 3";
+    let once = &["--once-per", "3s"];
+    let all: Vec<_> = (0..10).map(|_| shell(&redis, once, text)).collect();
+    let ended: Vec<_> = all.into_iter().map(Process::ended).collect();
+    let mut codes: Vec<_> = ended.iter().map(|it| it.code).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [3, 75, 75, 75, 75, 75, 75, 75, 75, 75], "a failed command counts");
+    let late = ended.iter().find(|it| it.code == 75).unwrap();
+    assert!(late.err.contains("it has started in this period; retry in "), "{}", late.err);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+    // with the next period it runs again
+    eventually("the period ends", SOON, || shell(&redis, once, text).ended().code == 3);
+}
+
+#[test]
+fn killed_command_counts_for_its_period() {
+    let redis = Redis::start();
+    let once = &["--once-per", "1h", "--ttl", "1s"];
+    let process = shell(&redis, once, "echo ready; sleep 60");
+    process.wait_for("ready");
+    process.signal(Signal::KILL);
+    let other = shell(&redis, once, "echo never").ended();
+    assert_eq!((other.code, other.out.as_str()), (75, ""), "{}", other.err);
+    let quiet = shell(&redis, &["--once-per", "1h", "--busy-ok"], "echo never").ended();
+    assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (0, "", ""));
+    let period = redis.command(&["PTTL", "leasehold_run__started:{door}"]).number();
+    assert!((3_500_000..=3_600_000).contains(&period), "{period}");
+    assert_eq!(leasehold(&redis, &["ls", "--numbers"]).ended().out, "", "the record is no object");
 }

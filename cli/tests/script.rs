@@ -54,6 +54,27 @@ fn release_by_token_wakes_a_waiting_command() {
 }
 
 #[test]
+fn fenced_lock_prints_its_fencing_token() {
+    let redis = Redis::start();
+    let printed = lock(&redis, &["--fenced", "--ttl", "60s"]);
+    let (token, fence) = printed.split_once(' ').unwrap();
+    assert_eq!(fence, "1");
+    assert_eq!(leasehold(&redis, &["renew", "--ttl", "10m", "door", token]).ended().code, 0);
+    assert!(redis.command(&["PTTL", "door"]).number() > 300_000);
+    assert_eq!(leasehold(&redis, &["unlock", "door", token]).ended().code, 0);
+    let json: serde_json::Value =
+        serde_json::from_str(&lock(&redis, &["--fenced", "--json", "--ttl", "60s"])).unwrap();
+    assert_eq!((&json["name"], &json["fence"]), (&"door".into(), &2.into()));
+    assert_eq!(json["lease_ms"], 60_000);
+    let token = json["token"].as_str().unwrap();
+    assert_eq!(redis.command(&["HGET", "door", token]).text(), "1");
+    assert_eq!(leasehold(&redis, &["unlock", "door", token]).ended().code, 0);
+    let json: serde_json::Value =
+        serde_json::from_str(&lock(&redis, &["--json", "--ttl", "60s"])).unwrap();
+    assert!(json["fence"].is_null(), "{json}");
+}
+
+#[test]
 fn interrupted_lock_leaves_no_hold() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);

@@ -4,7 +4,7 @@
 //! the foreground of a terminal it stays in the group of this process, because a group in the
 //! background may not read from the terminal. There, signals reach only the command itself.
 
-use std::{env, ffi::OsString, fs::File, io, process::ExitStatus, time::Duration};
+use std::{fs::File, io, process::ExitStatus, time::Duration};
 
 use rustix::{
     process::{Pid, Signal, getpgrp},
@@ -13,16 +13,13 @@ use rustix::{
 use tokio::process::Child;
 
 use super::{
-    environment,
+    Job, environment,
     hold::Hold,
     starter::{START, this_program},
     target::Target,
     watcher::Watcher,
 };
-use crate::{
-    args::Run,
-    exit::{Exit, say},
-};
+use crate::exit::{Exit, say};
 
 #[derive(Debug)]
 pub(super) struct Command {
@@ -32,16 +29,16 @@ pub(super) struct Command {
 }
 
 impl Command {
-    pub(super) fn start(run: &Run, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
+    pub(super) fn start(job: &Job, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
         let failed = |error: io::Error| Exit::os("start", "command", &error);
         // The watcher starts first, so that it gets the command as soon as it exists.
         let mut watcher = Watcher::start().map_err(failed)?;
         let mut command = tokio::process::Command::new(this_program().map_err(failed)?);
-        command.arg(START).arg(std::process::id().to_string()).args(words(run));
+        command.arg(START).arg(std::process::id().to_string()).args(&job.words);
         if !in_terminal {
             command.process_group(0);
         }
-        environment::set(&mut command, run, hold);
+        environment::set(&mut command, job, hold);
         let child = command.spawn().map_err(failed)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let pid = pid.ok_or_else(|| failed(io::Error::other("it has no process id")))?;
@@ -93,14 +90,6 @@ impl Command {
         if let Err(error) = self.target.signal(signal) {
             say(&format!("signal command: {error}; check the user that it runs as"));
         }
-    }
-}
-
-fn words(run: &Run) -> Vec<OsString> {
-    let shell = || env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-    match &run.shell {
-        Some(text) => [shell(), "-c".into(), text.clone()].into(),
-        None => run.command.clone(),
     }
 }
 

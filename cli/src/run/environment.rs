@@ -4,16 +4,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::process::Command;
 
-use super::hold::Hold;
-use crate::args::Run;
+use super::{Job, hold::Hold};
 
 /// Sets the variables, and removes those of an outer lock.
-pub(super) fn set(command: &mut Command, run: &Run, hold: &Hold) {
+pub(super) fn set(command: &mut Command, job: &Job, hold: &Hold) {
     let left = hold.remaining().unwrap_or_default();
     command.env("LOCK_HELD", "1");
-    command.env("LOCK_NAME", &run.name);
+    command.env("LOCK_NAME", &job.name);
     command.env("LOCK_OWNER", hold.owner().as_str());
-    command.env("LOCK_TTL_MS", run.ttl.as_millis().to_string());
+    command.env("LOCK_TTL_MS", job.ttl.as_millis().to_string());
     command.env("LOCK_DEADLINE", (since_1970() + left).as_millis().to_string());
     match hold.token() {
         Some(token) => command.env("LOCK_FENCE", token.to_string()),

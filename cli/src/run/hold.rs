@@ -7,6 +7,7 @@ use leasehold::{
     LostReason, Owner, Release,
 };
 
+use super::period;
 use crate::{
     args::{Run, Side, Waiting},
     exit::{DATA, Exit, say},
@@ -52,18 +53,79 @@ impl Hold {
     pub(crate) async fn release(self) -> Result<Release, Error> {
         of_each!(self, guard => guard.release().await)
     }
+
+    /// Leaves the hold of a lock in Redis. A permit is released in the background.
+    pub(crate) fn forget(self) {
+        match self {
+            Self::Lock(guard) => guard.forget(),
+            Self::Fenced(guard) => guard.forget(),
+            Self::Permit(_) => {}
+        }
+    }
+
+    /// Leaves the hold of `lock` in Redis for so long, from now on.
+    pub(super) async fn leave(self, lock: &Lock, left: Duration) -> Result<Release, Error> {
+        let owner = self.owner().clone();
+        self.forget();
+        match lock.renew_owner(&owner, left).await? {
+            true => Ok(Release::StillHeld { count: 1 }),
+            false => Ok(Release::NotHeld {
+                name: lock.name().clone(),
+                reason: LostReason::NotOwned,
+                holder: None,
+            }),
+        }
+    }
 }
 
-/// Acquires what `run` needs. Returns `None` if another owner has it.
-pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Option<Hold>, Exit> {
+/// The result of an acquisition.
+#[derive(Debug)]
+pub(super) enum Acquired {
+    Hold(Hold),
+    /// Another owner has it.
+    Busy,
+    /// A command has started in this period, which ends after this time.
+    Done(Duration),
+}
+
+/// Acquires what `run` needs, and records the start of its command.
+pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Acquired, Exit> {
     let (name, waiting) = (&run.name, &run.waiting);
     if let Some(number) = run.permits {
         let semaphore = semaphore(client, name, number).await?;
-        Ok(permit(&semaphore, waiting).await?.map(Hold::Permit))
+        let permit = permit(&semaphore, waiting).await?;
+        Ok(permit.map_or(Acquired::Busy, |permit| Acquired::Hold(Hold::Permit(permit))))
     } else if run.fenced {
-        Ok(lock(&client.fenced_lock(name)?, waiting).await?.map(Hold::Fenced))
+        begun(run, lock(&client.fenced_lock(name)?, waiting).await?, Hold::Fenced).await
     } else {
-        Ok(lock(&of_side(client, name, &run.side)?, waiting).await?.map(Hold::Lock))
+        begun(run, lock(&lock_of(client, run)?, waiting).await?, Hold::Lock).await
+    }
+}
+
+async fn begun<K>(
+    run: &Run,
+    guard: Option<Guard<Lock<K>>>,
+    hold: fn(Guard<Lock<K>>) -> Hold,
+) -> Result<Acquired, Exit> {
+    let Some(guard) = guard else { return Ok(Acquired::Busy) };
+    let left = match run.once_per {
+        Some(period) => period::begin(&guard, period).await?,
+        None => None,
+    };
+    match left {
+        Some(left) => {
+            guard.release().await?.into_result()?;
+            Ok(Acquired::Done(left))
+        }
+        None => Ok(Acquired::Hold(hold(guard))),
+    }
+}
+
+/// The lock of `run`.
+pub(super) fn lock_of(client: &Client, run: &Run) -> Result<Lock, Error> {
+    match run.fair {
+        true => client.fair_lock(&run.name),
+        false => of_side(client, &run.name, &run.side),
     }
 }
 
@@ -76,7 +138,7 @@ pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
             say(&format!("acquire `{name}`: all {number} permits are held; retry later"));
             Ok(run.waiting.conflict_exit_code)
         }
-        None => is_held(&of_side(client, &run.name, &run.side)?, &run.waiting).await,
+        None => is_held(&lock_of(client, run)?, &run.waiting).await,
     }
 }
 

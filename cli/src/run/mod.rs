@@ -13,17 +13,22 @@
 mod command;
 mod environment;
 pub(crate) mod hold;
+mod period;
 pub(crate) mod signals;
 mod starter;
 mod target;
 mod watcher;
 
-use std::{pin::pin, process::ExitStatus, time::Duration};
+use std::{env, ffi::OsString, pin::pin, process::ExitStatus, time::Duration};
 
-use leasehold::{Client, LostReason, Release};
+use leasehold::{Client, Error, LostReason, Release};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::{command::Command, hold::Hold, signals::Signals};
+use self::{
+    command::Command,
+    hold::{Acquired, Hold},
+    signals::Signals,
+};
 pub(crate) use self::{
     starter::{START, start},
     watcher::{WATCH, watch},
@@ -42,12 +47,51 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 /// How often the group of a command that was stopped is checked after the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A command, and its lock.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) words: Vec<OsString>,
+    pub(crate) ttl: Duration,
+    /// The time between TERM and KILL.
+    pub(crate) grace: Duration,
+}
+
+impl Job {
+    fn of(run: &Run) -> Result<Self, Exit> {
+        // A renewal with a shorter lease would break `--hold-at-least` if this process is killed.
+        let ttl = run.ttl.max(run.hold_at_least.unwrap_or_default());
+        let words = words(run.shell.as_ref(), &run.command);
+        Ok(Self { name: run.name.clone(), words, ttl, grace: grace(run.grace, ttl)? })
+    }
+}
+
+/// The words of the command, or the shell and its text.
+fn words(shell: Option<&OsString>, command: &[OsString]) -> Vec<OsString> {
+    let program = || env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    match shell {
+        Some(text) => [program(), "-c".into(), text.clone()].into(),
+        None => command.to_owned(),
+    }
+}
+
+fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Exit> {
+    match given {
+        None => Ok(DEFAULT_GRACE.min(ttl / 3)),
+        Some(grace) if grace <= ttl / 2 => Ok(grace),
+        Some(_) => Err(Exit::new(
+            USAGE,
+            "read `--grace`: it is more than half of the lease; use a longer --ttl",
+        )),
+    }
+}
+
 pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
-    let grace = grace(run)?;
+    let job = Job::of(run)?;
     let in_terminal = command::is_in_foreground();
     let mut signals = Signals::catch(in_terminal)?;
     let client = tokio::select! {
-        client = server::connect_with(&run.server, Client::builder().ttl(run.ttl)) => client?,
+        client = server::connect_with(&run.server, Client::builder().ttl(job.ttl)) => client?,
         signal = signals.fatal() => return Ok(signals::code(signal)),
     };
     let acquired = tokio::select! {
@@ -58,12 +102,36 @@ pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
         )),
     };
     let result = match acquired {
-        Ok(Some(hold)) => supervise(run, grace, hold, &mut signals, in_terminal).await,
-        Ok(None) => hold::busy(&client, run).await,
+        Ok(Acquired::Hold(hold)) => {
+            let until = run.hold_at_least.map(|time| Instant::now() + time);
+            let ended = supervise(&job, &hold, &mut signals, in_terminal).await;
+            match ended {
+                Ok(ended) => finish(&job, ended, release(&client, run, hold, until).await),
+                Err(exit) => Err(exit),
+            }
+        }
+        Ok(Acquired::Busy) => hold::busy(&client, run).await,
+        Ok(Acquired::Done(left)) => Ok(period::is_over_in(run, left)),
         Err(exit) => Err(exit),
     };
     farewell(&client).await;
     result
+}
+
+/// Releases the hold, or leaves it in Redis until this time.
+async fn release(
+    client: &Client,
+    run: &Run,
+    hold: Hold,
+    until: Option<Instant>,
+) -> Result<Release, Error> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    match left.filter(|left| !left.is_zero()) {
+        Some(left) if hold.remaining().is_some() => {
+            hold.leave(&hold::lock_of(client, run)?, left).await
+        }
+        _ => hold.release().await,
+    }
 }
 
 /// Completes releases and withdrawals that are left. Locks that remain end with their leases.
@@ -74,30 +142,30 @@ pub(crate) async fn farewell(client: &Client) {
     }
 }
 
-fn grace(run: &Run) -> Result<Duration, Exit> {
-    match run.grace {
-        None => Ok(DEFAULT_GRACE.min(run.ttl / 3)),
-        Some(grace) if grace <= run.ttl / 2 => Ok(grace),
-        Some(_) => Err(Exit::new(
-            USAGE,
-            "read `--grace`: it is more than half of the lease; use a longer --ttl",
-        )),
-    }
-}
+/// The end of a command: its status, and why it was stopped, if it was.
+pub(crate) type Ended = (ExitStatus, Option<String>);
 
-/// Runs the command, and releases the lock.
-async fn supervise(
-    run: &Run,
-    grace: Duration,
-    hold: Hold,
+/// Runs the command until it has ended. The lock is still held then, or was lost.
+pub(crate) async fn supervise(
+    job: &Job,
+    hold: &Hold,
     signals: &mut Signals,
     in_terminal: bool,
-) -> Result<u8, Exit> {
-    let mut command = Command::start(run, &hold, in_terminal)?;
-    let ended = attend(run, grace, &hold, signals, &mut command).await;
-    let (status, stopped) = ended.map_err(|error| Exit::os("wait for", "command", &error))?;
+) -> Result<Ended, Exit> {
+    let mut command = Command::start(job, hold, in_terminal)?;
+    let ended = attend(job, hold, signals, &mut command).await;
+    let ended = ended.map_err(|error| Exit::os("wait for", "command", &error))?;
     command.end();
-    let lost = match hold.release().await {
+    Ok(ended)
+}
+
+/// The exit code of a command whose lock was released with this result.
+pub(crate) fn finish(
+    job: &Job,
+    (status, stopped): Ended,
+    released: Result<Release, Error>,
+) -> Result<u8, Exit> {
+    let lost = match released {
         Ok(Release::NotHeld { reason, .. }) => Some(reason.to_string()),
         Ok(_) => stopped,
         Err(error) => {
@@ -109,7 +177,7 @@ async fn supervise(
         None => Ok(code(status)),
         Some(reason) => Err(Exit::new(
             LOST,
-            format!("run `{}`: lock lost: {reason}; check the result of the command", run.name),
+            format!("run `{}`: lock lost: {reason}; check the result of the command", job.name),
         )),
     }
 }
@@ -117,12 +185,12 @@ async fn supervise(
 /// Waits for the command, and after a loss or TERM also for its group: no process of the group may
 /// run without the lock. Returns why the command was stopped, if it was.
 async fn attend(
-    run: &Run,
-    grace: Duration,
+    job: &Job,
     hold: &Hold,
     signals: &mut Signals,
     command: &mut Command,
-) -> std::io::Result<(ExitStatus, Option<String>)> {
+) -> std::io::Result<Ended> {
+    let grace = job.grace;
     let mut lost = pin!(hold.lost());
     let (mut stopped, mut kill_at, mut terminated) = (None, None::<Instant>, false);
     let mut ended = None;
@@ -141,7 +209,7 @@ async fn attend(
             command.terminate();
             kill_at = Some(Instant::now() + grace);
         }
-        let look_again = left.unwrap_or_default().saturating_sub(grace).min(run.ttl / 10);
+        let look_again = left.unwrap_or_default().saturating_sub(grace).min(job.ttl / 10);
         tokio::select! {
             biased;
             status = command.wait(), if ended.is_none() => {

@@ -56,7 +56,8 @@ fn is_derived(key: &str) -> bool {
     let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
         [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
     });
-    key.starts_with("redisson_") || key.contains(":rwlock_timeout:") || of_a_tag
+    let of_a_prefix = ["redisson_", "leasehold_"].iter().any(|it| key.starts_with(it));
+    of_a_prefix || key.contains(":rwlock_timeout:") || of_a_tag
 }
 
 /// Reads everything about `name`. Returns `None` if nothing there looks like an object.
@@ -353,6 +354,7 @@ mod tests {
     fn derived_keys_are_not_taken_for_names() {
         for key in [
             "redisson_lock_queue:{door}",
+            "leasehold_barrier__generation:{door}",
             "{door}:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1:rwlock_timeout:1",
             "{pool}:timeout",
             "{api}:value",
