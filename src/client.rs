@@ -1,19 +1,26 @@
 //! The client and its settings.
 
-use std::{collections::BTreeSet, marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
+    sync::Arc,
+    time::Duration,
+};
 
 #[cfg(feature = "testing")]
 use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
-    domain::{Health, Identity, Inspection, Kind, Name, Object, Pace, Replicas, Stats},
+    domain::{
+        Health, Identity, Inspection, Kind, Name, Object, Pace, Replicas, ServerReport, Stats,
+    },
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
         Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter,
         ReadWriteLock, Semaphore, Throttle,
     },
-    store::inspect,
+    store::{inspect, report},
 };
 
 /// The default of Redisson's `lockWatchdogTimeout`.
@@ -463,6 +470,63 @@ impl Client {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<Inspection>> {
         let name = Name::new(name)?;
         self.engine.ask(&name, |store| inspect::inspect(store, &name)).await
+    }
+
+    /// Reads what each server reports about itself, for operators.
+    ///
+    /// On a cluster, these are the primaries. It sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`,
+    /// `CONFIG GET` and `CLIENT LIST`. A rejected command is one of the
+    /// [failures](ServerReport::failures). A server that does not reply within a second has only
+    /// these.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShutDown`](crate::Error::ShutDown), and
+    /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// for report in client.server_reports().await? {
+    ///     println!("{}: {:?}", report.server, report.settings.get("appendonly"));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn server_reports(&self) -> Result<Vec<ServerReport>> {
+        let every = Name::new("*")?;
+        self.engine.ask(&every, async |store| Ok(report::reports(store).await)).await
+    }
+
+    /// Asks each server whether `user` may call `command`, by `ACL DRYRUN` of Redis 7.
+    ///
+    /// Returns the reply of each server: `OK`, the reason of a denial, or the error. It executes
+    /// nothing. This client needs the permission `acl|dryrun`.
+    ///
+    /// # Errors
+    ///
+    /// As [`server_reports`](Self::server_reports).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// for (server, reply) in client.dry_run("billing", &["PTTL", "orders:42"]).await? {
+    ///     println!("{server}: {reply}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn dry_run(&self, user: &str, command: &[&str]) -> Result<BTreeMap<String, String>> {
+        let every = Name::new("*")?;
+        self.engine.ask(&every, async |store| Ok(report::dry_run(store, user, command).await)).await
     }
 
     /// Lists the names of keys that match `pattern` and may be objects, in order.

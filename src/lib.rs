@@ -67,8 +67,8 @@ pub use crate::{
     domain::{
         Finding, Hazard, Health, Holder, Inspection, InvalidDuration, InvalidName, InvalidOwner,
         InvalidPermitId, Leader, LostReason, Name, NodeHealth, ObjectKind, Owner, Pace, PermitId,
-        Quota, Rate, RatePermits, Replicas, Role, Script, Stats, Value, WaitStrategy, Waiter,
-        Write,
+        Quota, Rate, RatePermits, Replicas, Role, Script, ServerReport, Stats, Value, WaitStrategy,
+        Waiter, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

@@ -1085,10 +1085,12 @@ type Api = BTreeSet<(String, String)>;
 
 /// Methods that tasks have and threads do not, and the reverse. A thread that writes may read by
 /// `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 8] = [
+const FOR_TASKS_ALONE: [(&str, &str); 10] = [
     // For operators, whose command line tool is async.
     ("Client", "inspect"),
     ("Client", "names"),
+    ("Client", "server_reports"),
+    ("Client", "dry_run"),
     ("Lock", "on_loss"),
     ("MultiLock", "on_loss"),
     ("Election", "on_loss"),

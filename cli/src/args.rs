@@ -24,6 +24,7 @@ pub(crate) enum Subcommand {
     Wait(Wait),
     Show(Show),
     Ls(List),
+    Doctor(Doctor),
     Completions(Completions),
     Man(Man),
 }
@@ -223,6 +224,32 @@ pub(crate) struct List {
     /// The names, as SCAN matches them, such as 'orders:*'
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
+}
+
+/// Checks the servers, the permissions and the objects, and prints findings with their remedies.
+///
+/// It tries a lock of its own, below NAME. Exits with 0 if there are only notes, with 1 after a
+/// warning, with 2 after an error, and with 69 if Redis is unreachable.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The user whose permissions are checked [default: that of the URL]
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+
+    /// The lease that clients use, to which the latency is compared
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// The only object to check, and the name whose permissions are checked [default: all objects,
+    /// and permissions for commands alone]
+    pub(crate) name: Option<String>,
 }
 
 /// Prints the completions for a shell.

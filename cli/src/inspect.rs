@@ -36,22 +36,14 @@ pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
 
 pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
     let client = server::connect(&list.server).await?;
-    let mut names = client.names(&list.pattern).await?.into_iter();
-    let mut reads = JoinSet::new();
     let (mut lines, mut unreadable) = (BTreeMap::new(), 0);
-    loop {
-        while reads.len() < AT_ONCE
-            && let Some(name) = names.next()
-        {
-            reads.spawn(read(client.clone(), name));
-        }
-        let Some(read) = reads.join_next().await else { break };
-        let (name, found) = read.map_err(|error| Exit::os("read", "objects", &error))?;
+    read_all(&client, &list.pattern, |name, found| {
         unreadable += usize::from(found.is_err());
         if let Some(line) = line(list, &name, found) {
             lines.insert(name, line + "\n");
         }
-    }
+    })
+    .await?;
     let count = lines.len();
     print(&lines.into_values().collect::<String>())?;
     match unreadable {
@@ -63,6 +55,26 @@ pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
                 list.pattern
             ),
         )),
+    }
+}
+
+/// Reads all objects whose names match `pattern`, in any order.
+pub(crate) async fn read_all(
+    client: &Client,
+    pattern: &str,
+    mut seen: impl FnMut(Name, Result<Option<Inspection>, Error>),
+) -> Result<(), Exit> {
+    let mut names = client.names(pattern).await?.into_iter();
+    let mut reads = JoinSet::new();
+    loop {
+        while reads.len() < AT_ONCE
+            && let Some(name) = names.next()
+        {
+            reads.spawn(read(client.clone(), name));
+        }
+        let Some(read) = reads.join_next().await else { return Ok(()) };
+        let (name, found) = read.map_err(|error| Exit::os("read", "objects", &error))?;
+        seen(name, found);
     }
 }
 
@@ -121,7 +133,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     if let Some(token) = found.token {
         line("token", &token);
     }
-    odd(found).iter().for_each(|odd| line("odd", odd));
+    odd(found).iter().for_each(|odd| line("odd", &odd.text));
     text
 }
 
@@ -132,7 +144,7 @@ fn as_line(found: &Inspection) -> String {
         holders => format!("{} holders", holders.len()),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
-    let odd: String = odd(found).iter().map(|odd| format!("\todd: {odd}")).collect();
+    let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
     let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
     format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{odd}")
 }
@@ -156,22 +168,39 @@ fn as_json(found: &Inspection) -> Value {
         "number": found.number,
         "token": found.token,
         "expires_ms": millis(found.expires_in),
-        "odd": odd(found),
+        "odd": odd(found).iter().map(|odd| odd.text).collect::<Vec<_>>(),
     })
 }
 
-/// Conditions that an operator should check.
-fn odd(found: &Inspection) -> Vec<&'static str> {
+/// What an operator should check.
+#[derive(Debug)]
+pub(crate) struct Odd {
+    pub(crate) text: &'static str,
+    pub(crate) remedy: &'static str,
+}
+
+pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
     let expires = !matches!(found.kind, ObjectKind::Semaphore | ObjectKind::Number);
     let is_endless = found.holders.iter().any(|holder| holder.remaining().is_none());
-    [
-        (expires && is_endless, "held without an end"),
-        (found.waiters.first().is_some_and(|it| it.is_overdue), "the first waiter is overdue"),
-        (found.number.is_some_and(|it| it < 0), "the number is below 0"),
-    ]
-    .into_iter()
-    .filter_map(|(is_so, odd)| is_so.then_some(odd))
-    .collect()
+    let all = [
+        (
+            expires && is_endless,
+            "held without an end",
+            "if its holder is gone, release it: leasehold unlock --force",
+        ),
+        (
+            found.waiters.first().is_some_and(|it| it.is_overdue),
+            "the first waiter is overdue",
+            "the next request of any waiter removes it; if nobody waits, delete the queue",
+        ),
+        (
+            found.number.is_some_and(|it| it < 0),
+            "the number is below 0",
+            "if it is a semaphore, set its number when nobody holds it",
+        ),
+    ];
+    let found = all.into_iter().filter(|(is_so, ..)| *is_so);
+    found.map(|(_, text, remedy)| Odd { text, remedy }).collect()
 }
 
 fn lease(remaining: Option<Duration>) -> String {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod doctor;
 mod exit;
 mod inspect;
 mod manual;
@@ -48,6 +49,7 @@ fn command() -> ExitCode {
         Subcommand::Wait(wait) => in_this_thread(script::wait(wait)),
         Subcommand::Show(show) => in_this_thread(inspect::show(show)),
         Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
+        Subcommand::Doctor(doctor) => in_this_thread(doctor::doctor(doctor)),
         Subcommand::Completions(completions) => manual::completions(completions),
         Subcommand::Man(man) => manual::man(man),
     };

@@ -170,6 +170,18 @@ fn list_has_every_object_and_never_asks_for_all_keys() {
 }
 
 #[test]
+fn list_has_the_queue_of_a_fair_lock_without_a_holder() {
+    let redis = Redis::start();
+    for key in ["redisson_lock_queue:{door}", "redisson_lock_queue:{7}:gate"] {
+        redis.command(&["RPUSH", key, OTHER]);
+    }
+    let ended = leasehold(&redis, &["ls"]).ended();
+    let line =
+        |name| format!("{name}\tfair lock\tfree\t1 waiters\todd: the first waiter is overdue\n");
+    assert_eq!(ended.out, line("door") + &line("{7}:gate"));
+}
+
+#[test]
 fn list_passes_over_long_values_of_other_programs() {
     let redis = Redis::start();
     let long = "x".repeat(300_000);

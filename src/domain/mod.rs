@@ -21,6 +21,7 @@ mod permit;
 mod rate;
 mod reason;
 mod replicas;
+mod report;
 mod stats;
 mod wait_strategy;
 
@@ -56,6 +57,7 @@ pub use self::{
     rate::{Pace, Quota, Rate, RatePermits},
     reason::LostReason,
     replicas::Replicas,
+    report::ServerReport,
     stats::Stats,
     wait_strategy::WaitStrategy,
 };

@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../doctor.rs"]
+mod doctor;
 #[path = "../inspect.rs"]
 mod inspect;
 #[path = "../manual.rs"]

@@ -46,9 +46,18 @@ pub(crate) async fn search(
         return Err(replies::unreadable(&reply));
     };
     let next: u64 = parsed(next).ok_or_else(|| replies::unreadable(&reply))?;
-    let keys = keys.iter().filter_map(replies::text).filter(|key| !is_derived(key));
-    let names = keys.filter_map(|key| Name::new(key).ok()).collect();
+    let keys = keys.iter().filter_map(replies::text).filter_map(shown_name);
+    let names = keys.filter_map(|name| Name::new(name).ok()).collect();
     Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
+}
+
+/// The name of the object that `key` shows. The queue of a fair lock may outlive its lock.
+fn shown_name(key: &str) -> Option<&str> {
+    if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
+        let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+        return Some(inner.filter(|name| !name.contains('{')).unwrap_or(name));
+    }
+    (!is_derived(key)).then_some(key)
 }
 
 /// Whether the key belongs to an object of another name.
@@ -353,17 +362,20 @@ mod tests {
     #[test]
     fn derived_keys_are_not_taken_for_names() {
         for key in [
-            "redisson_lock_queue:{door}",
+            "redisson_lock_timeout:{door}",
             "leasehold_barrier__generation:{door}",
             "{door}:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:1:rwlock_timeout:1",
             "{pool}:timeout",
             "{api}:value",
             "{api}:permits:8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10",
         ] {
-            assert!(is_derived(key), "{key}");
+            assert_eq!(shown_name(key), None, "{key}");
         }
         for key in ["door", "{tenant}:door", "timeout", "a:value"] {
-            assert!(!is_derived(key), "{key}");
+            assert_eq!(shown_name(key), Some(key));
+        }
+        for (key, name) in [("{door}", "door"), ("{tenant}:door", "{tenant}:door")] {
+            assert_eq!(shown_name(&format!("redisson_lock_queue:{key}")), Some(name));
         }
     }
 

@@ -17,6 +17,7 @@ mod moving_names;
 mod renewals;
 mod replica_ack;
 mod replies;
+pub(crate) mod report;
 mod runner;
 mod scripts;
 #[cfg(test)]

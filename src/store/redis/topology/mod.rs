@@ -19,10 +19,15 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use redis::{Cmd, Value};
+use tokio::time::timeout;
 
 pub(super) use self::cluster::Cluster;
-use self::node::{Common, Node};
+use self::{
+    node::{Common, Node},
+    slot_map::address_shown,
+};
 use super::{
     ask::Request,
     channels::Channels,
@@ -128,6 +133,27 @@ impl Topology {
             Self::Cluster(cluster) => {
                 let (_, node) = cluster.cluster_state.masters().into_iter().nth(index)?;
                 Some(node.commands.call(command).await)
+            }
+        }
+    }
+
+    /// Sends `command` to each server that executes commands. One that does not reply within
+    /// `limit` fails.
+    pub(super) async fn call_each(
+        &self,
+        command: &Cmd,
+        limit: Duration,
+    ) -> Vec<(String, Result<Value, Failure>)> {
+        let ask = async |server, node: &Node| {
+            let late = |_| Err(Failure::unanswered(format!("timed out after {limit:?}")));
+            let reply = timeout(limit, node.commands.call(command)).await;
+            (server, reply.unwrap_or_else(late))
+        };
+        match self {
+            Self::Single(one) => vec![ask(one.node.commands.server(), &one.node).await],
+            Self::Cluster(cluster) => {
+                let nodes = cluster.cluster_state.masters();
+                join_all(nodes.iter().map(|(at, node)| ask(address_shown(at), node))).await
             }
         }
     }

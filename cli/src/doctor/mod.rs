@@ -1,0 +1,155 @@
+//! `leasehold doctor`: checks a deployment, and prints findings with their remedies.
+//!
+//! `checks.rs` judges what the servers report, `acl.rs` the permissions. This file judges what the
+//! client sees: its health, the latency, a lock of its own, and the objects.
+
+mod acl;
+mod checks;
+
+use std::{cmp::Reverse, time::Duration};
+
+use leasehold::{Client, Error, Health, Inspection, ObjectKind};
+use serde_json::{Value, json};
+
+use crate::{
+    args::Doctor,
+    exit::Exit,
+    inspect::{odd, print, read_all},
+    server,
+};
+
+/// The number of round trips that are measured.
+const ROUND_TRIPS: usize = 10;
+
+/// How bad a finding is. The exit code is that of the worst one.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Severity {
+    Note,
+    Warning,
+    Error,
+}
+
+impl Severity {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Finding {
+    severity: Severity,
+    /// What was checked.
+    check: &'static str,
+    /// The server or the object.
+    subject: String,
+    text: String,
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(
+        severity: Severity,
+        check: &'static str,
+        subject: &str,
+        text: impl Into<String>,
+    ) -> Self {
+        Self { severity, check, subject: subject.into(), text: text.into(), remedy: None }
+    }
+
+    fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    fn as_line(&self) -> String {
+        let Self { severity, check, subject, text, remedy } = self;
+        let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        format!("{:<8}{check:<13}{subject}: {text}{remedy}\n", severity.text())
+    }
+
+    fn as_json(&self) -> Value {
+        let Self { severity, check, subject, text, remedy } = self;
+        let severity = severity.text();
+        json!({ "severity": severity, "check": check, "subject": subject, "text": text, "remedy": remedy })
+    }
+}
+
+pub(crate) async fn doctor(doctor: &Doctor) -> Result<u8, Exit> {
+    let client = server::connect(&doctor.server).await?;
+    let reports = client.server_reports().await?;
+    let mut findings: Vec<Finding> = reports.iter().flat_map(checks::of_report).collect();
+    let (health, round_trips) = measure(&client).await;
+    findings.extend(checks::of_health(&health, &reports));
+    findings.extend(checks::of_latency(&round_trips, doctor.ttl));
+    findings.extend(checks::of_clients(&reports));
+    findings.push(trial(&client, doctor.name.as_deref()).await);
+    findings.extend(acl::check(&client, doctor, &reports).await?);
+    findings.extend(objects(&client, doctor.name.as_deref()).await?);
+    // The sort is stable, so each severity keeps the order of the checks.
+    findings.sort_by_key(|finding| Reverse(finding.severity));
+    let worst = findings.iter().map(|it| it.severity).max().unwrap_or(Severity::Note);
+    print(&match doctor.json {
+        true => {
+            let all: Vec<_> = findings.iter().map(Finding::as_json).collect();
+            format!("{}\n", json!({ "worst": worst.text(), "findings": all }))
+        }
+        false => findings.iter().map(Finding::as_line).collect(),
+    })?;
+    Ok(worst as u8)
+}
+
+async fn measure(client: &Client) -> (Health, Vec<Duration>) {
+    let mut health = client.health().await;
+    let mut round_trips = vec![];
+    for _ in 0..ROUND_TRIPS {
+        health = client.health().await;
+        round_trips.extend(health.round_trip);
+    }
+    round_trips.sort_unstable();
+    (health, round_trips)
+}
+
+/// Acquires and releases a lock: this loads the scripts, and executes them with the permissions of
+/// this user.
+async fn trial(client: &Client, name: Option<&str>) -> Finding {
+    let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
+    let tried = async {
+        match client.lock(&name)?.try_acquire().await? {
+            Some(guard) => guard.release().await?.into_result(),
+            None => Ok(()),
+        }
+    };
+    match tried.await {
+        Ok(()) => Finding::new(Severity::Note, "lock", &name, "acquired and released"),
+        Err(error) => Finding::new(Severity::Error, "lock", &name, error.to_string()),
+    }
+}
+
+/// Looks for what is odd: at one object, or at all. A number may be that of another program.
+async fn objects(client: &Client, name: Option<&str>) -> Result<Vec<Finding>, Exit> {
+    let (mut count, mut findings) = (0, vec![]);
+    let mut look = |of: &str, found: Result<Option<Inspection>, Error>| match found {
+        Ok(None) => {}
+        Ok(Some(found)) if found.kind == ObjectKind::Number && name.is_none() => {}
+        Ok(Some(found)) => {
+            count += 1;
+            findings.extend(odd(&found).into_iter().map(|odd| {
+                Finding::new(Severity::Warning, "objects", of, odd.text).remedy(odd.remedy)
+            }));
+        }
+        Err(error) => {
+            findings.push(Finding::new(Severity::Warning, "objects", of, error.to_string()));
+        }
+    };
+    match name {
+        Some(name) => look(name, client.inspect(name).await),
+        None => read_all(client, "*", |name, found| look(name.as_str(), found)).await?,
+    }
+    findings.sort_by(|one, other| one.subject.cmp(&other.subject));
+    let text = format!("{count} found, {} findings", findings.len());
+    findings.insert(0, Finding::new(Severity::Note, "objects", name.unwrap_or("*"), text));
+    Ok(findings)
+}

@@ -1,0 +1,149 @@
+//! `leasehold doctor`, with real servers.
+
+use serde_json::Value;
+use testkit::{Cluster, Redis, eventually};
+
+use crate::common::{Ended, Process, SOON, command, leasehold};
+
+const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+
+fn doctor(redis: &Redis, words: &[&str]) -> (i32, Value) {
+    let Ended { code, out, err } =
+        leasehold(redis, &[&["doctor", "--json"], words].concat()).ended();
+    (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code} {out} {err}")))
+}
+
+/// The findings of one check that are worse than a note, as texts with their remedies.
+fn bad(shown: &Value, check: &str) -> Vec<String> {
+    let all = shown["findings"].as_array().unwrap().iter();
+    all.filter(|it| it["check"] == check && it["severity"] != "note")
+        .map(|it| {
+            format!("{}: {}: {}; {}", it["severity"], it["subject"], it["text"], it["remedy"])
+        })
+        .collect()
+}
+
+#[test]
+fn sound_server_has_only_notes_and_returns_0() {
+    let redis = Redis::options().arg("--appendonly", "yes").arg("--appendfsync", "always").start();
+    let (code, shown) = doctor(&redis, &[]);
+    assert_eq!((code, &shown["worst"]), (0, &"note".into()), "{shown:#}");
+    let checks: Vec<_> = shown["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["check"].as_str().unwrap())
+        .collect();
+    for check in ["server", "persistence", "latency", "lock", "acl", "objects"] {
+        assert!(checks.contains(&check), "{check} in {checks:?}");
+    }
+    let text = leasehold(&redis, &["doctor", "orders:42"]).ended().out;
+    assert!(text.contains("note    lock         orders:42:leasehold-doctor: acquired"), "{text}");
+    assert_eq!(redis.command(&["DBSIZE"]).number(), 0, "it leaves nothing behind");
+}
+
+#[test]
+fn unsafe_settings_are_found_with_their_remedies() {
+    let redis = Redis::start();
+    for (name, value) in [
+        ("save", ""),
+        ("maxmemory", "100mb"),
+        ("maxmemory-policy", "volatile-lru"),
+        ("timeout", "10"),
+        ("tcp-keepalive", "0"),
+    ] {
+        redis.command(&["CONFIG", "SET", name, value]);
+    }
+    let (code, shown) = doctor(&redis, &["--ttl", "1ms"]);
+    assert_eq!((code, &shown["worst"]), (2, &"error".into()));
+    assert!(bad(&shown, "hazard")[0].contains("volatile-lru"), "{shown:#}");
+    assert!(bad(&shown, "persistence")[0].contains("a restart loses all locks"), "{shown:#}");
+    assert_eq!(bad(&shown, "settings").len(), 2, "{shown:#}");
+    let replica = Redis::start_replica_of(&redis);
+    replica.wait_until_synced();
+    eventually("it is an error with a replica", SOON, || {
+        bad(&doctor(&redis, &[]).1, "persistence")
+            .iter()
+            .any(|it| it.contains("empties its replicas"))
+    });
+}
+
+#[test]
+fn warning_alone_returns_1() {
+    let redis = Redis::start();
+    redis.command(&["CONFIG", "SET", "save", "3600 1"]);
+    let (code, shown) = doctor(&redis, &[]);
+    assert_eq!((code, &shown["worst"]), (1, &"warning".into()), "{shown:#}");
+}
+
+#[test]
+fn missing_permissions_are_printed_as_a_command_that_grants_them() {
+    let redis = Redis::start();
+    redis.user("app", &["resetkeys", "~orders:*", "resetchannels", "-@all", "+set", "+evalsha"]);
+    let (code, shown) = doctor(&redis, &["--user", "app", "orders:42"]);
+    assert_eq!(code, 2);
+    let [finding] = &bad(&shown, "acl")[..] else { panic!("{shown:#}") };
+    for rule in ["+hset", "+pubsub|numsub", "&redisson_lock__channel:{orders:42}"] {
+        assert!(finding.contains(&format!("'{rule}'")), "{rule}: {finding}");
+    }
+    assert!(!finding.contains("'+evalsha'") && !finding.contains("'~orders:42'"), "{finding}");
+
+    let line = finding.split_once("ACL SETUSER ").unwrap().1.trim_end_matches('"');
+    let words = line.split_whitespace().map(|word| word.trim_matches('\''));
+    redis.command(&["ACL", "SETUSER"].into_iter().chain(words).collect::<Vec<_>>());
+    let (_, shown) = doctor(&redis, &["--user", "app", "orders:42"]);
+    assert_eq!(bad(&shown, "acl"), [""; 0]);
+    assert_eq!(bad(&doctor(&redis, &["--user", "app", "gate"]).1, "acl").len(), 1);
+}
+
+#[test]
+fn user_without_permissions_learns_what_its_lock_needs() {
+    let redis = Redis::start();
+    let url = redis.user("app", &["~other", "&*", "+@all", "-@admin"]);
+    let mut doctor = command(&["doctor", "--json", "door"]);
+    doctor.env("REDIS_URL", url);
+    let ended = Process::of(doctor).ended();
+    let shown: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(ended.code, 2);
+    assert!(
+        bad(&shown, "lock")[0].contains("access to `door:leasehold-doctor` denied"),
+        "{shown:#}"
+    );
+    let notes = ended.out.matches("cannot be checked").count();
+    assert!(notes >= 2, "{shown:#}");
+}
+
+#[test]
+fn odd_objects_are_found() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door", OWNER, "1"]);
+    redis.command(&["RPUSH", "redisson_lock_queue:{gate}", OWNER]);
+    redis.command(&["SET", "visits", "-7"]);
+    let (code, shown) = doctor(&redis, &[]);
+    assert_eq!(code, 1);
+    let odd = bad(&shown, "objects");
+    assert_eq!(odd.len(), 2, "{odd:?}");
+    assert!(odd[0].contains("\"door\": \"held without an end\"; "), "{odd:?}");
+    assert!(odd[1].contains("\"gate\": \"the first waiter is overdue\"; "), "{odd:?}");
+    assert_eq!(bad(&doctor(&redis, &["gate"]).1, "objects").len(), 1);
+}
+
+#[test]
+fn cluster_is_checked_at_each_primary() {
+    let cluster = Cluster::start();
+    let mut doctor = command(&["doctor", "--json", "orders:42"]);
+    doctor.env("REDIS_URL", cluster.url());
+    let ended = Process::of(doctor).ended();
+    let shown: Value = serde_json::from_str(&ended.out).unwrap();
+    let coverage = ended.out.matches("16384 of 16384 slots").count();
+    assert_eq!(coverage, cluster.masters().len(), "{shown:#}");
+    assert!(ended.out.contains("acquired and released"), "{shown:#}");
+}
+
+#[test]
+fn unreachable_server_returns_69() {
+    let redis = Redis::start();
+    redis.stop();
+    let ended = leasehold(&redis, &["doctor"]).ended();
+    assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{}", ended.err);
+}

@@ -1,0 +1,32 @@
+//! What a server reports about itself, for operators.
+
+use std::collections::BTreeMap;
+
+/// What one server reports about itself: see [`Client::server_reports`](crate::Client::server_reports).
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+/// for report in client.server_reports().await? {
+///     println!("{}: {:?}", report.server, report.info.get("redis_version"));
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ServerReport {
+    /// The server, without any secret.
+    pub server: String,
+    /// The user of this client, by `ACL WHOAMI`.
+    pub user: Option<String>,
+    /// The fields of `INFO`, and those of `CLUSTER INFO` on a cluster.
+    pub info: BTreeMap<String, String>,
+    /// The settings `timeout`, `tcp-keepalive`, `save`, `appendonly` and `appendfsync`, by
+    /// `CONFIG GET`.
+    pub settings: BTreeMap<String, String>,
+    /// The clients of the server, by `CLIENT LIST`. Empty if there are more than 500.
+    pub clients: Vec<BTreeMap<String, String>>,
+    /// The commands that failed or were rejected, each with the reason.
+    pub failures: BTreeMap<String, String>,
+}
