@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
 use clap_complete::Shell;
@@ -22,6 +22,7 @@ pub(crate) enum Subcommand {
     Renew(Renew),
     Unlock(Unlock),
     Wait(Wait),
+    Elect(Elect),
     Show(Show),
     Ls(List),
     Doctor(Doctor),
@@ -186,6 +187,49 @@ pub(crate) struct Wait {
 
     /// The name of the object
     pub(crate) name: String,
+}
+
+/// Campaigns in an election, and runs a command while it leads.
+///
+/// Waits until it leads, runs the command, and steps down when the command ends. If the leadership is
+/// lost, the command is stopped as by `leasehold run`. Without COMMAND it prints its value and its
+/// term as soon as it leads, and leads until a signal. The exit codes are those of `leasehold run`.
+#[derive(Args, Debug)]
+pub(crate) struct Elect {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    /// Prints each leader and its term, and takes no part
+    #[arg(long, conflicts_with_all = ["value", "http", "grace", "command"])]
+    pub(crate) observe: bool,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// What others learn of this candidate, such as its address [default: its host and process]
+    #[arg(long)]
+    pub(crate) value: Option<String>,
+
+    /// Answers by HTTP who leads, with 200 if it is this process and with 503 if it is not
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<SocketAddr>,
+
+    /// The lease, which is renewed while it leads: after a crash, another one leads within this time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// The time between TERM and KILL if the leadership is lost: at most half of the lease [default:
+    /// 5s, or a third of the lease]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+
+    /// The name of the election
+    pub(crate) name: String,
+
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Shows who holds an object and who waits for it.

@@ -6,6 +6,7 @@
 
 mod args;
 mod doctor;
+mod elect;
 mod exit;
 mod inspect;
 mod manual;
@@ -49,6 +50,7 @@ fn command() -> ExitCode {
         Subcommand::Wait(wait) => in_this_thread(script::wait(wait)),
         Subcommand::Show(show) => in_this_thread(inspect::show(show)),
         Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
+        Subcommand::Elect(elect) => in_this_thread(elect::elect(elect)),
         Subcommand::Doctor(doctor) => in_this_thread(doctor::doctor(doctor)),
         Subcommand::Completions(completions) => manual::completions(completions),
         Subcommand::Man(man) => manual::man(man),

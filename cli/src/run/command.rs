@@ -94,6 +94,6 @@ impl Command {
 }
 
 /// Returns whether this process may read from its terminal.
-pub(super) fn is_in_foreground() -> bool {
+pub(crate) fn is_in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }

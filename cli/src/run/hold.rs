@@ -3,8 +3,8 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use leasehold::{
-    Client, Error, ExpirablePermits, ExpirableSemaphore, Fenced, Guard, Lock, LockGuard,
-    LostReason, Owner, Release,
+    Client, Error, ExpirablePermits, ExpirableSemaphore, Fenced, Guard, Leadership, Lock,
+    LockGuard, LostReason, Owner, Release,
 };
 
 use super::period;
@@ -18,6 +18,7 @@ pub(crate) enum Hold {
     Lock(LockGuard),
     Fenced(Guard<Lock<Fenced>>),
     Permit(ExpirablePermits),
+    Leader(Leadership),
 }
 
 macro_rules! of_each {
@@ -26,13 +27,19 @@ macro_rules! of_each {
             Hold::Lock($guard) => $answer,
             Hold::Fenced($guard) => $answer,
             Hold::Permit($guard) => $answer,
+            Hold::Leader($guard) => $answer,
         }
     };
 }
 
 impl Hold {
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        of_each!(self, guard => guard.remaining())
+        match self {
+            Self::Lock(guard) => guard.remaining(),
+            Self::Fenced(guard) => guard.remaining(),
+            Self::Permit(permit) => permit.remaining(),
+            Self::Leader(leadership) => leadership.context().remaining(),
+        }
     }
 
     pub(crate) fn owner(&self) -> &Owner {
@@ -42,6 +49,7 @@ impl Hold {
     pub(crate) fn token(&self) -> Option<u64> {
         match self {
             Self::Fenced(guard) => Some(guard.token()),
+            Self::Leader(leadership) => Some(leadership.term()),
             Self::Lock(_) | Self::Permit(_) => None,
         }
     }
@@ -51,15 +59,20 @@ impl Hold {
     }
 
     pub(crate) async fn release(self) -> Result<Release, Error> {
-        of_each!(self, guard => guard.release().await)
+        match self {
+            Self::Lock(guard) => guard.release().await,
+            Self::Fenced(guard) => guard.release().await,
+            Self::Permit(permit) => permit.release().await,
+            Self::Leader(leadership) => leadership.step_down().await,
+        }
     }
 
-    /// Leaves the hold of a lock in Redis. A permit is released in the background.
+    /// Leaves the hold of a lock in Redis. Anything else is released in the background.
     pub(crate) fn forget(self) {
         match self {
             Self::Lock(guard) => guard.forget(),
             Self::Fenced(guard) => guard.forget(),
-            Self::Permit(_) => {}
+            Self::Permit(_) | Self::Leader(_) => {}
         }
     }
 

@@ -30,6 +30,7 @@ use self::{
     signals::Signals,
 };
 pub(crate) use self::{
+    command::is_in_foreground,
     starter::{START, start},
     watcher::{WATCH, watch},
 };
@@ -75,7 +76,7 @@ fn words(shell: Option<&OsString>, command: &[OsString]) -> Vec<OsString> {
     }
 }
 
-fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Exit> {
+pub(crate) fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Exit> {
     match given {
         None => Ok(DEFAULT_GRACE.min(ttl / 3)),
         Some(grace) if grace <= ttl / 2 => Ok(grace),
@@ -88,7 +89,7 @@ fn grace(given: Option<Duration>, ttl: Duration) -> Result<Duration, Exit> {
 
 pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
     let job = Job::of(run)?;
-    let in_terminal = command::is_in_foreground();
+    let in_terminal = is_in_foreground();
     let mut signals = Signals::catch(in_terminal)?;
     let client = tokio::select! {
         client = server::connect_with(&run.server, Client::builder().ttl(job.ttl)) => client?,

@@ -4,6 +4,8 @@
 mod common;
 #[path = "../doctor.rs"]
 mod doctor;
+#[path = "../elect.rs"]
+mod elect;
 #[path = "../inspect.rs"]
 mod inspect;
 #[path = "../manual.rs"]

@@ -1,0 +1,66 @@
+//! Who leads, as this process knows it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold::{Leader, Leadership, LockContext};
+use serde_json::{Value, json};
+
+/// The leader that was seen last, and the leadership of this process. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Status(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    seen: Option<Leader>,
+    own: Option<(LockContext, String)>,
+}
+
+impl Status {
+    pub(super) fn see(&self, leader: Option<Leader>) {
+        self.state().seen = leader;
+    }
+
+    /// Notes that this process leads, with this value.
+    pub(super) fn lead(&self, leadership: &Leadership, value: &str) {
+        self.state().own = Some((leadership.context(), value.to_owned()));
+    }
+
+    /// Whether this process leads. It reads a clock, so it is `false` before the lease ends in Redis.
+    pub(super) fn leads(&self) -> bool {
+        self.state().own.as_ref().is_some_and(|(own, _)| own.is_held())
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let state = self.state();
+        let own = state.own.as_ref().filter(|(own, _)| own.is_held());
+        if let Some((own, value)) = own {
+            let owner = own.owner().as_str();
+            return json!({ "leader": value, "me": true, "term": own.token(), "owner": owner });
+        }
+        let seen = state.seen.as_ref();
+        json!({
+            "leader": seen.and_then(Leader::value),
+            "me": false,
+            "term": seen.and_then(Leader::term),
+            "owner": seen.map(|leader| leader.owner().as_str()),
+        })
+    }
+
+    /// A line of JSON, or `VALUE TERM`.
+    pub(super) fn line(&self, as_json: bool) -> String {
+        let json = self.as_json();
+        if as_json {
+            return format!("{json}\n");
+        }
+        // A Redisson client has no value, and nobody has a term.
+        let leader = json["leader"].as_str().or_else(|| json["owner"].as_str()).unwrap_or("-");
+        match json["term"].as_u64() {
+            Some(term) => format!("{leader} {term}\n"),
+            None => format!("{leader} -\n"),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
