@@ -26,6 +26,7 @@ pub(crate) enum Subcommand {
     Show(Show),
     Ls(List),
     Doctor(Doctor),
+    Bench(Bench),
     Completions(Completions),
     Man(Man),
 }
@@ -294,6 +295,23 @@ pub(crate) struct Doctor {
     /// The only object to check, and the name whose permissions are checked [default: all objects,
     /// and permissions for commands alone]
     pub(crate) name: Option<String>,
+}
+
+/// Measures what this server gives, in some seconds.
+///
+/// It acquires and releases locks of its own as fast as it can, and leaves no keys behind.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The time for each of the five measurements
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
+    pub(crate) time: Duration,
 }
 
 /// Prints the completions for a shell.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod doctor;
 mod elect;
 mod exit;
@@ -52,6 +53,7 @@ fn command() -> ExitCode {
         Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
         Subcommand::Elect(elect) => in_this_thread(elect::elect(elect)),
         Subcommand::Doctor(doctor) => in_this_thread(doctor::doctor(doctor)),
+        Subcommand::Bench(bench) => in_this_thread(bench::bench(bench)),
         Subcommand::Completions(completions) => manual::completions(completions),
         Subcommand::Man(man) => manual::man(man),
     };

@@ -1,5 +1,7 @@
 //! All tests of the command, as one program.
 
+#[path = "../bench.rs"]
+mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../doctor.rs"]
