@@ -37,33 +37,31 @@ pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
 pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
     let client = server::connect(&list.server).await?;
     let (mut lines, mut unreadable) = (BTreeMap::new(), 0);
-    read_all(&client, &list.pattern, |name, found| {
+    let ended = read_all(&client, &list.pattern, |name, found| {
         unreadable += usize::from(found.is_err());
         if let Some(line) = line(list, &name, found) {
             lines.insert(name, line + "\n");
         }
     })
-    .await?;
-    let count = lines.len();
+    .await;
+    let (count, pattern) = (lines.len(), &list.pattern);
     print(&lines.into_values().collect::<String>())?;
-    match unreadable {
-        0 => Ok(0),
-        _ => Err(Exit::new(
-            UNAVAILABLE,
-            format!(
-                "list `{}`: {unreadable} of {count} objects cannot be read; see their lines",
-                list.pattern
-            ),
-        )),
-    }
+    let failed = match ended {
+        Err(error) => format!("{error}; the list is incomplete"),
+        Ok(()) if unreadable > 0 => {
+            format!("{unreadable} of {count} objects cannot be read; see their lines")
+        }
+        Ok(()) => return Ok(0),
+    };
+    Err(Exit::new(UNAVAILABLE, format!("list `{pattern}`: {failed}")))
 }
 
-/// Reads all objects whose names match `pattern`, in any order.
+/// Reads all objects whose names match `pattern`, in any order. If Redis does not reply, it stops.
 pub(crate) async fn read_all(
     client: &Client,
     pattern: &str,
     mut seen: impl FnMut(Name, Result<Option<Inspection>, Error>),
-) -> Result<(), Exit> {
+) -> Result<(), Error> {
     let mut names = client.names(pattern).await?.into_iter();
     let mut reads = JoinSet::new();
     loop {
@@ -72,9 +70,12 @@ pub(crate) async fn read_all(
         {
             reads.spawn(read(client.clone(), name));
         }
-        let Some(read) = reads.join_next().await else { return Ok(()) };
-        let (name, found) = read.map_err(|error| Exit::os("read", "objects", &error))?;
-        seen(name, found);
+        match reads.join_next().await {
+            None => return Ok(()),
+            Some(Ok((_, Err(error @ Error::Unavailable { .. })))) => return Err(error),
+            Some(Ok((name, found))) => seen(name, found),
+            Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+        }
     }
 }
 

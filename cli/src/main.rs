@@ -67,5 +67,9 @@ fn command() -> ExitCode {
 /// thread that started it ends.
 fn in_this_thread(work: impl Future<Output = Result<u8, Exit>>) -> Result<u8, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Exit::os("start", "runtime", &error))?.block_on(work)
+    let runtime = runtime.map_err(|error| Exit::os("start", "runtime", &error))?;
+    let ended = runtime.block_on(work);
+    // A lookup of an address may take longer than anybody wants to wait after a signal.
+    runtime.shutdown_background();
+    ended
 }

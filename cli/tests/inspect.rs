@@ -87,6 +87,38 @@ fn fair_queue_is_shown_and_an_overdue_head_marked() {
 }
 
 #[test]
+fn dead_waiter_of_leasehold_is_overdue_by_its_heartbeat() {
+    let redis = Redis::start();
+    let (far, past) = ("9000000000000", "1000");
+    redis.command(&["RPUSH", "redisson_lock_queue:{door}", OTHER, OWNER]);
+    redis.command(&["ZADD", "redisson_lock_timeout:{door}", far, OTHER, far, OWNER]);
+    for (alive, expected) in [(far, [false, false]), (past, [true, false])] {
+        redis.command(&["ZADD", "leasehold_fair__alive:{door}", alive, OTHER]);
+        let shown = json(&redis, "door");
+        let overdue: Vec<_> =
+            shown["waiters"].as_array().unwrap().iter().map(|it| &it["overdue"]).collect();
+        assert_eq!(overdue, expected, "{shown}");
+    }
+}
+
+#[test]
+fn list_ends_soon_when_the_server_stops_to_reply() {
+    let redis = Redis::start();
+    for number in 0..20_000 {
+        redis.command(&["SET", &format!("number:{number}"), "7"]);
+    }
+    let list = leasehold(&redis, &["ls", "--numbers"]);
+    eventually("it reads", SOON, || redis.calls().to_string().contains("getrange: "));
+    redis.pause();
+    let ended = list.ended();
+    redis.resume();
+    assert_eq!(ended.code, 69);
+    assert!(ended.err.starts_with("leasehold: list `*`: "), "{}", ended.err);
+    assert!(ended.err.contains("the list is incomplete"), "{}", ended.err);
+    assert!(!ended.out.contains("unreadable"), "{}", ended.out);
+}
+
+#[test]
 fn readers_are_shown_with_their_own_leases() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "mode", "read", OWNER, "1", OTHER, "1"]);
@@ -194,6 +226,22 @@ fn list_passes_over_long_values_of_other_programs() {
     for name in ["page", "cart", "wide"] {
         assert_eq!(leasehold(&redis, &["show", name]).ended().code, 1, "{name}");
     }
+}
+
+/// A reply of this length would end the connection, and with it every other request.
+#[test]
+fn list_marks_a_semaphore_with_too_many_holders_and_continues() {
+    let redis = Redis::start();
+    redis.command(&["SET", "seats", "3"]);
+    redis.command(&["HSET", "gate", OWNER, "1"]);
+    for number in 0..6_000 {
+        let owner = format!("{OWNER}{number}");
+        redis.command(&["HSET", "leasehold_semaphore:{seats}", &owner, "1"]);
+    }
+    let ended = leasehold(&redis, &["ls", "--numbers"]).ended();
+    assert_eq!((ended.code, ended.out.lines().count()), (69, 2), "{} {}", ended.out, ended.err);
+    assert!(ended.out.contains("seats\tunreadable: "), "{}", ended.out);
+    assert!(ended.out.contains("leasehold_semaphore:{seats}"), "{}", ended.out);
 }
 
 #[test]

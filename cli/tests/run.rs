@@ -225,6 +225,18 @@ fn ignored_signal_stays_ignored() {
     assert_eq!(process.ended().code, 6);
 }
 
+/// A parent that ignores it, such as a minimal init, hands that down.
+#[test]
+fn ignored_end_of_children_changes_no_code() {
+    let redis = Redis::start();
+    let mut parent = with_all_signals("env");
+    let words = ["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_leasehold")];
+    parent.args(words).args(["run", "door", "-c", "exit 6"]).env("REDIS_URL", redis.url());
+    let ended = Process::of(parent).ended();
+    assert_eq!(ended.code, 6, "{}", ended.err);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
 #[test]
 fn lost_lock_ends_the_command_and_returns_76() {
     let redis = Redis::start();

@@ -104,6 +104,7 @@ pub struct Waiter {
     /// How long ago it came. `None` for a waiter of a fair lock, and for one that has let a yield
     /// window pass.
     pub waited: Option<Duration>,
-    /// Whether a waiter of a fair lock has not asked in time. The next request removes it.
+    /// Whether a waiter of a fair lock has not asked in time: one of Leasehold for 5 s, one of
+    /// Redisson until its deadline. The next request removes it.
     pub is_overdue: bool,
 }

@@ -87,7 +87,7 @@ pub(crate) async fn doctor(doctor: &Doctor) -> Result<u8, Exit> {
     findings.extend(checks::of_clients(&reports));
     findings.push(trial(&client, doctor.name.as_deref()).await);
     findings.extend(acl::check(&client, doctor, &reports).await?);
-    findings.extend(objects(&client, doctor.name.as_deref()).await?);
+    findings.extend(objects(&client, doctor.name.as_deref()).await);
     // The sort is stable, so each severity keeps the order of the checks.
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let worst = findings.iter().map(|it| it.severity).max().unwrap_or(Severity::Note);
@@ -129,7 +129,7 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
 }
 
 /// Looks for what is odd: at one object, or at all. A number may be that of another program.
-async fn objects(client: &Client, name: Option<&str>) -> Result<Vec<Finding>, Exit> {
+async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let (mut count, mut findings) = (0, vec![]);
     let mut look = |of: &str, found: Result<Option<Inspection>, Error>| match found {
         Ok(None) => {}
@@ -146,10 +146,13 @@ async fn objects(client: &Client, name: Option<&str>) -> Result<Vec<Finding>, Ex
     };
     match name {
         Some(name) => look(name, client.inspect(name).await),
-        None => read_all(client, "*", |name, found| look(name.as_str(), found)).await?,
+        None => {
+            let ended = read_all(client, "*", |name, found| look(name.as_str(), found)).await;
+            ended.unwrap_or_else(|error| look("*", Err(error)));
+        }
     }
     findings.sort_by(|one, other| one.subject.cmp(&other.subject));
     let text = format!("{count} found, {} findings", findings.len());
     findings.insert(0, Finding::new(Severity::Note, "objects", name.unwrap_or("*"), text));
-    Ok(findings)
+    findings
 }

@@ -10,7 +10,10 @@ use rustix::{
     process::{Pid, Signal, getpgrp},
     termios::tcgetpgrp,
 };
-use tokio::process::Child;
+use tokio::{
+    process::Child,
+    signal::unix::{SignalKind, signal},
+};
 
 use super::{
     Job, environment,
@@ -31,6 +34,8 @@ pub(super) struct Command {
 impl Command {
     pub(super) fn start(job: &Job, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
         let failed = |error: io::Error| Exit::os("start", "command", &error);
+        // Without a handler, if the parent ignores SIGCHLD, the kernel keeps no exit code.
+        drop(signal(SignalKind::child()).map_err(failed)?);
         // The watcher starts first, so that it gets the command as soon as it exists.
         let mut watcher = Watcher::start().map_err(failed)?;
         let mut command = tokio::process::Command::new(this_program().map_err(failed)?);

@@ -110,10 +110,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     if parsed::<i64>(&count).is_none_or(|count| count > MOST) {
         return Ok(false);
     }
-    let mut size = cmd("MEMORY");
-    size.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
-    let size = one(store, &name, size).await?;
-    if parsed::<i64>(&size).is_some_and(|size| size > LARGEST) {
+    if is_too_large(store, &name, key).await? {
         return Ok(false);
     }
     let fields = one(store, &name, on("HGETALL", key)).await?;
@@ -149,6 +146,14 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     Ok(true)
 }
 
+/// Whether the reply to `HGETALL key` may be too long.
+async fn is_too_large(store: &RedisStore, name: &Name, key: &str) -> Reply<bool> {
+    let mut size = cmd("MEMORY");
+    size.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+    let size = one(store, name, size).await?;
+    Ok(parsed::<i64>(&size).is_some_and(|size| size > LARGEST))
+}
+
 /// Asks for the end of the lease of a holder: a reader has a key of its own.
 fn lease_of(found: &Inspection, owner: &str) -> Cmd {
     let reads = found.kind == ObjectKind::ReadLock
@@ -170,11 +175,12 @@ fn owner_of(field: &str) -> Option<Owner> {
 /// Reads a string: the number of a semaphore or a latch.
 async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<bool> {
     let name = found.name.clone();
-    let questions = [
-        start_of(name.as_str()),
-        scores(&keys::leases(&name)),
-        on("HGETALL", &keys::holders(&name)),
-    ];
+    let holders = keys::holders(&name);
+    if is_too_large(store, &name, &holders).await? {
+        return Err(replies::refused("ERR", &format!("{holders} is too large to be read")));
+    }
+    let questions =
+        [start_of(name.as_str()), scores(&keys::leases(&name)), on("HGETALL", &holders)];
     let [text, permits, holders] = &all(store, &name, &questions).await?[..] else {
         return Ok(false);
     };
@@ -212,17 +218,18 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     };
     let mut subscribers = cmd("PUBSUB");
     subscribers.arg(numsub).arg(channel_of(&Object::new(channels(found.kind), name.clone())));
-    let mut fair = on("LRANGE", &keys::redissons("redisson_lock_queue", &name));
+    let mut fair = on("LRANGE", &keys::fair_queue(&name));
     fair.arg(0).arg(MOST - 1);
     let questions = [
         subscribers,
         start_of(&keys::tokens(&name)),
         fair,
-        scores(&keys::redissons("redisson_lock_timeout", &name)),
+        scores(&keys::fair_deadlines(&name)),
+        scores(&keys::fair_alive(&name)),
         scores(&keys::queue(&name)),
         scores(&keys::writers(&name)),
     ];
-    let [subscribers, token, fair, deadlines, queue, writers] =
+    let [subscribers, token, fair, deadlines, alive, queue, writers] =
         &all(store, &name, &questions).await?[..]
     else {
         return Ok(());
@@ -230,14 +237,17 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     found.subscribers = last_of(subscribers).unwrap_or(0);
     found.token = parsed(token);
     let deadlines: HashMap<_, _> = scored(deadlines).into_iter().collect();
+    let alive: HashMap<_, _> = scored(alive).into_iter().collect();
+    let is_past = |millis: &f64| seconds(millis / 1_000.0) <= now;
     let Value::Array(fair) = fair else { return Err(replies::unreadable(fair)) };
     if !fair.is_empty() {
         found.kind = ObjectKind::FairLock;
     }
     for member in fair {
         let Value::BulkString(member) = member else { return Err(replies::unreadable(member)) };
-        let deadline = deadlines.get(member).copied();
-        let is_overdue = deadline.is_none_or(|at| seconds(at / 1_000.0) <= now);
+        // A waiter of Leasehold has both times, one of Redisson only a deadline.
+        let is_overdue =
+            deadlines.get(member).is_none_or(is_past) || alive.get(member).is_some_and(is_past);
         let owner = Owner::lossy(&String::from_utf8_lossy(member));
         found.waiters.push(Waiter { owner, waited: None, is_overdue });
     }
