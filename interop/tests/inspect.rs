@@ -1,0 +1,95 @@
+//! What an operator sees of Redisson's objects: each key is that of an object that `inspect` shows.
+
+use std::time::Duration;
+
+use interop::{Java, Kind, Pending, Setup, Thread, until_asleep};
+use leasehold::{Client, Inspection};
+use serde_json::json;
+use testkit::{Redis, eventually};
+
+/// The names of objects, and the kinds that their keys show.
+const KINDS: [(&str, &str); 12] = [
+    ("api", "rate limiter"),
+    ("booth", "read lock"),
+    ("desk", "write lock"),
+    ("door", "lock"),
+    ("fair", "fair lock"),
+    ("fenced", "lock"),
+    ("one", "lock"),
+    ("other", "lock"),
+    ("pool", "expirable semaphore"),
+    ("seats", "number"),
+    ("spin", "lock"),
+    ("start", "number"),
+];
+
+/// Has Redisson create an object of each kind. Returns what waits.
+fn create_all(redis: &Redis, java: &Java) -> Vec<Pending> {
+    let (thread, other) = (java.thread("T1"), java.thread("T2"));
+    assert!(thread.lock("door").acquired());
+    let waits = other.start_lock("door");
+    until_asleep(redis, "door", 1);
+    assert!(thread.spin().lock("spin").acquired());
+    assert!(thread.fair().lock("fair").acquired());
+    let queues = java.thread("T3").fair().start_lock("fair");
+    let queue = || redis.command(&["LLEN", "redisson_lock_queue:{fair}"]).number();
+    eventually("it queues", Duration::from_secs(10), || queue() == 1);
+    assert!(thread.fenced().lock("fenced").acquired());
+    assert!(thread.reads().lock("booth").acquired());
+    assert!(java.thread("T4").reads().lock("booth").acquired());
+    assert!(thread.writes().lock("desk").acquired());
+    assert!(thread.of(Kind::Multi).lock("one,other").acquired());
+    assert!(thread.semaphores().set_permits("seats", 3).is_true());
+    assert!(thread.semaphores().acquire("seats", 2).acquired());
+    assert!(thread.latches().set_count("start", 2).is_true());
+    permits_and_rates(&thread);
+    vec![waits, queues]
+}
+
+fn permits_and_rates(thread: &Thread) {
+    assert!(thread.permits("trySet", "pool", json!({ "count": 3 })).is_true());
+    thread.permits("acquire", "pool", json!({ "lease_ms": 60_000 }));
+    let rate = json!({ "rate": 5, "interval_ms": 60_000 });
+    assert!(thread.limiter("trySetRate", "api", rate).is_true());
+    assert!(thread.limiter("tryAcquire", "api", json!({ "permits": 2 })).is_true());
+}
+
+#[tokio::test]
+async fn each_key_of_redisson_belongs_to_an_object_that_is_shown() {
+    let redis = Redis::start();
+    let java = Java::start(&Setup::new(redis.url()));
+    let _waiting = create_all(&redis, &java);
+    let client = Client::connect(&redis.url()).await.unwrap();
+
+    let mut objects: Vec<Inspection> = vec![];
+    for name in client.names("*").await.unwrap() {
+        objects.extend(client.inspect(&name).await.unwrap());
+    }
+    let kinds: Vec<_> = objects.iter().map(|it| (it.name.as_str(), it.kind.to_string())).collect();
+    assert_eq!(kinds, KINDS.map(|(name, kind)| (name, kind.to_owned())));
+
+    for object in &objects {
+        let (name, waiters) = (object.name.as_str(), object.waiters.len());
+        let holders = match name {
+            "booth" => 2,
+            // Redisson keeps no holders of these.
+            "api" | "seats" | "start" => 0,
+            _ => 1,
+        };
+        assert_eq!(object.holders.len(), holders, "{object:?}");
+        assert_eq!(waiters, usize::from(name == "fair"), "{object:?}");
+        assert_eq!(object.subscribers, u64::from(name == "door"), "{object:?}");
+        assert_eq!(object.token.is_some(), name == "fenced", "{object:?}");
+    }
+
+    let keys = redis.command(&["KEYS", "*"]);
+    let belongs = |key: &str| {
+        objects
+            .iter()
+            .any(|it| key == it.name.as_str() || key.contains(&format!("{{{}}}", it.name)))
+    };
+    for key in keys.texts() {
+        assert!(belongs(key), "{key}");
+    }
+    assert!(keys.texts().len() > KINDS.len() + 5, "{keys:?}");
+}
