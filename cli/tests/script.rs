@@ -134,6 +134,22 @@ fn forced_release_needs_a_yes_and_wakes_a_waiter() {
 }
 
 #[test]
+fn forced_release_of_a_fair_lock_wakes_the_first_waiter() {
+    let redis = Redis::start();
+    let fair = &["--fair", "--ttl", "2s"];
+    let holder = shell(&redis, fair, "echo ready; while :; do sleep 0.02; done");
+    holder.wait_for("ready");
+    let waiting = shell(&redis, fair, "echo entered");
+    let queue = "redisson_lock_queue:{door}";
+    eventually("it waits", SOON, || redis.command(&["LLEN", queue]).number() == 1);
+    let forced = leasehold(&redis, &["unlock", "--force", "--yes", "door"]).ended();
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    let ended = waiting.ended();
+    assert_eq!((ended.code, ended.out.as_str()), (0, "entered\n"), "{}", ended.err);
+    assert_eq!(holder.ended().code, 76);
+}
+
+#[test]
 fn forced_release_shows_the_holder_and_asks_on_a_terminal() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
