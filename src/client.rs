@@ -12,7 +12,8 @@ use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
     domain::{
-        Health, Identity, Inspection, Kind, Name, Object, Pace, Replicas, ServerReport, Stats,
+        Health, Identity, Inspection, Kind, Name, NameCursor, Object, Pace, Replicas, ServerReport,
+        Stats,
     },
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
@@ -555,14 +556,57 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn names(&self, pattern: impl AsRef<str>) -> Result<BTreeSet<Name>> {
-        let pattern = Name::new(pattern)?;
-        let (mut names, mut server, mut cursor) = (BTreeSet::new(), 0, 0);
-        loop {
-            let search = |store| inspect::search(store, server, cursor, pattern.as_str());
-            let Some(found) = self.engine.ask(&pattern, search).await? else { return Ok(names) };
-            names.extend(found.names);
-            (server, cursor) = found.next.map_or((server + 1, 0), |next| (server, next));
+        let (mut names, mut cursor) = (BTreeSet::new(), NameCursor::default());
+        while !cursor.is_done() {
+            names.extend(self.next_names(&pattern, &mut cursor).await?);
         }
+        Ok(names)
+    }
+
+    /// Returns some of the names of [`names`](Self::names), and moves the cursor behind them.
+    ///
+    /// It sends one `SCAN`, which reads about 250 keys, so a program that shows a large server needs
+    /// neither memory for all names nor all of the server's time. A page may be empty, and a name
+    /// may be on several pages. On a cluster, the cursor passes through one primary after the other.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`names`](Self::names). The cursor stays where it was.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind. The cursor stays where it was.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let mut cursor = leasehold::NameCursor::default();
+    /// while !cursor.is_done() {
+    ///     for name in client.next_names("orders:*", &mut cursor).await? {
+    ///         println!("{name}");
+    ///     }
+    ///     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn next_names(
+        &self,
+        pattern: impl AsRef<str>,
+        cursor: &mut NameCursor,
+    ) -> Result<Vec<Name>> {
+        let pattern = Name::new(pattern)?;
+        let Some((server, at)) = cursor.next else { return Ok(vec![]) };
+        let search = |store| inspect::search(store, server, at, pattern.as_str());
+        let found = self.engine.ask(&pattern, search).await?;
+        let (names, next) = match found {
+            Some(found) => {
+                (found.names, Some(found.next.map_or((server + 1, 0), |at| (server, at))))
+            }
+            None => (vec![], None),
+        };
+        cursor.next = next;
+        Ok(names)
     }
 
     /// Shuts this client and its clones down, within `timeout`.

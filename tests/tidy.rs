@@ -1085,10 +1085,11 @@ type Api = BTreeSet<(String, String)>;
 
 /// Methods that tasks have and threads do not, and the reverse. A thread that writes may read by
 /// `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 10] = [
+const FOR_TASKS_ALONE: [(&str, &str); 11] = [
     // For operators, whose command line tool is async.
     ("Client", "inspect"),
     ("Client", "names"),
+    ("Client", "next_names"),
     ("Client", "server_reports"),
     ("Client", "dry_run"),
     ("Lock", "on_loss"),

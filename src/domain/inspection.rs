@@ -108,3 +108,41 @@ pub struct Waiter {
     /// Redisson until its deadline. The next request removes it.
     pub is_overdue: bool,
 }
+
+/// The position of a search for names: see [`Client::next_names`](crate::Client::next_names).
+///
+/// # Examples
+///
+/// ```
+/// assert!(!leasehold::NameCursor::default().is_done());
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NameCursor {
+    /// The index of a server, and the cursor of its `SCAN`. `None` after the last server.
+    pub(crate) next: Option<(usize, u64)>,
+}
+
+impl Default for NameCursor {
+    /// The start of a search.
+    fn default() -> Self {
+        Self { next: Some((0, 0)) }
+    }
+}
+
+impl NameCursor {
+    /// Returns whether the search has passed through all keys.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let mut cursor = leasehold::NameCursor::default();
+    /// let first = client.next_names("*", &mut cursor).await?;
+    /// println!("{} names, all of them: {}", first.len(), cursor.is_done());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        self.next.is_none()
+    }
+}

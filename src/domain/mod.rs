@@ -48,7 +48,7 @@ pub use self::{
     guarded::{Script, Value, Write},
     hazard::{Finding, Hazard},
     health::{Health, NodeHealth, Role},
-    inspection::{Inspection, ObjectKind, Waiter},
+    inspection::{Inspection, NameCursor, ObjectKind, Waiter},
     leader::Leader,
     lease::InvalidDuration,
     name::{InvalidName, Name},
