@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals advisories
+.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals advisories browser
 
 SEEDS ?= 2000
 SEED ?=
@@ -66,6 +66,9 @@ bench:      ## benchmarks with lower limits and rivals: QUICK=1 within five minu
 
 rivals:     ## builds the benchmarks, and tests their figures
 	cd bench && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
+
+browser:    ## the page of `leasehold ui` in a headless Chromium; installs it and Node if they are missing
+	cli/browser/run.sh
 
 advisories: ## known vulnerabilities of dependencies, by cargo-deny; fails if it cannot check
 	.ci/advisories

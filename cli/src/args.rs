@@ -25,6 +25,8 @@ pub(crate) enum Subcommand {
     Elect(Elect),
     Show(Show),
     Ls(List),
+    Top(Top),
+    Ui(Ui),
     Doctor(Doctor),
     Bench(Bench),
     Completions(Completions),
@@ -271,6 +273,54 @@ pub(crate) struct List {
     pub(crate) pattern: String,
 }
 
+/// Shows locks live in the terminal: holders, waiters, rates, losses and hazards.
+///
+/// Keys: arrows select, Enter shows, s sorts, r reverses, / filters, f releases by force, q quits.
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(flatten)]
+    pub(crate) watching: Watching,
+}
+
+/// Serves a page that shows locks live, on this machine.
+///
+/// Prints the address of the page. Anyone who reaches that address can read it.
+#[derive(Args, Debug)]
+pub(crate) struct Ui {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(flatten)]
+    pub(crate) watching: Watching,
+
+    /// The address of the page
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8379")]
+    pub(crate) listen: SocketAddr,
+
+    /// A name under which browsers may ask for the page, besides localhost and addresses
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+
+    /// Allows the page to release locks by force. The printed address has the token for it
+    #[arg(long)]
+    pub(crate) allow_force: bool,
+}
+
+/// How the server is sampled.
+#[derive(Args, Debug)]
+pub(crate) struct Watching {
+    /// The time between two samples
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+
+    /// The names, as SCAN matches them, such as 'orders:*'
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+}
+
 /// Checks the servers, the permissions and the objects, and prints findings with their remedies.
 ///
 /// It tries a lock of its own, below NAME. Exits with 0 if there are only notes, with 1 after a
@@ -389,6 +439,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| "use a number such as 1.5 or 30s".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+/// Reads the time between two samples.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    match interval >= Duration::from_millis(100) {
+        true => Ok(interval),
+        false => Err("use 100ms or more".into()),
+    }
 }
 
 /// Reads a duration that Redis can keep as the TTL of a key.

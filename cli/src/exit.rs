@@ -48,6 +48,10 @@ impl Exit {
         )
     }
 
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
         say(&self.reason);
         self.code.into()

@@ -211,6 +211,6 @@ fn lease(remaining: Option<Duration>) -> String {
     }
 }
 
-fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

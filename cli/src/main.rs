@@ -9,11 +9,15 @@ mod bench;
 mod doctor;
 mod elect;
 mod exit;
+mod force;
 mod inspect;
 mod manual;
 mod run;
 mod script;
 mod server;
+mod top;
+mod ui;
+mod watch;
 
 use std::{env, process::ExitCode};
 
@@ -51,6 +55,8 @@ fn command() -> ExitCode {
         Subcommand::Wait(wait) => in_this_thread(script::wait(wait)),
         Subcommand::Show(show) => in_this_thread(inspect::show(show)),
         Subcommand::Ls(list) => in_this_thread(inspect::list(list)),
+        Subcommand::Top(top) => in_this_thread(top::top(top)),
+        Subcommand::Ui(ui) => in_this_thread(ui::ui(ui)),
         Subcommand::Elect(elect) => in_this_thread(elect::elect(elect)),
         Subcommand::Doctor(doctor) => in_this_thread(doctor::doctor(doctor)),
         Subcommand::Bench(bench) => in_this_thread(bench::bench(bench)),

@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Error, Inspection, ObjectKind, Owner};
+use leasehold::{Client, Error, Owner};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     args::{Lock, Renew, Unlock, Wait},
-    exit::{ABSENT, DATA, Exit, LOST, USAGE, say},
-    inspect::{as_text, write},
+    exit::{ABSENT, Exit, LOST, USAGE, say},
+    force::{Forcible, QUESTION},
+    inspect::write,
     run::{
         farewell,
         hold::{self, Hold},
@@ -127,46 +128,27 @@ fn ended(operation: &str, name: &str) -> Exit {
 /// lock.
 async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     let name = &unlock.name;
-    let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
-    let Some(found) = found else {
-        return Err(Exit::new(ABSENT, format!("unlock `{name}`: nobody holds it; nothing to do")));
-    };
-    let lock = match found.kind {
-        ObjectKind::Lock => client.lock(name)?,
-        ObjectKind::FairLock => client.fair_lock(name)?,
-        ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
-        ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
-        kind => {
-            let remedy = "only locks of any kind are released by force";
-            return Err(Exit::new(DATA, format!("unlock `{name}`: it is a {kind}; {remedy}")));
-        }
-    };
-    if !unlock.yes && !is_confirmed(&found)? {
+    let held = Forcible::find(client, name).await?;
+    if !unlock.yes && !is_confirmed(&held)? {
         return Err(Exit::new(ABSENT, format!("unlock `{name}`: not confirmed; it is still held")));
     }
-    let mut code =
-        Err(Exit::new(ABSENT, format!("unlock `{name}`: released meanwhile; look again")));
-    for holder in &found.holders {
-        if lock.release_owner(holder.owner()).await? {
-            say(&format!("unlock `{name}`: released by force, was held by {holder}"));
-            code = Ok(0);
-        }
+    for holder in held.release().await? {
+        say(&format!("unlock `{name}`: released by force, was held by {holder}"));
     }
-    code
+    Ok(0)
 }
 
 /// Shows the holders, and asks for confirmation.
-fn is_confirmed(found: &Inspection) -> Result<bool, Exit> {
-    let name = &found.name;
+fn is_confirmed(held: &Forcible) -> Result<bool, Exit> {
+    let name = held.name();
     if !io::stdin().is_terminal() {
         return Err(Exit::new(
             USAGE,
             format!("unlock `{name}`: nobody can be asked without a terminal; add --yes"),
         ));
     }
-    let question = "The holders go on working until they notice. Release it by force? [y/N] ";
     let failed = |error: io::Error| Exit::os("ask", "terminal", &error);
-    write!(io::stderr(), "{}{question}", as_text(found)).map_err(failed)?;
+    write!(io::stderr(), "{}{QUESTION} [y/N] ", held.text()).map_err(failed)?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(failed)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -16,3 +16,7 @@ mod manual;
 mod run;
 #[path = "../script.rs"]
 mod script;
+#[path = "../top.rs"]
+mod top;
+#[path = "../ui.rs"]
+mod ui;

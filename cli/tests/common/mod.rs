@@ -103,9 +103,13 @@ impl Process {
         kill(self.child.id(), signal);
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The processes that it has started, and that run.
     pub(crate) fn children(&self) -> Vec<u32> {
-        let id = self.child.id();
+        let id = self.pid();
         let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }

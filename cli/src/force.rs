@@ -1,0 +1,71 @@
+//! Releases locks by force, for `unlock --force`, `top` and `ui`.
+
+use leasehold::{Client, Holder, Inspection, Lock, Name, ObjectKind};
+
+use crate::{
+    exit::{ABSENT, DATA, Exit},
+    inspect::as_text,
+};
+
+pub(crate) const QUESTION: &str =
+    "The holders go on working until they notice. Release it by force?";
+
+/// A held lock, with the holders that a person has seen. A holder that comes later is not released.
+#[derive(Debug)]
+pub(crate) struct Forcible {
+    found: Inspection,
+    lock: Lock,
+}
+
+impl Forcible {
+    /// Finds the holders of `name`, and fails if it cannot be released by force.
+    pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, Exit> {
+        let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
+        let Some(found) = found else {
+            let text = format!("unlock `{name}`: nobody holds it; nothing to do");
+            return Err(Exit::new(ABSENT, text));
+        };
+        let lock = match found.kind {
+            ObjectKind::Lock => client.lock(name)?,
+            ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
+            ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
+            kind => {
+                let remedy = "only locks and read-write locks are released by force";
+                return Err(Exit::new(DATA, format!("unlock `{name}`: it is a {kind}; {remedy}")));
+            }
+        };
+        Ok(Self { found, lock })
+    }
+
+    /// Leaves only these owners of it.
+    pub(crate) fn only(mut self, owners: &[String]) -> Self {
+        self.found.holders.retain(|it| owners.iter().any(|owner| owner == it.owner().as_str()));
+        self
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.found.name
+    }
+
+    /// The holders and the waiters, as `show` prints them.
+    pub(crate) fn text(&self) -> String {
+        as_text(&self.found)
+    }
+
+    /// Releases the holders, and returns those that still held it. Publishes each release.
+    pub(crate) async fn release(&self) -> Result<Vec<&Holder>, Exit> {
+        let mut released = vec![];
+        for holder in &self.found.holders {
+            if self.lock.release_owner(holder.owner()).await? {
+                released.push(holder);
+            }
+        }
+        match released.is_empty() {
+            true => {
+                let text = format!("unlock `{}`: released meanwhile; look again", self.name());
+                Err(Exit::new(ABSENT, text))
+            }
+            false => Ok(released),
+        }
+    }
+}

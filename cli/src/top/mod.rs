@@ -1,0 +1,142 @@
+//! `leasehold top`: a live view in the terminal.
+//!
+//! `screen.rs` owns the terminal, `draw.rs` draws, and `view.rs` is what the user has chosen. Requests
+//! for a popup or a release run in tasks, so that a server without replies blocks no key.
+
+mod draw;
+mod screen;
+mod view;
+
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
+
+use crossterm::event::Event;
+use leasehold::Client;
+use rustix::process::Signal;
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    task,
+};
+
+use self::{
+    screen::Screen,
+    view::{Act, View},
+};
+use crate::{
+    args::Top,
+    exit::{ABSENT, Exit, USAGE},
+    force::Forcible,
+    inspect::as_text,
+    run::{signals, signals::Signals},
+    server,
+    watch::Watch,
+};
+
+/// What a task has found.
+enum Found {
+    Shown(String),
+    Question(Arc<Forcible>),
+    Message(String),
+}
+
+pub(crate) async fn top(top: &Top) -> Result<u8, Exit> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        let remedy = "use `leasehold ls`, or `leasehold ui`";
+        return Err(Exit::new(USAGE, format!("start `top`: there is no terminal; {remedy}")));
+    }
+    let mut signals = Signals::catch(true)?;
+    let client = tokio::select! {
+        client = server::connect(&top.server) => client?,
+        signal = signals.fatal() => return Ok(signals::code(signal)),
+    };
+    let watch = Watch::start(client.clone(), &top.watching.pattern, top.watching.interval);
+    // It restores the terminal when it is dropped, also by a panic.
+    let mut screen = Screen::open()?;
+    show(&mut screen, &client, watch, &mut signals).await
+}
+
+async fn show(
+    screen: &mut Screen,
+    client: &Client,
+    mut watch: Watch,
+    signals: &mut Signals,
+) -> Result<u8, Exit> {
+    let mut keys = screen::keys()?;
+    let (sender, mut found) = unbounded_channel();
+    let mut view = View::default();
+    // The lock that the user is asked about.
+    let mut asked: Option<Arc<Forcible>> = None;
+    loop {
+        let sample = watch.last();
+        screen.draw(|frame| draw::draw(frame, &sample, &mut view))?;
+        let event = tokio::select! {
+            signal = signals.fatal() => return Ok(signals::code(signal)),
+            changed = watch.changed() => {
+                changed?;
+                continue;
+            }
+            Some(found) = found.recv() => {
+                match found {
+                    Found::Shown(text) => view.popup(text),
+                    Found::Message(text) => view.message = Some(text),
+                    Found::Question(held) => {
+                        view.ask(held.text());
+                        asked = Some(held);
+                    }
+                }
+                continue;
+            }
+            event = keys.recv() => event,
+        };
+        let Some(event) = event else {
+            return Err(Exit::os("read", "terminal", &"it is gone"));
+        };
+        let Event::Key(key) = event else { continue };
+        match view.key(key, &sample) {
+            None => {}
+            Some(Act::Quit) => return Ok(0),
+            Some(Act::Interrupt) => return Ok(signals::code(Signal::INT)),
+            Some(Act::Show(name)) => {
+                let client = client.clone();
+                start(&sender, async move {
+                    let found = client.inspect(&name).await?;
+                    let is_free = || Exit::new(ABSENT, format!("show `{name}`: it is free"));
+                    Ok(Found::Shown(as_text(&found.ok_or_else(is_free)?)))
+                });
+            }
+            Some(Act::Ask(name)) => {
+                let client = client.clone();
+                start(&sender, async move {
+                    Ok(Found::Question(Arc::new(Forcible::find(&client, name.as_str()).await?)))
+                });
+            }
+            Some(Act::Force) => {
+                let Some(held) = asked.take() else { continue };
+                let watch = watch.clone();
+                start(&sender, async move {
+                    let released = held.release().await?;
+                    let owners = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
+                    watch.forced(held.name().clone(), owners);
+                    let all: Vec<_> = released.iter().map(ToString::to_string).collect();
+                    let (name, all) = (held.name(), all.join(", "));
+                    Ok(Found::Message(format!("released `{name}` by force, was held by {all}")))
+                });
+            }
+        }
+    }
+}
+
+/// Runs `work` in a task. Its failure becomes a message.
+fn start(
+    results: &UnboundedSender<Found>,
+    work: impl Future<Output = Result<Found, Exit>> + 'static + Send,
+) {
+    let results = results.clone();
+    task::spawn(async move {
+        let found = work.await.unwrap_or_else(|exit| Found::Message(exit.reason().to_owned()));
+        // If `top` has ended, nobody looks at it.
+        drop(results.send(found));
+    });
+}

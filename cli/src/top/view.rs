@@ -1,0 +1,241 @@
+//! What the user of `top` has chosen: the order, the filter, the row, an open popup. Pure.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use leasehold::Name;
+
+use crate::watch::{
+    Sample,
+    table::{Order, Row},
+};
+
+/// How many rows a page key moves.
+const PAGE: usize = 10;
+
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) order: Order,
+    pub(super) is_reversed: bool,
+    pub(super) filter: String,
+    /// Whether keys are letters of the filter.
+    pub(super) is_typing: bool,
+    pub(super) selected: Option<Name>,
+    /// The first row that is drawn.
+    pub(super) offset: usize,
+    pub(super) popup: Option<Popup>,
+    pub(super) message: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Popup {
+    pub(super) text: String,
+    /// Whether it asks to release a lock by force.
+    pub(super) is_question: bool,
+}
+
+/// What a key asks for.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Act {
+    Quit,
+    Interrupt,
+    Show(Name),
+    Ask(Name),
+    Force,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            order: Order::Trouble,
+            is_reversed: false,
+            filter: String::new(),
+            is_typing: false,
+            selected: None,
+            offset: 0,
+            popup: None,
+            message: None,
+        }
+    }
+}
+
+impl View {
+    /// The rows that pass the filter, in their order.
+    pub(super) fn rows<'a>(&self, sample: &'a Sample) -> Vec<&'a Row> {
+        let mut rows: Vec<_> = sample.rows.iter().filter(|row| self.passes(row)).collect();
+        self.order.sort(&mut rows);
+        if self.is_reversed {
+            rows.reverse();
+        }
+        rows
+    }
+
+    fn passes(&self, row: &Row) -> bool {
+        let has = |text: &str| text.to_lowercase().contains(&self.filter.to_lowercase());
+        has(row.name.as_str()) || has(&row.kind) || row.holders.iter().any(|it| has(&it.owner))
+    }
+
+    pub(super) fn popup(&mut self, text: String) {
+        self.popup = Some(Popup { text, is_question: false });
+    }
+
+    pub(super) fn ask(&mut self, text: String) {
+        self.popup = Some(Popup { text, is_question: true });
+    }
+
+    pub(super) fn key(&mut self, key: KeyEvent, sample: &Sample) -> Option<Act> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        self.message = None;
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Some(Act::Interrupt);
+        }
+        if let Some(popup) = self.popup.take() {
+            // Any other key is a no.
+            let is_yes = popup.is_question && key.code == KeyCode::Char('y');
+            return is_yes.then_some(Act::Force);
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return None;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Some(Act::Quit),
+            KeyCode::Char('s') => self.next_order(),
+            KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('f') => return self.selected.clone().map(Act::Ask),
+            KeyCode::Enter => return self.selected.clone().map(Act::Show),
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Up | KeyCode::Char('k') => self.select(sample, |at| at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.select(sample, |at| at + 1),
+            KeyCode::PageUp => self.select(sample, |at| at.saturating_sub(PAGE)),
+            KeyCode::PageDown => self.select(sample, |at| at + PAGE),
+            KeyCode::Home => self.select(sample, |_| 0),
+            KeyCode::End => self.select(sample, |_| usize::MAX),
+            _ => {}
+        }
+        None
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char(letter) => self.filter.push(letter),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.is_typing = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn next_order(&mut self) {
+        let at = Order::ALL.iter().position(|it| *it == self.order).unwrap_or(0);
+        self.order = Order::ALL[(at + 1) % Order::ALL.len()];
+    }
+
+    /// Selects another row. Without a selection, the first one.
+    fn select(&mut self, sample: &Sample, to: impl FnOnce(usize) -> usize) {
+        let rows = self.rows(sample);
+        let at = self.at(&rows).map_or(0, to).min(rows.len().saturating_sub(1));
+        self.selected = rows.get(at).map(|row| row.name.clone());
+    }
+
+    /// The index of the selected row. It stays selected if it moves.
+    pub(super) fn at(&self, rows: &[&Row]) -> Option<usize> {
+        let selected = self.selected.as_ref()?;
+        rows.iter().position(|row| row.name == *selected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::watch::table::{Seen, Table, Tally};
+
+    fn sample() -> Sample {
+        let mut table = Table::default();
+        for (name, owner, subscribers) in [("a", "x:1", 0), ("b", "y:1", 3), ("c", "x:2", 1)] {
+            let seen = Seen {
+                kind: Some("lock".into()),
+                holders: vec![(owner.into(), None)],
+                subscribers,
+                ..Seen::absent(Name::new(name).unwrap())
+            };
+            table.update(&seen, Duration::ZERO);
+        }
+        Sample {
+            started: SystemTime::UNIX_EPOCH,
+            now: Duration::ZERO,
+            took: Duration::ZERO,
+            rows: table.rows().cloned().collect(),
+            events: vec![],
+            history: vec![],
+            tally: Tally::default(),
+            pass: None,
+            lost: 0,
+            hazards: vec![],
+            server: String::new(),
+            error: None,
+        }
+    }
+
+    fn press(view: &mut View, keys: &str) -> Option<Act> {
+        let mut act = None;
+        for key in keys.chars() {
+            let code = match key {
+                '\n' => KeyCode::Enter,
+                '\u{1b}' => KeyCode::Esc,
+                '↓' => KeyCode::Down,
+                letter => KeyCode::Char(letter),
+            };
+            act = view.key(KeyEvent::new(code, KeyModifiers::NONE), &sample());
+        }
+        act
+    }
+
+    fn names(view: &View) -> String {
+        view.rows(&sample()).iter().map(|row| row.name.as_str()).collect()
+    }
+
+    #[test]
+    fn rows_are_sorted_reversed_and_filtered() {
+        let mut view = View::default();
+        assert_eq!(names(&view), "bca", "the most waiters first");
+        press(&mut view, "ssss");
+        assert_eq!((view.order, names(&view)), (Order::Name, "abc".into()));
+        press(&mut view, "r");
+        assert_eq!(names(&view), "cba");
+        press(&mut view, "/X:q\u{1b}");
+        assert_eq!(names(&view), "cba", "Esc clears the filter");
+        press(&mut view, "/X:\n");
+        assert_eq!(names(&view), "ca", "by owner, in any case");
+    }
+
+    #[test]
+    fn only_y_releases_by_force() {
+        let mut view = View::default();
+        assert_eq!(press(&mut view, "f"), None, "nothing is selected");
+        assert_eq!(press(&mut view, "↓↓f"), Some(Act::Ask(Name::new("c").unwrap())));
+        for (key, act) in [("y", Some(Act::Force)), ("\n", None), ("q", None), ("Y", None)] {
+            view.ask("c: lock".into());
+            assert_eq!(press(&mut view, key), act, "{key:?}");
+            assert!(view.popup.is_none());
+        }
+        view.popup("c: lock".into());
+        assert_eq!(press(&mut view, "y"), None, "it was no question");
+        assert_eq!(press(&mut view, "q"), Some(Act::Quit));
+    }
+
+    #[test]
+    fn selection_follows_its_row() {
+        let mut view = View::default();
+        press(&mut view, "↓");
+        assert_eq!(view.at(&view.rows(&sample())), Some(0));
+        press(&mut view, "ssss");
+        assert_eq!(view.at(&view.rows(&sample())), Some(1), "`b` is the second by name");
+    }
+}

@@ -1,0 +1,204 @@
+//! As much of HTTP/1.1 as the page needs: one request for each connection, strictly. Pure, but for
+//! the reads and writes of a stream.
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The longest head and body of a request.
+const HEAD: usize = 8 * 1024;
+const BODY: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: String,
+    pub(super) path: String,
+    headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Request {
+    /// The value of a header, by its name in lower case. `None` if it is missing or repeated.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut all = self.headers.iter().filter(|(it, _)| it == name);
+        let (_, value) = all.next()?;
+        all.next().is_none().then_some(value)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.headers.iter().any(|(it, _)| it == name)
+    }
+
+    /// Reads a request. An error is the response to it.
+    pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Response> {
+        let mut bytes = vec![];
+        let end = loop {
+            if let Some(at) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
+                break at;
+            }
+            if bytes.len() >= HEAD {
+                return Err(Response::error("431 Request Header Fields Too Large"));
+            }
+            more(stream, &mut bytes).await?;
+        };
+        let mut request = Self::head(&bytes[..end]).ok_or_else(Response::bad)?;
+        let length = request.length()?;
+        request.body = bytes.split_off(end + 4);
+        while request.body.len() < length {
+            more(stream, &mut request.body).await?;
+        }
+        // A second request on this connection is not read.
+        request.body.truncate(length);
+        Ok(request)
+    }
+
+    fn head(bytes: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(bytes).ok()?;
+        let mut lines = text.split("\r\n");
+        let mut words = lines.next()?.split(' ');
+        let [method, path, version] = [words.next()?, words.next()?, words.next()?];
+        if words.next().is_some() || version != "HTTP/1.1" || !path.starts_with('/') {
+            return None;
+        }
+        let headers: Option<_> = lines.map(header).collect();
+        let (method, path) = (method.to_owned(), path.to_owned());
+        Some(Self { method, path, headers: headers?, body: vec![] })
+    }
+
+    /// The length of the body.
+    fn length(&self) -> Result<usize, Response> {
+        if self.has("transfer-encoding") {
+            return Err(Response::error("501 Not Implemented"));
+        }
+        if !self.has("content-length") {
+            return Ok(0);
+        }
+        let text = self.header("content-length").ok_or_else(Response::bad)?;
+        if text.is_empty() || !text.bytes().all(|it| it.is_ascii_digit()) {
+            return Err(Response::bad());
+        }
+        match text.parse() {
+            Ok(length) if length <= BODY => Ok(length),
+            _ => Err(Response::error("413 Content Too Large")),
+        }
+    }
+}
+
+async fn more(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Result<(), Response> {
+    let mut chunk = [0; 4096];
+    match stream.read(&mut chunk).await {
+        Ok(0) | Err(_) => Err(Response::bad()),
+        Ok(count) => {
+            bytes.extend_from_slice(&chunk[..count]);
+            Ok(())
+        }
+    }
+}
+
+fn header(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.split_once(':')?;
+    let is_letter = |it: u8| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it);
+    let is_valid = !name.is_empty()
+        && name.bytes().all(is_letter)
+        && !value.bytes().any(|it| it.is_ascii_control() && it != b'\t');
+    is_valid.then(|| (name.to_ascii_lowercase(), value.trim().to_owned()))
+}
+
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) status: &'static str,
+    kind: &'static str,
+    /// The scripts and styles that the page may have.
+    nonce: Option<String>,
+    pub(super) body: String,
+}
+
+impl Response {
+    pub(super) fn page(body: String, nonce: String) -> Self {
+        Self { status: "200 OK", kind: "text/html", nonce: Some(nonce), body }
+    }
+
+    pub(super) fn json(status: &'static str, body: &serde_json::Value) -> Self {
+        Self { status, kind: "application/json", nonce: None, body: body.to_string() }
+    }
+
+    pub(super) fn error(status: &'static str) -> Self {
+        Self { status, kind: "text/plain", nonce: None, body: format!("{status}\n") }
+    }
+
+    fn bad() -> Self {
+        Self::error("400 Bad Request")
+    }
+
+    /// Writes the response. The other side may have left, so a failure is of no interest.
+    pub(super) async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) {
+        let allowed = match &self.nonce {
+            Some(nonce) => format!(
+                "script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; \
+                 connect-src 'self'; "
+            ),
+            None => String::new(),
+        };
+        let head = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}; charset=utf-8\r\nContent-Length: {}\r\n\
+             Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+             Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+             Cross-Origin-Opener-Policy: same-origin\r\n\
+             Content-Security-Policy: default-src 'none'; {allowed}base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'\r\n\r\n",
+            self.status,
+            self.kind,
+            self.body.len(),
+        );
+        let written = stream.write_all(&[head.as_bytes(), self.body.as_bytes()].concat()).await;
+        drop(written);
+        drop(stream.shutdown().await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn status(text: &str) -> &'static str {
+        match Request::read(&mut text.as_bytes()).await {
+            Ok(_) => "200 OK",
+            Err(response) => response.status,
+        }
+    }
+
+    #[tokio::test]
+    async fn request_is_read_with_its_body() {
+        let text = "POST /force HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n{} GET / HTTP/1.1";
+        let request = Request::read(&mut text.as_bytes()).await.unwrap();
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/force"));
+        assert_eq!((request.header("host"), request.body.as_slice()), (Some("a"), &b"{} "[..]));
+        assert_eq!(request.header("origin"), None);
+    }
+
+    #[tokio::test]
+    async fn malformed_request_is_refused() {
+        for (text, expected) in [
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
+            ("GET / HTTP/1.0\r\n\r\n", "400 Bad Request"),
+            ("GET  / HTTP/1.1\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.1 x\r\nHost: a\r\n\r\n", "400 Bad Request"),
+            ("GET http://a/ HTTP/1.1\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.1\r\nno colon\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.1\r\nA: b\r\n folded: c\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.1\r\nA: b\nHost: c\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.1\r\n", "400 Bad Request"),
+            ("POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\na", "400 Bad Request"),
+            ("POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\na", "400 Bad Request"),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+                "400 Bad Request",
+            ),
+            ("POST / HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", "413 Content Too Large"),
+            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "501 Not Implemented"),
+        ] {
+            assert_eq!(status(text).await, expected, "{text:?}");
+        }
+        let long = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(20_000));
+        assert_eq!(status(&long).await, "431 Request Header Fields Too Large");
+    }
+}

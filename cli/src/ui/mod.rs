@@ -1,0 +1,202 @@
+//! `leasehold ui`: one local page that shows what `top` shows.
+//!
+//! What protects it:
+//!
+//! - The `Host` of a request must be an address, `localhost`, or a name that the user has given. A page
+//!   of another site that rebinds its DNS name to this address sends its own name.
+//! - A release by force needs `--allow-force`, the same `Origin`, and a token that no other site and
+//!   no other user of this machine knows: only the printed address has it, in its fragment.
+//! - The page writes names as text, never as HTML, and its policy allows no other scripts.
+
+mod http;
+mod state;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use leasehold::Client;
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::spawn,
+    time::{sleep, timeout},
+};
+use uuid::Uuid;
+
+use self::http::{Request, Response};
+use crate::{
+    args::Ui,
+    exit::{Exit, USAGE, say},
+    force::Forcible,
+    inspect::print,
+    run::{signals, signals::Signals},
+    server,
+    watch::Watch,
+};
+
+const PAGE: &str = include_str!("page.html");
+
+/// The number of connections at the same time, and how long one may take.
+const CONNECTIONS: usize = 64;
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The pause after a connection could not be accepted, such as without a file descriptor.
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+struct Site {
+    client: Client,
+    watch: Watch,
+    hosts: Vec<String>,
+    interval: Duration,
+    /// `None` if the page only reads.
+    token: Option<String>,
+}
+
+pub(crate) async fn ui(ui: &Ui) -> Result<u8, Exit> {
+    let is_local = ui.listen.ip().is_loopback();
+    if ui.allow_force && !is_local {
+        let cause = "the token would cross the network unencrypted";
+        let remedy = "listen on 127.0.0.1, and reach it by `ssh -L`";
+        return Err(Exit::new(USAGE, format!("read `--allow-force`: {cause}; {remedy}")));
+    }
+    let mut signals = Signals::catch(true)?;
+    let address = ui.listen.to_string();
+    let listener = TcpListener::bind(ui.listen).await;
+    let listener = listener.map_err(|error| Exit::os("listen on", &address, &error))?;
+    let address = listener.local_addr().map_err(|error| Exit::os("listen on", &address, &error))?;
+    let client = tokio::select! {
+        client = server::connect(&ui.server) => client?,
+        signal = signals.fatal() => return Ok(signals::code(signal)),
+    };
+    let site = Site {
+        watch: Watch::start(client.clone(), &ui.watching.pattern, ui.watching.interval),
+        client,
+        hosts: ui.hosts.clone(),
+        interval: ui.watching.interval,
+        token: ui.allow_force.then(|| Uuid::new_v4().simple().to_string()),
+    };
+    let fragment = site.token.iter().map(|token| format!("#token={token}")).collect::<String>();
+    print(&format!("http://{address}/{fragment}\n"))?;
+    if !is_local {
+        say(&format!("listen on `{address}`: everyone who reaches it can read the names of locks"));
+    }
+    tokio::select! {
+        never = serve(listener, Arc::new(site)) => match never {},
+        signal = signals.fatal() => Ok(signals::code(signal)),
+    }
+}
+
+async fn serve(listener: TcpListener, site: Arc<Site>) -> std::convert::Infallible {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // It is never closed.
+        let slot = Arc::clone(&slots).acquire_owned().await;
+        let Ok((stream, peer)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let site = Arc::clone(&site);
+        spawn(async move {
+            // Without an end in time, the connection is closed.
+            drop(timeout(LONGEST, talk(stream, peer, &site)).await);
+            drop(slot);
+        });
+    }
+}
+
+async fn talk(mut stream: TcpStream, peer: SocketAddr, site: &Site) {
+    let response = match Request::read(&mut stream).await {
+        Ok(request) => site.respond(&request, peer).await,
+        Err(response) => response,
+    };
+    response.write(&mut stream).await;
+}
+
+impl Site {
+    async fn respond(&self, request: &Request, peer: SocketAddr) -> Response {
+        if !request.header("host").is_some_and(|host| self.is_host(host)) {
+            return Response::error("421 Misdirected Request");
+        }
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/") => {
+                let nonce = Uuid::new_v4().simple().to_string();
+                Response::page(PAGE.replace("NONCE", &nonce), nonce)
+            }
+            ("GET", "/state") => {
+                let sample = self.watch.last();
+                Response::json(
+                    "200 OK",
+                    &state::state(&sample, self.interval, self.token.is_some()),
+                )
+            }
+            ("POST", "/force") => self.force(request, peer).await,
+            (_, "/" | "/state" | "/force") => Response::error("405 Method Not Allowed"),
+            _ => Response::error("404 Not Found"),
+        }
+    }
+
+    /// Returns whether a browser may know this server by `host`. A site of an attacker has a name,
+    /// so an address is safe.
+    fn is_host(&self, host: &str) -> bool {
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let address = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name);
+        address.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(|it| it.eq_ignore_ascii_case(name))
+    }
+
+    /// Releases the holders of a lock that the request names, and that still hold it.
+    async fn force(&self, request: &Request, peer: SocketAddr) -> Response {
+        if !self.may_force(request) {
+            let cause = "a release by force needs `leasehold ui --allow-force` and its address";
+            return Response::json("403 Forbidden", &json!({ "error": cause }));
+        }
+        let body: Option<Value> = serde_json::from_slice(&request.body).ok();
+        let read = || {
+            let body = body.as_ref()?;
+            let owners = body["owners"].as_array()?.iter().map(|it| it.as_str().map(str::to_owned));
+            Some((body["name"].as_str()?.to_owned(), owners.collect::<Option<Vec<_>>>()?))
+        };
+        let Some((name, owners)) = read() else { return Response::error("400 Bad Request") };
+        match self.release(&name, &owners).await {
+            Ok(released) => {
+                let owners = released.join(", ");
+                say(&format!(
+                    "unlock `{name}`: released by force for {peer}, was held by {owners}"
+                ));
+                Response::json("200 OK", &json!({ "released": released }))
+            }
+            Err(exit) => Response::json("409 Conflict", &json!({ "error": exit.reason() })),
+        }
+    }
+
+    /// Returns whether the request comes from the page of a user who knows the token.
+    fn may_force(&self, request: &Request) -> bool {
+        let Some(token) = &self.token else { return false };
+        let origin = request.header("host").map(|host| format!("http://{host}"));
+        request.header("origin") == origin.as_deref()
+            && request.header("content-type") == Some("application/json")
+            && request.header("x-leasehold-token").is_some_and(|it| is_same(it, token))
+    }
+
+    async fn release(&self, name: &str, owners: &[String]) -> Result<Vec<String>, Exit> {
+        let held = Forcible::find(&self.client, name).await?.only(owners);
+        let released = held.release().await?;
+        let owners: Vec<_> = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
+        self.watch.forced(held.name().clone(), owners.clone());
+        Ok(owners)
+    }
+}
+
+/// Compares without an early end, so that the time of a refusal shows nothing.
+fn is_same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
