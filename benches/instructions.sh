@@ -1,6 +1,7 @@
 #!/bin/sh
 # Counts the instructions of fixed work on a simulated server, and fails if they
 # are more than 5 % above the figures in instructions.txt. WRITE=1 writes those.
+# FEATURES=metrics counts them with a recorder.
 #
 # A figure is for one operation: the work's count less those of the server and of a program
 # that only connects and locks once, divided by how often the work is done. Installs valgrind if it is missing.
@@ -11,7 +12,7 @@ times=5000
 
 command -v valgrind >/dev/null || .ci/install instructions valgrind libc6-dbg
 
-program=$(cargo bench --quiet --no-default-features --bench workload --no-run --message-format=json |
+program=$(cargo bench --quiet --no-default-features --features "${FEATURES:-}" --bench workload --no-run --message-format=json |
     sed -n 's/.*"name":"workload".*"executable":"\([^"]*\)".*/\1/p')
 
 # With inclusive costs callgrind_annotate has a line for all that happens in a function:

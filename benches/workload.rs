@@ -18,6 +18,8 @@ const LEASE: Duration = Duration::from_secs(3_600);
 const TASKS: usize = 64;
 
 fn main() {
+    #[cfg(feature = "metrics")]
+    metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder().unwrap();
     match env::args().nth(1).as_deref() {
         Some("pairs") => run(pairs()),
         Some("hand-overs") => run(hand_overs()),

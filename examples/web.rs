@@ -84,7 +84,7 @@ async fn bill(held: &LockContext, order: &str) -> Result<String, Error> {
 
 /// Every number of the client, in the text format of Prometheus.
 async fn metrics(State(client): State<Client>) -> String {
-    client.stats().iter().map(|(name, value)| format!("leasehold_{name} {value}\n")).collect()
+    client.stats().prometheus()
 }
 
 /// Whether requests had better come here.

@@ -56,6 +56,11 @@ mod domain;
 mod engine;
 mod error;
 pub mod fence;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_metrics.rs"]
+mod metrics;
 mod primitives;
 mod quorum;
 mod store;

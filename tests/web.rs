@@ -116,7 +116,10 @@ async fn metrics_are_served() {
     assert_eq!(service.ask("POST /orders/42").await.0, 200);
     let (status, answer) = service.ask("GET /metrics").await;
     assert_eq!(status, 200);
-    assert!(answer.contains("\nleasehold_granted 1\nleasehold_released 1\n"), "{answer}");
+    assert!(
+        answer.contains("\nleasehold_hold_duration_seconds_count{outcome=\"released\"} 1\n"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ pub(crate) use self::{
     object::{Kind, Object, WaiterRecord},
     owner::Identity,
     permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
+    reason::Ended,
 };
 pub use self::{
     claim::Holder,

@@ -1,5 +1,14 @@
 //! Why a hold ended.
 
+/// How a hold ended, as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    Released,
+    /// Its release got no reply.
+    Unanswered,
+    Lost(LostReason),
+}
+
 /// Why a hold ended.
 ///
 /// # Examples

@@ -68,42 +68,41 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns every number with its name, for an exporter. Times are in seconds, as their names
-    /// show.
+    /// Returns a page in the text format of Prometheus.
+    ///
+    /// Its names are those of the feature `metrics`. That one also has durations, and a label for
+    /// the kind of an object. So serve one of the two pages, not both.
     ///
     /// # Examples
     ///
     /// ```
-    /// let stats = leasehold::Client::in_memory().stats();
-    /// let page: String =
-    ///     stats.iter().map(|(name, value)| format!("leasehold_{name} {value}\n")).collect();
-    /// assert!(page.contains("leasehold_held 0\n"));
-    /// assert!(page.contains("leasehold_renewal_lag_seconds 0\n"));
+    /// let page = leasehold::Client::in_memory().stats().prometheus();
+    /// assert!(page.contains("# TYPE leasehold_hold_active gauge\nleasehold_hold_active 0\n"));
+    /// assert!(page.contains("\nleasehold_losses_total{reason=\"not_owned\"} 0\n"));
     /// ```
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
-        let counts = [
-            ("held", self.held),
-            ("waiting", self.waiting),
-            ("granted", self.granted),
-            ("released", self.released),
-            ("handed_over", self.handed_over),
-            ("releases_unanswered", self.releases_unanswered),
-            ("timed_out", self.timed_out),
-            ("lost_expired", self.lost_expired),
-            ("lost_not_owned", self.lost_not_owned),
-            ("lost_max_hold", self.lost_max_hold),
-            ("lost_shut_down", self.lost_shut_down),
-            ("renewals", self.renewals),
-            ("renewals_failed", self.renewals_failed),
-            ("reconnects", self.reconnects),
-            ("wake_ups", self.wake_ups),
-            ("releases_abandoned", self.releases_abandoned),
-        ];
-        let times = [
-            ("renewal_lag_seconds", self.renewal_lag.as_secs_f64()),
-            ("renewal_lag_max_seconds", self.renewal_lag_max.as_secs_f64()),
-        ];
-        counts.into_iter().map(|(name, count)| (name, count as f64)).chain(times)
+    #[must_use]
+    pub fn prometheus(&self) -> String {
+        format!(
+            include_str!("stats.prom"),
+            held = self.held,
+            waiting = self.waiting,
+            granted = self.granted,
+            timed_out = self.timed_out,
+            released = self.released,
+            lost_expired = self.lost_expired,
+            lost_not_owned = self.lost_not_owned,
+            lost_max_hold = self.lost_max_hold,
+            lost_shut_down = self.lost_shut_down,
+            handed_over = self.handed_over,
+            renewals = self.renewals,
+            renewals_failed = self.renewals_failed,
+            releases_unanswered = self.releases_unanswered,
+            releases_abandoned = self.releases_abandoned,
+            wake_ups = self.wake_ups,
+            reconnects = self.reconnects,
+            renewal_lag = self.renewal_lag.as_secs_f64(),
+            renewal_lag_max = self.renewal_lag_max.as_secs_f64(),
+        )
     }
 
     /// Counts the holds that are over.

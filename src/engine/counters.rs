@@ -1,18 +1,22 @@
-//! The counters of a client.
+//! The counters of a client. The same methods feed the recorder of the feature `metrics`.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use crate::domain::{LostReason, Stats};
+use crate::{
+    domain::{Claim, Ended, LostReason, Object, Stats},
+    error::Error,
+    metrics::{self, Acquisition},
+};
 
 /// Makes the counters behind [`Stats`]. The other fields of `Stats` come from elsewhere.
 macro_rules! counters {
     ($($count:ident,)+) => {
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
-            $(pub(super) $count: Count,)+
+            $($count: Count,)+
             renewal_lag: AtomicU64,
             renewal_lag_max: AtomicU64,
         }
@@ -33,10 +37,10 @@ counters! {
 
 /// A number that only grows, or one that goes up and down.
 #[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
+struct Count(AtomicU64);
 
 impl Count {
-    pub(super) fn add(&self, n: usize) {
+    fn add(&self, n: usize) {
         self.0.fetch_add(n as u64, Ordering::Relaxed);
     }
 
@@ -44,7 +48,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn one_less(&self) {
+    fn one_less(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -55,22 +59,67 @@ impl Counters {
         self.read(0).held
     }
 
-    /// Counts a lost hold. A released hold is not lost.
-    pub(crate) fn lost(&self, reason: LostReason) {
-        match reason {
-            LostReason::Expired => self.lost_expired.add(1),
-            LostReason::MaxHold => self.lost_max_hold.add(1),
-            LostReason::NotOwned => self.lost_not_owned.add(1),
-            // A release in doubt counts as unanswered.
-            LostReason::Released | LostReason::InDoubt => {}
-            LostReason::ShutDown => self.lost_shut_down.add(1),
-        }
+    /// Counts a hold.
+    pub(super) fn granted(&self, claim: &Claim) {
+        self.granted.add(1);
+        metrics::hold_began(claim);
     }
 
-    pub(crate) fn lagged(&self, lag: Duration) {
+    /// Counts the end of a hold that lasted for `held`.
+    pub(super) fn ended(&self, claim: &Claim, ended: Ended, held: impl FnOnce() -> Duration) {
+        match ended {
+            Ended::Released => self.released.add(1),
+            Ended::Unanswered => self.releases_unanswered.add(1),
+            Ended::Lost(LostReason::Expired) => self.lost_expired.add(1),
+            Ended::Lost(LostReason::MaxHold) => self.lost_max_hold.add(1),
+            Ended::Lost(LostReason::NotOwned) => self.lost_not_owned.add(1),
+            Ended::Lost(LostReason::ShutDown) => self.lost_shut_down.add(1),
+            // These are no losses, and were counted as the above.
+            Ended::Lost(LostReason::Released | LostReason::InDoubt) => return,
+        }
+        metrics::hold_ended(claim, ended, held);
+    }
+
+    /// Counts a hold that began without a request.
+    pub(super) fn handed_over(&self, claim: &Claim) {
+        self.handed_over.add(1);
+        metrics::handed_over(claim);
+    }
+
+    /// Counts an acquisition until it ends or is dropped.
+    pub(super) fn waits(&self, object: &Object, fenced: bool) -> Wait<'_> {
+        self.waiting.add(1);
+        Wait { counters: self, acquisition: Acquisition::waits(object, fenced) }
+    }
+
+    pub(super) fn timed_out(&self) {
+        self.timed_out.add(1);
+    }
+
+    /// Counts the renewals of a batch.
+    pub(super) fn renewed(&self, renewed: usize, failed: usize) {
+        self.renewals.add(renewed);
+        self.renewals_failed.add(failed);
+        metrics::renewed(renewed, failed);
+    }
+
+    /// Counts a message that woke a waiter.
+    pub(super) fn woken(&self) {
+        self.wake_ups.add(1);
+        metrics::woken();
+    }
+
+    /// Counts a background release that was given up.
+    pub(super) fn release_abandoned(&self, claim: &Claim) {
+        self.releases_abandoned.add(1);
+        metrics::release_abandoned(claim);
+    }
+
+    pub(super) fn lagged(&self, lag: Duration) {
         let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
         self.renewal_lag.store(micros, Ordering::Relaxed);
-        self.renewal_lag_max.fetch_max(micros, Ordering::Relaxed);
+        let before = self.renewal_lag_max.fetch_max(micros, Ordering::Relaxed);
+        metrics::lagged(lag, || Duration::from_micros(before.max(micros)));
     }
 
     pub(crate) fn read(&self, reconnects: u64) -> Stats {
@@ -81,5 +130,25 @@ impl Counters {
         let granted = self.granted.get();
         let held = granted.saturating_sub(counted.ended());
         Stats { held, granted, reconnects, renewal_lag, renewal_lag_max, ..counted }
+    }
+}
+
+/// A caller that waits.
+pub(super) struct Wait<'a> {
+    counters: &'a Counters,
+    acquisition: Acquisition,
+}
+
+impl Wait<'_> {
+    /// Ends the wait with its result.
+    pub(super) fn ended<T>(mut self, result: Result<T, Error>) -> Result<T, Error> {
+        self.acquisition.ended(&result);
+        result
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.counters.waiting.one_less();
     }
 }

@@ -28,7 +28,8 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, WaiterRecord,
+        Claim, Ended, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal,
+        WaiterRecord,
     },
     store::LATEST,
 };
@@ -75,7 +76,7 @@ struct State {
 impl Hold {
     /// Creates the hold of `grant`, acquired at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
-        counters.granted.add(1);
+        counters.granted(&grant.claim);
         let Grant { leased_at, asked_at, replication, .. } = grant;
         let state = State {
             leased_at,
@@ -202,7 +203,7 @@ impl Hold {
             Some(most) if now >= most.into() => LostReason::MaxHold,
             _ => LostReason::Expired,
         };
-        self.set_over(state, reason);
+        self.set_over(state, reason, now);
         Err(reason)
     }
 
@@ -263,22 +264,22 @@ impl Hold {
         state.doubted && state.over.is_none()
     }
 
-    /// Ends it, unless it is over already: then returns why.
-    pub(crate) fn end(&self, reason: LostReason) -> Result<(), LostReason> {
+    /// Ends it at `now`, unless it is over already: then returns why.
+    pub(crate) fn end(&self, reason: LostReason, now: Instant) -> Result<(), LostReason> {
         let state = self.state.lock();
         if let Some(before) = state.over {
             return Err(before);
         }
-        self.set_over(state, reason);
+        self.set_over(state, reason, now);
         Ok(())
     }
 
-    fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
+    fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason, now: Instant) {
         state.over = Some(reason);
         let watchers = state.watchers.take();
         drop(state);
         if reason != LostReason::Released {
-            self.found_lost(reason);
+            self.found_lost(reason, now);
         }
         if let Some(watchers) = watchers {
             watchers.notify_waiters();
@@ -291,8 +292,8 @@ impl Hold {
         let state = self.state.lock();
         let may = self.may_stay(now) && self.is_as_granted(&state, now);
         if may {
-            self.set_over(state, LostReason::Released);
-            self.counters.released.add(1);
+            self.set_over(state, LostReason::Released, now);
+            self.counts(Ended::Released, now);
         }
         may
     }
@@ -408,8 +409,13 @@ impl Hold {
         })
     }
 
-    pub(super) fn found_lost(&self, reason: LostReason) {
-        self.counters.lost(reason);
+    /// Counts its end at `now`.
+    pub(super) fn counts(&self, ended: Ended, now: Instant) {
+        self.counters.ended(&self.grant.claim, ended, || self.held_for(now));
+    }
+
+    pub(super) fn found_lost(&self, reason: LostReason, now: Instant) {
+        self.counts(Ended::Lost(reason), now);
         tracing::warn!(target: "leasehold", lock = %self.name(),
             owner = %self.grant.claim.owner, %reason, "hold lost");
     }

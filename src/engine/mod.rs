@@ -88,6 +88,7 @@ use crate::{
         ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
     },
     error::Error,
+    metrics,
     store::{RECEIPT_RESTS, RedisStore, Subscriber},
 };
 
@@ -134,6 +135,7 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
+        metrics::describe();
         let (counters, pending, asking) =
             (Arc::default(), PendingReleases::default(), AtomicUsize::new(0));
         let waited_for = Arc::default();

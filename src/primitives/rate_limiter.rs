@@ -13,6 +13,7 @@ use crate::{
         },
     },
     error::{Error, Result},
+    metrics,
     store::{
         RedisStore,
         rate_limiter::{Change, Decision, Limiter},
@@ -136,14 +137,16 @@ impl RateLimiter {
         "assert!(api.try_acquire(1).await.is_err());")]
     pub async fn try_acquire(&self, permits: u32) -> Result<RatePermits> {
         let it = self.wanted(permits)?;
-        self.engine.pace_once(&self.name, &self.line, |store| self.ask(store, &it)).await??;
-        Ok(it)
+        let line = &self.line;
+        let asked = self.engine.pace_once(&self.name, line, |store| self.ask(store, &it)).await;
+        metrics::decided(asked.and_then(|decided| decided)).map(|()| it)
     }
 
     async fn pace(&self, permits: u32, within: Option<Deadline>) -> Result<RatePermits> {
         let it = self.wanted(permits)?;
-        self.engine.pace(&self.name, &self.line, within, |store| self.ask(store, &it)).await??;
-        Ok(it)
+        let line = &self.line;
+        let paced = self.engine.pace(&self.name, line, within, |store| self.ask(store, &it)).await;
+        metrics::decided(paced.and_then(|decided| decided)).map(|()| it)
     }
 
     fn wanted(&self, permits: u32) -> Result<RatePermits> {

@@ -13,6 +13,7 @@ use crate::{
         },
     },
     error::{Error, Result},
+    metrics,
     store::{RedisStore, rate_limiter::throttle},
 };
 
@@ -112,12 +113,16 @@ impl Throttle {
         "assert!(refused.is_err_and(|error| error.is_busy()));")]
     pub async fn try_acquire(&self, permits: u32) -> Result<Quota> {
         let it = self.wanted(permits)?;
-        self.engine.pace_once(&self.name, &self.line, |store| self.ask(store, &it)).await
+        let line = &self.line;
+        let asked = self.engine.pace_once(&self.name, line, |store| self.ask(store, &it)).await;
+        metrics::decided(asked)
     }
 
     async fn pace(&self, permits: u32, within: Option<Deadline>) -> Result<Quota> {
         let it = self.wanted(permits)?;
-        self.engine.pace(&self.name, &self.line, within, |store| self.ask(store, &it)).await
+        let line = &self.line;
+        let paced = self.engine.pace(&self.name, line, within, |store| self.ask(store, &it)).await;
+        metrics::decided(paced)
     }
 
     fn wanted(&self, permits: u32) -> Result<RatePermits> {

@@ -28,6 +28,9 @@ mod limits;
 mod lock;
 #[path = "../memory.rs"]
 mod memory;
+#[cfg(feature = "metrics")]
+#[path = "../metrics.rs"]
+mod metrics;
 #[path = "../multi.rs"]
 mod multi;
 #[path = "../permits.rs"]

@@ -28,11 +28,12 @@ use super::held::Watch;
 use super::{
     Engine,
     contention::{Entrance, LinePosition, RequestSlot, WaiterSpec},
+    counters::Wait,
     grant::{Grant, LeaseProfile, Terms},
     held::Held,
     hold::Hold,
     limits::nothing_came,
-    tasks::{OnDrop, pause},
+    tasks::pause,
     timing::{SHARING_PAST, SHARING_RESTS},
 };
 use crate::{
@@ -41,6 +42,7 @@ use crate::{
         in_millis,
     },
     error::Error,
+    metrics::Acquisition,
 };
 
 /// The request of a caller: the object, how to wait for it, and how to keep it.
@@ -58,10 +60,15 @@ pub(crate) struct AcquireRequest {
 }
 
 impl AcquireRequest {
+    /// Whether each hold has a token.
+    fn is_fenced(&self) -> bool {
+        self.share.tokens() > 0
+    }
+
     /// Returns the lease profile that a grant must have for this request.
     fn profile(&self) -> LeaseProfile {
         let ttl = self.terms.renewed.then_some(self.ttl);
-        LeaseProfile { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
+        LeaseProfile { ttl, fenced: self.is_fenced(), units: self.share.units() }
     }
 
     /// Whether it may share an existing hold.
@@ -94,9 +101,16 @@ async fn lets_others_run(request: &AcquireRequest) {
 }
 
 impl Engine {
+    /// Counts a caller that waits.
+    fn waits(&self, request: &AcquireRequest) -> Wait<'_> {
+        self.core.counters.waits(&request.object, request.is_fenced())
+    }
+
     /// Acquires `request`, waiting without a bound.
     pub(crate) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Held, Error> {
-        let held = self.acquire_noting(request, &LastReply::default(), None).await?;
+        let wait = self.waits(request);
+        let acquired = self.acquire_noting(request, &LastReply::default(), None).await;
+        let held = wait.ended(acquired)?;
         match request.replicas {
             Some(replicas) => self.acknowledged(replicas, held, None).await,
             None => Ok(held),
@@ -134,10 +148,11 @@ impl Engine {
         // Before the timer, which needs a runtime.
         self.ready()?;
         let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
+        let wait = self.waits(request);
         let acquired =
             timeout_at(until, self.acquire_noting(request, &last_reply, Some(until))).await;
         let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply));
-        let held = acquired.unwrap_or_else(gave_up)?;
+        let held = wait.ended(acquired.unwrap_or_else(gave_up))?;
         match request.replicas {
             Some(replicas) => self.acknowledged(replicas, held, Some(until)).await,
             None => Ok(held),
@@ -146,7 +161,8 @@ impl Engine {
 
     /// Waits until the object of `request` is open. It holds nothing then.
     pub(crate) async fn pass(self: &Arc<Self>, request: &AcquireRequest) -> Result<(), Error> {
-        self.pass_noting(request, &LastReply::default()).await
+        let wait = self.waits(request);
+        wait.ended(self.pass_noting(request, &LastReply::default()).await)
     }
 
     /// The same, within the timeout.
@@ -157,8 +173,10 @@ impl Engine {
     ) -> Result<(), Error> {
         self.ready()?;
         let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
+        let wait = self.waits(request);
         let passed = timeout_at(until, self.pass_noting(request, &last_reply)).await;
-        passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply)))
+        let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply));
+        wait.ended(passed.unwrap_or_else(gave_up))
     }
 
     /// Sends one request, and does not wait beyond `until`.
@@ -167,7 +185,14 @@ impl Engine {
         request: &AcquireRequest,
         until: Option<Instant>,
     ) -> Result<Option<Held>, Error> {
-        match (self.ask_once(request, until).await?, request.replicas) {
+        let mut acquisition = Acquisition::tries(&request.object, request.is_fenced());
+        let asked = self.ask_once(request, until).await;
+        match &asked {
+            Ok(None) => acquisition.is_busy(),
+            asked => acquisition.ended(asked),
+        }
+        drop(acquisition);
+        match (asked?, request.replicas) {
             (Some(held), Some(replicas)) => {
                 self.acknowledged(replicas, held, until).await.map(Some)
             }
@@ -209,9 +234,6 @@ impl Engine {
         lets_others_run(request).await;
         self.ready()?;
         self.reachable(&request.object.name)?;
-        let waiting = &self.core.counters.waiting;
-        waiting.add(1);
-        let _waits = OnDrop::new(|| waiting.one_less());
         let mut position = None;
         loop {
             let mut slot = match self.slot(request, position).await? {
@@ -293,7 +315,7 @@ impl Engine {
     fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "lock granted by a shared hold");
-        self.core.counters.handed_over.add(1);
+        self.core.counters.handed_over(&hold.grant.claim);
         Held::new(hold, self)
     }
 
@@ -304,9 +326,6 @@ impl Engine {
     ) -> Result<(), Error> {
         self.ready()?;
         self.reachable(&request.object.name)?;
-        let waiting = &self.core.counters.waiting;
-        waiting.add(1);
-        let _waits = OnDrop::new(|| waiting.one_less());
         let mut position = None;
         loop {
             let Entrance::Slot(slot) = self.slot(request, position).await? else { return Ok(()) };
@@ -379,7 +398,7 @@ impl Engine {
         };
         match output.or_else(seen) {
             Some(Ok((taken, asked_at))) => {
-                self.core.counters.timed_out.add(1);
+                self.core.counters.timed_out();
                 let after = |it: Holder| it.after(now.saturating_duration_since(asked_at));
                 let holder = taken.holder.map(after);
                 self.busy(object, waited, Taken { holder, ..taken })

@@ -219,7 +219,7 @@ impl NameRegistry {
     /// The store has replied that `hold` is gone. Another task may have noticed its end before,
     /// without a notification.
     fn lost(&self, hold: &Hold) {
-        hold.end(LostReason::NotOwned).ok();
+        hold.end(LostReason::NotOwned, self.core.clock.now()).ok();
         self.left(hold);
     }
 
@@ -377,11 +377,13 @@ impl NameRegistry {
                 entries.notify_followers(&object);
                 let inbox = entries.inbox_of_asker(&object);
                 let asks = inbox.is_some_and(|inbox| inbox.freed(queue_notified));
-                self.core.counters.wake_ups.add(usize::from(asks));
+                if asks {
+                    self.core.counters.woken();
+                }
             }
             Event::Ask { object, after } => {
                 if let Some(inbox) = entries.inbox_of_asker(&object) {
-                    self.core.counters.wake_ups.add(1);
+                    self.core.counters.woken();
                     inbox.ask_at(Instant::now() + after);
                 }
             }

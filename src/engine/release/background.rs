@@ -83,8 +83,8 @@ async fn complete(
         }
     };
     completed.unwrap_or_else(|failure| {
-        core.counters.releases_abandoned.add(1);
         let claim = pending.claim();
+        core.counters.release_abandoned(claim);
         if let Some(releases) = core.pending.given_up.once_more(core.clock.now()) {
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
                 %failure, releases,
@@ -440,7 +440,7 @@ mod tests {
         let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
-        hold.end(LostReason::Released).unwrap();
+        hold.end(LostReason::Released, now).unwrap();
         engine.core.pending.queue(PendingRelease::of(&hold, ReleaseMode::HandOver, now));
         sleep(Duration::from_millis(100)).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);

@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, Failure, Holder, LostReason, Outcome, ReleaseMode, ReleaseReply, RemoteWaiters,
+        Claim, Ended, Failure, Holder, LostReason, Outcome, ReleaseMode, ReleaseReply,
+        RemoteWaiters,
     },
     error::Error,
 };
@@ -65,8 +66,12 @@ impl Engine {
             }
         });
         // First, because after the release the store may grant it to another client.
-        let counts = usize::from(hold.end(LostReason::Released).is_ok());
-        let unanswered = OnDrop::new(|| self.core.counters.releases_unanswered.add(counts));
+        let counts = hold.end(LostReason::Released, now).is_ok();
+        let unanswered = OnDrop::new(|| {
+            if counts {
+                hold.counts(Ended::Unanswered, self.core.clock.now());
+            }
+        });
         let Limits { release, release_after_run, .. } = self.limits;
         let limit = if believed.is_ok() { release } else { release_after_run };
         let given = self.release_in_store(hold, now, limit).await;
@@ -100,9 +105,9 @@ impl Engine {
         };
         unanswered.cancel();
         match left {
-            _ if counts == 0 => {}
-            ReleaseResult::Lost { reason, .. } => hold.found_lost(reason),
-            _ => self.core.counters.released.add(1),
+            _ if !counts => {}
+            ReleaseResult::Lost { reason, .. } => hold.found_lost(reason, self.core.clock.now()),
+            _ => hold.counts(Ended::Released, now),
         }
         Ok(left)
     }
@@ -115,7 +120,7 @@ impl Engine {
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "lock released by hand-off");
-        self.core.counters.handed_over.add(1);
+        self.core.counters.handed_over(&hold.grant.claim);
         true
     }
 
@@ -124,8 +129,8 @@ impl Engine {
         self.watchdog.unwatch(hold.grant.id);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "background release started");
-        if hold.end(LostReason::Released).is_ok() {
-            self.core.counters.released.add(1);
+        if hold.end(LostReason::Released, now).is_ok() {
+            hold.counts(Ended::Released, now);
         }
         self.core.pending.queue(PendingRelease::of(hold, hold.release_mode(now), now));
         if !hold.leaves_when_answered() {
@@ -136,9 +141,9 @@ impl Engine {
     /// Ends `hold`, which the store need not know any more.
     pub(super) fn forget(&self, hold: &Arc<Hold>) {
         self.watchdog.unwatch(hold.grant.id);
-        if hold.end(LostReason::Released).is_ok() {
-            self.core.counters.released.add(1);
-            let now = self.core.clock.now();
+        let now = self.core.clock.now();
+        if hold.end(LostReason::Released, now).is_ok() {
+            hold.counts(Ended::Released, now);
             self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::Forget, now));
         }
         self.contention.left(hold);
@@ -147,8 +152,9 @@ impl Engine {
     /// Ends `hold`, which the store keeps until its lease ends.
     pub(super) fn abandon(&self, hold: &Arc<Hold>) {
         self.watchdog.unwatch(hold.grant.id);
-        if hold.end(LostReason::Released).is_ok() {
-            self.core.counters.released.add(1);
+        let now = self.core.clock.now();
+        if hold.end(LostReason::Released, now).is_ok() {
+            hold.counts(Ended::Released, now);
         }
         self.contention.left(hold);
     }
@@ -156,11 +162,11 @@ impl Engine {
     /// Ends `hold` because the client is shut down, unless it is over. Its grant may have gone to
     /// another hold.
     pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
-        if hold.end(LostReason::ShutDown).is_err() {
+        let now = self.core.clock.now();
+        if hold.end(LostReason::ShutDown, now).is_err() {
             return false;
         }
         self.watchdog.unwatch(hold.grant.id);
-        let now = self.core.clock.now();
         self.core.pending.queue(PendingRelease::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);
         true

@@ -184,8 +184,7 @@ impl Watchdog {
             both.filter(|(hold, outcome)| hold.renewed && **outcome == which).count()
         };
         let (renewed, failed) = (of_kind(Outcome::Renewed), of_kind(Outcome::Unknown));
-        self.core.counters.renewals.add(renewed);
-        self.core.counters.renewals_failed.add(failed);
+        self.core.counters.renewed(renewed, failed);
         tracing::debug!(target: "leasehold", holds = holds.len(), renewed, failed, "renewal batch completed");
 
         let now = self.core.clock.now();

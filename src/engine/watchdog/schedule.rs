@@ -519,7 +519,7 @@ mod tests {
 
         // when the lease of one is over, and the other one is revoked
         assert_eq!(t.over(&late, END), Some(LostReason::Expired));
-        lost.end(LostReason::NotOwned).unwrap();
+        lost.end(LostReason::NotOwned, t.at(0)).unwrap();
 
         // then no reply makes them held again
         t.answer(&late, Outcome::Renewed, END + 1);
@@ -590,7 +590,7 @@ mod tests {
         recounted.one_more_share();
         recounted.one_share_less();
         let lost = t.add_at(0);
-        lost.end(LostReason::NotOwned).unwrap();
+        lost.end(LostReason::NotOwned, t.at(0)).unwrap();
         let fixed = t.add(0, Terms { renewed: false, ..RENEWED });
         for hold in [doubted, recounted, lost, fixed] {
             assert!(t.pass_on(&hold, 1).is_none());

@@ -101,6 +101,11 @@ impl<'a> Request<'a> {
         self.reports_split
     }
 
+    /// The name of the script. A plain command reads or renews one key.
+    pub(super) fn name(&self) -> &'static str {
+        self.script.map_or("plain", Script::name)
+    }
+
     /// Whether it may publish a message.
     pub(super) fn publishes(&self) -> bool {
         self.script.is_some_and(Script::publishes)

@@ -13,7 +13,10 @@ use super::{
     replies,
     scripts::Script,
 };
-use crate::domain::{Failure, Name, Object, Taken, Verdict};
+use crate::{
+    domain::{Failure, Name, Object, Taken, Verdict},
+    metrics,
+};
 
 impl RedisStore {
     /// Sends `ask`, and reads the reply.
@@ -23,7 +26,9 @@ impl RedisStore {
 
     /// Sends `request`. Returns the reply of the server, unless it is a refusal.
     pub(super) async fn send(&self, request: &Request<'_>) -> Reply<Value> {
-        match self.topology.send(request).await? {
+        let is_refused = |reply: &Value| matches!(reply, Value::ServerError(_));
+        let sent = self.topology.send(request);
+        match metrics::timed(|| request.name(), sent, is_refused).await? {
             Value::ServerError(error) => {
                 let refused = request.refused(&error);
                 match request.subject() {

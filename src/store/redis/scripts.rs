@@ -9,6 +9,8 @@ use super::{channels::Channels, connection::Preload};
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
 pub(super) struct Script {
+    /// The name of its file, without the folder.
+    name: &'static str,
     plain: Hashed,
     /// The same for sharded channels, if it publishes messages or counts subscribers.
     sharded: Option<Hashed>,
@@ -27,7 +29,10 @@ pub(super) type Scripts = &'static [&'static LazyLock<Script>];
 /// caller.
 macro_rules! script {
     ($($file:literal),+) => {
-        LazyLock::new(|| Script::of_leasehold(concat!($(include_str!(concat!($file, ".lua"))),+)))
+        LazyLock::new(|| Script::of_leasehold(
+            [$($file),+].last().unwrap_or(&""),
+            concat!($(include_str!(concat!($file, ".lua"))),+),
+        ))
     };
 }
 
@@ -50,15 +55,21 @@ impl Hashed {
 }
 
 impl Script {
-    /// A script of Leasehold, which publishes on the channels that the server uses.
-    pub(super) fn of_leasehold(text: &'static str) -> Self {
+    /// A script of Leasehold, which publishes on the channels that the server uses. The last part
+    /// of the path `file` is its name.
+    pub(super) fn of_leasehold(file: &'static str, text: &'static str) -> Self {
         let sharded = Channels::Sharded.with_publish_command(text).map(Hashed::new);
-        Self { plain: Hashed::new(text), sharded }
+        let name = file.rsplit('/').next().unwrap_or(file);
+        Self { name, plain: Hashed::new(text), sharded }
     }
 
     /// A script of a caller, or a part of it.
     pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
-        Self { plain: Hashed::new(text), sharded: None }
+        Self { name: "eval", plain: Hashed::new(text), sharded: None }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
     fn on(&self, channels: Channels) -> &Hashed {
@@ -118,13 +129,14 @@ mod tests {
 
     #[test]
     fn publishing_script_has_a_text_for_each_channel_kind() {
-        let speaks = Script::of_leasehold("redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
+        let speaks =
+            Script::of_leasehold("says", "redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
         assert_eq!(speaks.text(Channels::Plain), speaks.plain.text);
         let sharded = "redis.pcall('SPUBLISH', ARGV[1])\nreturn 'SHARDNUMSUB'";
         assert_eq!(speaks.text(Channels::Sharded), sharded);
         assert!(speaks.other_hash(Channels::Sharded).is_some());
         assert_eq!(speaks.other_hash(Channels::Plain), None);
-        let silent = Script::of_leasehold("return redis.call('PTTL', KEYS[1])");
+        let silent = Script::of_leasehold("asks", "return redis.call('PTTL', KEYS[1])");
         assert_eq!(silent.text(Channels::Sharded), silent.text(Channels::Plain));
         assert_eq!(silent.other_hash(Channels::Sharded), None);
         assert!(speaks.publishes() && !silent.publishes());

@@ -23,7 +23,7 @@ async fn name_without_waiters_is_removed_at_once() {
     drop(contention.line(&name, PLAIN, true, || true).await);
     assert!(contention.is_idle());
     let hold = hold(&engine, &name).await;
-    hold.end(LostReason::Released).unwrap();
+    hold.end(LostReason::Released, Instant::now()).unwrap();
     contention.left(&hold);
     assert!(contention.is_idle());
 }

@@ -26,7 +26,10 @@ use super::{
     watcher::Watcher,
     wire::{OnPush, Wire},
 };
-use crate::domain::{About, Backoff, Failure, Mutex};
+use crate::{
+    domain::{About, Backoff, Failure, Mutex},
+    metrics,
+};
 
 /// The first and the longest pause before a lost connection is made again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -275,6 +278,7 @@ impl Supervisor {
 
     fn lost(&mut self, cause: &Ending) {
         let (server, traffic) = (self.state.server(), self.watcher.traffic());
+        metrics::connection_lost(&server, traffic);
         let losses = self.state.reports.lock().lost(Instant::now());
         match losses {
             Some(losses) => tracing::warn!(target: "leasehold",

@@ -12,6 +12,7 @@ use crate::{
         self, Claim, Failure, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
         ReleaseReply, RemoteWaiters, Renewal, Verdict, Work,
     },
+    metrics,
     store::{
         LATER, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
         redis::{
@@ -185,7 +186,9 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
         announce
     };
     let key = name.as_str().as_bytes();
-    let replies = store.topology.call_then_publish(key, free, announce).await?;
+    let sent = store.topology.call_then_publish(key, free, announce);
+    let is_refused = |replies: &Vec<Value>| matches!(replies.first(), Some(Value::ServerError(_)));
+    let replies = metrics::timed(|| "release", sent, is_refused).await?;
     if let Some(Value::ServerError(error)) = replies.first() {
         let refused = replies::refusal(error).naming(Some("HDEL"));
         return Err(Box::pin(store.explained(name, refused)).await);

@@ -1,0 +1,319 @@
+//! Counters, gauges and histograms, by the facade crate [`metrics`](::metrics).
+//!
+//! A program installs a recorder, such as `metrics-exporter-prometheus`, **before its first
+//! client**, because each new client describes the metrics to the recorder. Without a recorder,
+//! nothing is recorded.
+//!
+//! The names follow OpenTelemetry. An exporter for Prometheus turns `leasehold.acquire.duration`
+//! into `leasehold_acquire_duration_seconds`, and `leasehold.losses` into `leasehold_losses_total`.
+//! [`Stats::prometheus`](crate::Stats::prometheus) uses the same names, without this feature.
+//!
+//! | attribute | value |
+//! |---|---|
+//! | `leasehold.kind` | `lock`, `fenced`, `fair`, `read`, `write`, `permits`, `semaphore`, `latch`, `election` |
+//! | `leasehold.lock` | only what [`label_locks`] returns, because names of locks are unbounded |
+//! | `outcome`, `reason` | see each metric |
+//! | `error.type` | of a failure: `unavailable`, `forbidden`, `not_ready`, `shut_down`, `unanswered`, `unreachable`, `refused`, or `_OTHER` |
+//!
+//! # Examples
+//!
+//! ```
+//! use leasehold::metrics::BUCKETS;
+//! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut exporter = PrometheusBuilder::new().with_recommended_naming(true);
+//! for (name, buckets) in BUCKETS {
+//!     exporter = exporter.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
+//! }
+//! let page = exporter.install_recorder()?;
+//! let client = leasehold::Client::in_memory();
+//! assert!(!page.render().contains("leasehold_hold_active"), "there was no hold yet");
+//! # Ok(()) }
+//! ```
+
+use std::{future::Future, sync::OnceLock, time::Duration};
+
+use ::metrics::{Label, Unit, counter, gauge, histogram};
+use tokio::time::Instant;
+
+use crate::{
+    domain::{Claim, Ended, Failure, Kind, LostReason, Name, Object},
+    error::Error,
+};
+
+/// Makes the public names, and the function that describes them by their documentation.
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $name:ident = $kind:ident($text:literal, $unit:ident);)+) => {
+        $($(#[doc = $help])+ pub const $name: &str = $text;)+
+
+        /// Describes every metric to the recorder.
+        pub(crate) fn describe() {
+            $(::metrics::$kind!($name, Unit::$unit, concat!($($help),+).trim());)+
+        }
+    };
+}
+
+metrics! {
+    /// How long acquisitions took, by `outcome`: `granted`, `timed_out`, `cancelled`, `failed`, or
+    /// `busy` for a `try_acquire` that found it held.
+    ACQUIRE_DURATION = describe_histogram("leasehold.acquire.duration", Seconds);
+    /// How long holds lasted, by `outcome`: `released`, `unanswered` (its release got no reply),
+    /// `expired`, `not_owned`, `max_hold`, `shut_down`.
+    HOLD_DURATION = describe_histogram("leasehold.hold.duration", Seconds);
+    /// Current holds, by kind. That of an election is 1 in the leading process.
+    HOLD_ACTIVE = describe_gauge("leasehold.hold.active", Count);
+    /// Callers that wait now.
+    WAIT_ACTIVE = describe_gauge("leasehold.wait.active", Count);
+    /// Holds that ended before their release, by `reason`: `expired`, `not_owned`, `max_hold`,
+    /// `shut_down`.
+    LOSSES = describe_counter("leasehold.losses", Count);
+    /// Holds that began without a request, by a hand-off within the process or a shared hold.
+    HANDOVERS = describe_counter("leasehold.handovers", Count);
+    /// Renewals of leases, by `outcome`: `ok`, or `failed` and retried.
+    RENEWALS = describe_counter("leasehold.renewals", Count);
+    /// The delay of the last renewal behind its schedule.
+    RENEWAL_LAG = describe_gauge("leasehold.renewal.lag", Seconds);
+    /// The greatest such delay since the client was created.
+    RENEWAL_LAG_MAX = describe_gauge("leasehold.renewal.lag.max", Seconds);
+    /// Releases without a reply. A background task continues each of them.
+    RELEASE_UNANSWERED = describe_counter("leasehold.release.unanswered", Count);
+    /// Background releases that failed until their leases had ended.
+    RELEASE_ABANDONED = describe_counter("leasehold.release.abandoned", Count);
+    /// Messages that woke a waiter, or arrived during its request.
+    WAKE_UPS = describe_counter("leasehold.wake_ups", Count);
+    /// Lost connections to a server, by `server.address`, and by `traffic`: commands, messages,
+    /// or acknowledgements of replicas.
+    CONNECTION_LOSSES = describe_counter("leasehold.connection.losses", Count);
+    /// How long requests to Redis took, by `script`: its file name, or the plain command.
+    COMMAND_DURATION = describe_histogram("leasehold.command.duration", Seconds);
+    /// Decisions of rate limiters and throttles, by `outcome`: `allowed`, `limited`.
+    RATE_LIMIT_DECISIONS = describe_counter("leasehold.rate_limit.decisions", Count);
+}
+
+/// Recommended buckets of the histograms, in seconds. The defaults of exporters fit no lock.
+pub const BUCKETS: [(&str, &[f64]); 3] = [
+    (
+        ACQUIRE_DURATION,
+        &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0],
+    ),
+    (
+        HOLD_DURATION,
+        &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0],
+    ),
+    (
+        COMMAND_DURATION,
+        &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5],
+    ),
+];
+
+type Labelling = Box<dyn Fn(&str) -> Option<&'static str> + Send + Sync>;
+
+static LABELLING: OnceLock<Labelling> = OnceLock::new();
+
+/// Sets the function that returns the attribute `leasehold.lock` for the name of a lock.
+///
+/// The function returns one of few texts, such as `orders:*`, and always the same one for a name.
+/// `None` means no attribute. Call this before the first acquisition. It holds for the whole
+/// process. Returns whether this call was the first one; later calls change nothing.
+///
+/// # Examples
+///
+/// ```
+/// leasehold::metrics::label_locks(|name| name.starts_with("orders:").then_some("orders:*"));
+/// ```
+pub fn label_locks(of: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'static) -> bool {
+    LABELLING.set(Box::new(of)).is_ok()
+}
+
+/// The attributes of an object.
+fn labels(object: &Object, fenced: bool) -> Vec<Label> {
+    let kind = match object.kind {
+        Kind::Lock if fenced => "fenced",
+        Kind::Lock => "lock",
+        Kind::Fair => "fair",
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Semaphore => "semaphore",
+        Kind::Latch => "latch",
+        Kind::Permits => "permits",
+        Kind::Election => "election",
+        Kind::Barrier => "barrier",
+    };
+    let mut labels = Vec::with_capacity(4);
+    labels.push(Label::from_static_parts("leasehold.kind", kind));
+    labels.extend(lock_label(&object.name));
+    labels
+}
+
+fn labels_of(claim: &Claim) -> Vec<Label> {
+    labels(&claim.object, claim.is_fenced())
+}
+
+fn lock_label(name: &Name) -> Option<Label> {
+    let label = LABELLING.get()?(name.as_str())?;
+    Some(Label::from_static_parts("leasehold.lock", label))
+}
+
+fn with(mut labels: Vec<Label>, key: &'static str, value: &'static str) -> Vec<Label> {
+    labels.push(Label::from_static_parts(key, value));
+    labels
+}
+
+/// An acquisition, from its start. If it is dropped, it was cancelled.
+#[derive(Debug)]
+pub(crate) struct Acquisition {
+    labels: Vec<Label>,
+    since: Instant,
+    waits: bool,
+    outcome: (&'static str, Option<&'static str>),
+}
+
+impl Acquisition {
+    /// Begins to wait until `object` is free.
+    pub(crate) fn waits(object: &Object, fenced: bool) -> Self {
+        let mut begun = Self::tries(object, fenced);
+        begun.waits = true;
+        gauge!(WAIT_ACTIVE, begun.labels.clone()).increment(1);
+        begun
+    }
+
+    /// Asks once.
+    pub(crate) fn tries(object: &Object, fenced: bool) -> Self {
+        let (labels, since) = (labels(object, fenced), Instant::now());
+        Self { labels, since, waits: false, outcome: ("cancelled", None) }
+    }
+
+    /// Notes its result.
+    pub(crate) fn ended<T>(&mut self, result: &Result<T, Error>) {
+        self.outcome = match result {
+            Ok(_) => ("granted", None),
+            Err(Error::TimedOut { .. }) => ("timed_out", None),
+            Err(error) => ("failed", Some(error_type(error))),
+        };
+    }
+
+    /// Notes that another owner holds the object.
+    pub(crate) fn is_busy(&mut self) {
+        self.outcome = ("busy", None);
+    }
+}
+
+impl Drop for Acquisition {
+    fn drop(&mut self) {
+        let mut labels = std::mem::take(&mut self.labels);
+        if self.waits {
+            gauge!(WAIT_ACTIVE, labels.clone()).decrement(1);
+        }
+        let (outcome, error) = self.outcome;
+        labels = with(labels, "outcome", outcome);
+        if let Some(error) = error {
+            labels = with(labels, "error.type", error);
+        }
+        histogram!(ACQUIRE_DURATION, labels).record(self.since.elapsed());
+    }
+}
+
+fn error_type(error: &Error) -> &'static str {
+    match error {
+        Error::Unavailable { .. } | Error::Connect { .. } => "unavailable",
+        Error::Forbidden { .. } => "forbidden",
+        Error::NotReady { .. } => "not_ready",
+        Error::ShutDown => "shut_down",
+        _ => "_OTHER",
+    }
+}
+
+/// Notes the beginning of a hold.
+pub(crate) fn hold_began(claim: &Claim) {
+    gauge!(HOLD_ACTIVE, labels_of(claim)).increment(1);
+}
+
+/// Notes the end of a hold that lasted for `held`.
+pub(crate) fn hold_ended(claim: &Claim, ended: Ended, held: impl FnOnce() -> Duration) {
+    let labels = labels_of(claim);
+    gauge!(HOLD_ACTIVE, labels.clone()).decrement(1);
+    let outcome = match ended {
+        Ended::Released | Ended::Lost(LostReason::Released) => "released",
+        Ended::Unanswered | Ended::Lost(LostReason::InDoubt) => "unanswered",
+        Ended::Lost(LostReason::Expired) => "expired",
+        Ended::Lost(LostReason::MaxHold) => "max_hold",
+        Ended::Lost(LostReason::NotOwned) => "not_owned",
+        Ended::Lost(LostReason::ShutDown) => "shut_down",
+    };
+    match ended {
+        Ended::Released => {}
+        Ended::Unanswered => counter!(RELEASE_UNANSWERED, labels.clone()).increment(1),
+        Ended::Lost(_) => counter!(LOSSES, with(labels.clone(), "reason", outcome)).increment(1),
+    }
+    histogram!(HOLD_DURATION, with(labels, "outcome", outcome)).record(held());
+}
+
+/// Notes a hold without a request.
+pub(crate) fn handed_over(claim: &Claim) {
+    counter!(HANDOVERS, labels_of(claim)).increment(1);
+}
+
+/// Notes renewals.
+pub(crate) fn renewed(ok: usize, failed: usize) {
+    for (outcome, count) in [("ok", ok), ("failed", failed)] {
+        if count > 0 {
+            counter!(RENEWALS, "outcome" => outcome).increment(count as u64);
+        }
+    }
+}
+
+/// Notes how late renewals are now, and at most were.
+pub(crate) fn lagged(lag: Duration, max: impl FnOnce() -> Duration) {
+    gauge!(RENEWAL_LAG).set(lag.as_secs_f64());
+    gauge!(RENEWAL_LAG_MAX).set(max().as_secs_f64());
+}
+
+/// Notes a background release that was given up.
+pub(crate) fn release_abandoned(claim: &Claim) {
+    counter!(RELEASE_ABANDONED, labels_of(claim)).increment(1);
+}
+
+/// Notes a message that woke a waiter.
+pub(crate) fn woken() {
+    counter!(WAKE_UPS).increment(1);
+}
+
+/// Notes a lost connection to `server` for this `traffic`.
+pub(crate) fn connection_lost(server: &str, traffic: &'static str) {
+    counter!(CONNECTION_LOSSES, "server.address" => server.to_owned(), "traffic" => traffic)
+        .increment(1);
+}
+
+/// Notes the decision of a rate limiter.
+pub(crate) fn decided<T>(result: Result<T, Error>) -> Result<T, Error> {
+    let outcome = match &result {
+        Ok(_) => Some("allowed"),
+        Err(Error::RateLimited { .. }) => Some("limited"),
+        Err(_) => None,
+    };
+    if let Some(outcome) = outcome {
+        counter!(RATE_LIMIT_DECISIONS, "outcome" => outcome).increment(1);
+    }
+    result
+}
+
+/// Sends a request by `sent`, and notes how long its reply took. A cancelled request is not noted.
+pub(crate) async fn timed<T>(
+    script: impl FnOnce() -> &'static str,
+    sent: impl Future<Output = Result<T, Failure>>,
+    is_refused: impl FnOnce(&T) -> bool,
+) -> Result<T, Failure> {
+    let since = Instant::now();
+    let reply = sent.await;
+    let mut labels = vec![Label::from_static_parts("script", script())];
+    let error = match &reply {
+        Ok(reply) => is_refused(reply).then_some("refused"),
+        Err(Failure::Unanswered(_)) => Some("unanswered"),
+        Err(Failure::Unreachable(_)) => Some("unreachable"),
+        Err(_) => Some("_OTHER"),
+    };
+    labels.extend(error.map(|error| Label::from_static_parts("error.type", error)));
+    histogram!(COMMAND_DURATION, labels).record(since.elapsed());
+    reply
+}
