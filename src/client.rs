@@ -12,8 +12,8 @@ use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
     domain::{
-        Health, Identity, Inspection, Kind, Name, NameCursor, Object, Pace, Replicas, ServerReport,
-        Stats,
+        ClientInfo, Health, Identity, Inspection, Kind, Name, NameCursor, Object, Owner, Pace,
+        Replicas, ServerReport, Stats,
     },
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
@@ -530,6 +530,39 @@ impl Client {
         self.engine.ask(&every, async |store| Ok(report::dry_run(store, user, command).await)).await
     }
 
+    /// Returns what the client of `owner` has published about itself.
+    ///
+    /// It sends one request. `None` for a client that publishes nothing, such as a Redisson client, or
+    /// whose holds are younger than a second: see [`ClientBuilder::application`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let lock = client.lock("nightly close")?;
+    /// if let Err(leasehold::Error::TimedOut { holder: Some(holder), .. }) =
+    ///     lock.acquire_within(Duration::from_secs(5)).await
+    /// {
+    ///     match client.client_info(holder.owner()).await? {
+    ///         Some(info) => println!("{info} holds it since {:?}", info.held_since("nightly close")),
+    ///         None => println!("{holder} holds it"),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>> {
+        self.engine.client_info(owner).await
+    }
+
     /// Lists the names of keys that match `pattern` and may be objects, in order.
     ///
     /// The pattern is that of Redis's `SCAN`, such as `orders:*`. Keys of other programs are among
@@ -709,6 +742,7 @@ pub struct ClientBuilder<Made = Client> {
     ttl: Duration,
     replicas: Option<Replicas>,
     limits: Limits,
+    info: Option<(String, String)>,
     redis: Settings,
     made: PhantomData<fn() -> Made>,
 }
@@ -719,6 +753,7 @@ impl<Made> ClientBuilder<Made> {
             ttl: DEFAULT_TTL,
             replicas: None,
             limits: Limits::default(),
+            info: None,
             redis: Settings::default(),
             made: PhantomData,
         }
@@ -838,6 +873,25 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
+    /// Publishes in Redis what this client is, so that an operator sees it: the name and the version
+    /// of the application, the host, the process, and the names of its oldest 100 holds with their
+    /// beginnings. Off by default.
+    ///
+    /// [`Client::client_info`] and `leasehold show` read it. No acquisition waits for it. While a
+    /// hold lasts for longer than a second, a background task sends one `SET` every ten seconds.
+    /// The key ends 30 s after the last one. If the user lacks the permission, a warning is logged
+    /// once, and nothing is published.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = leasehold::Client::builder().application("orders", env!("CARGO_PKG_VERSION"));
+    /// ```
+    pub fn application(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.info = Some((name.into(), version.into()));
+        self
+    }
+
     /// Returns the same settings for an asynchronous client.
     #[cfg(feature = "blocking")]
     pub(crate) fn for_tasks(self) -> ClientBuilder {
@@ -845,6 +899,7 @@ impl<Made> ClientBuilder<Made> {
             ttl: self.ttl,
             replicas: self.replicas,
             limits: self.limits,
+            info: self.info,
             redis: self.redis,
             made: PhantomData,
         }
@@ -1150,7 +1205,8 @@ impl ClientBuilder {
     }
 
     fn client(self, identity: Identity, store: Arc<RedisStore>) -> Client {
-        let engine = Engine::within(self.limits, identity, store, Clock::new(), here());
+        let info = self.info.map(|(application, version)| ClientInfo::of(application, version));
+        let engine = Engine::within(self.limits, info, identity, store, Clock::new(), here());
         Client { engine, ttl: self.ttl, replicas: self.replicas }
     }
 }

@@ -70,10 +70,10 @@ pub use crate::store::redis::memory::MemoryStore;
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        Finding, Hazard, Health, Holder, Inspection, InvalidDuration, InvalidName, InvalidOwner,
-        InvalidPermitId, Leader, LostReason, Name, NameCursor, NodeHealth, ObjectKind, Owner, Pace,
-        PermitId, Quota, Rate, RatePermits, Replicas, Role, Script, ServerReport, Stats, Value,
-        WaitStrategy, Waiter, Write,
+        ClientInfo, Finding, Hazard, Health, Holder, Inspection, InvalidDuration, InvalidName,
+        InvalidOwner, InvalidPermitId, Leader, LostReason, Name, NameCursor, NodeHealth,
+        ObjectKind, Owner, Pace, PermitId, Quota, Rate, RatePermits, Replicas, Role, Script,
+        ServerReport, Stats, Value, WaitStrategy, Waiter, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

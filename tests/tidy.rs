@@ -232,7 +232,7 @@ const ENGINE_LAYERS: [&[&str]; 10] = [
     &["core"],
     &["contention"],
     &["watchdog"],
-    &["release"],
+    &["introduction", "release"],
     &["events", "held"],
     &["acquire"],
 ];
@@ -1095,8 +1095,9 @@ type Api = BTreeSet<(String, String)>;
 
 /// Methods that tasks have and threads do not, and the reverse. A thread that writes may read by
 /// `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 11] = [
+const FOR_TASKS_ALONE: [(&str, &str); 12] = [
     // For operators, whose command line tool is async.
+    ("Client", "client_info"),
     ("Client", "inspect"),
     ("Client", "names"),
     ("Client", "next_names"),

@@ -4,10 +4,10 @@ use std::{
     collections::BTreeMap,
     fmt::Display,
     io::{self, Write},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use leasehold::{Client, Error, Inspection, Name, ObjectKind};
+use leasehold::{Client, ClientInfo, Error, Inspection, Name, ObjectKind};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -121,6 +121,9 @@ pub(crate) fn as_text(found: &Inspection) -> String {
             "held by",
             &format!("{} ×{}, {}", holder.owner(), holder.count(), lease(holder.remaining())),
         );
+        if let Some(client) = found.client_of(holder.owner()) {
+            line("", &format!("{client}{}", held_for(client, found)));
+        }
     }
     for waiter in &found.waiters {
         let waited = waiter.waited.map(|waited| format!(", for {}", seconds(waited)));
@@ -138,10 +141,20 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     text
 }
 
+/// For how long the client says that it has held the object.
+fn held_for(client: &ClientInfo, found: &Inspection) -> String {
+    let since = client.held_since(found.name.as_str()).and_then(|since| since.elapsed().ok());
+    since.map(|held| format!(", for {}", seconds(held))).unwrap_or_default()
+}
+
 fn as_line(found: &Inspection) -> String {
     let holders = match found.holders.as_slice() {
         [] => "free".to_owned(),
-        [holder] => format!("{}, {}", holder.owner(), lease(holder.remaining())),
+        [holder] => {
+            let client = found.client_of(holder.owner()).map(|client| format!(" {client}"));
+            let client = client.unwrap_or_default();
+            format!("{}{client}, {}", holder.owner(), lease(holder.remaining()))
+        }
         holders => format!("{} holders", holders.len()),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
@@ -154,7 +167,16 @@ fn as_json(found: &Inspection) -> Value {
     let millis = |time: Option<Duration>| time.map(|time| time.as_millis() as u64);
     let holders = found.holders.iter().map(|holder| {
         let lease = millis(holder.remaining());
-        json!({ "owner": holder.owner().as_str(), "count": holder.count(), "lease_ms": lease })
+        let client = found.client_of(holder.owner()).map(|client| {
+            let since = client.held_since(found.name.as_str());
+            let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
+            json!({
+                "application": client.application, "version": client.version,
+                "host": client.host, "pid": client.pid, "held_since_ms": millis(since),
+            })
+        });
+        let owner = holder.owner().as_str();
+        json!({ "owner": owner, "count": holder.count(), "lease_ms": lease, "client": client })
     });
     let waiters = found.waiters.iter().map(|waiter| {
         let waited = millis(waiter.waited);

@@ -4,6 +4,7 @@
 
 mod backoff;
 mod claim;
+mod client_info;
 mod failure;
 mod guarded;
 mod hashed;
@@ -46,6 +47,7 @@ pub(crate) use self::{
 };
 pub use self::{
     claim::Holder,
+    client_info::ClientInfo,
     guarded::{Script, Value, Write},
     hazard::{Finding, Hazard},
     health::{Health, NodeHealth, Role},

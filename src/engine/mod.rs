@@ -4,6 +4,7 @@
 //! acquire                   THE waiting loop
 //! events · held             what events change; shares in a hold
 //! release                   hand-offs and releases
+//! introduction              what the client publishes about itself
 //! watchdog                  grants kept alive
 //! contention                the waiters, the holders and the request slot of each name
 //! core                      shared state: store, clock, counters, pending releases, notifier
@@ -17,8 +18,8 @@
 //! A module imports only modules below it: `tests/tidy.rs` reads the imports. This file creates the
 //! [`Engine`]. The uppermost modules, from `release` on, are methods of it.
 //!
-//! One background task, started in [`Engine::revive`], runs the loop of the watchdog and that of
-//! pending releases. It does not hold the engine. It ends when the engine is dropped and no release
+//! One background task, started in [`Engine::revive`], runs the loops of the watchdog, of pending
+//! releases and of introductions. It does not hold the engine. It ends when the engine is dropped and no release
 //! is pending.
 //!
 //! # Locks
@@ -37,6 +38,7 @@ mod events;
 pub(crate) mod grant;
 pub(crate) mod held;
 mod hold;
+mod introduction;
 pub(crate) mod limits;
 mod pending;
 mod recent;
@@ -59,7 +61,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join;
+use futures_util::future::{OptionFuture, join3};
 use tokio::{
     runtime::Handle,
     sync::{Notify, Semaphore},
@@ -71,6 +73,7 @@ use self::{
     clock::Clock,
     contention::NameRegistry,
     core::Core,
+    introduction::introduce,
     limits::{Limits, within},
     pending::PendingReleases,
     recent::RecentReleases,
@@ -84,12 +87,12 @@ use self::{
 use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
-        Claim, Failure, Health, Holder, Identity, LogThrottle, Name, Object, Outcome, Owner,
-        ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
+        Claim, ClientInfo, Failure, Health, Holder, Identity, LogThrottle, Name, Object, Outcome,
+        Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
     },
     error::Error,
     metrics,
-    store::{RECEIPT_RESTS, RedisStore, Subscriber},
+    store::{RECEIPT_RESTS, RedisStore, Subscriber, client_info},
 };
 
 /// The engine of one client, over one store.
@@ -103,6 +106,8 @@ pub(crate) struct Engine {
     not_replicated: LogThrottle,
     spawner: Spawner,
     pub(crate) limits: Limits,
+    /// What it publishes about itself, if anything.
+    info: Option<Arc<ClientInfo>>,
     /// Whether the background runs.
     runs: Arc<AtomicBool>,
     /// The number of grants, which numbers them.
@@ -124,12 +129,13 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
-        Self::within(Limits::default(), identity, store, clock, spawner)
+        Self::within(Limits::default(), None, identity, store, clock, spawner)
     }
 
     /// Creates the engine of a client that waits for its store within `limits`.
     pub(crate) fn within(
         limits: Limits,
+        info: Option<ClientInfo>,
         identity: Identity,
         store: Arc<RedisStore>,
         clock: Clock,
@@ -169,6 +175,7 @@ impl Engine {
             not_replicated: LogThrottle::default(),
             spawner,
             limits,
+            info: info.map(Arc::new),
             runs: Arc::default(),
             grants: AtomicU64::new(0),
         });
@@ -199,14 +206,21 @@ impl Engine {
         let (runs, contention) = (Arc::clone(&self.runs), Arc::clone(&self.contention));
         let (core, watchdog) = (Arc::clone(&self.core), Arc::clone(&self.watchdog));
         let releases = complete_all(core, Arc::clone(&contention), Arc::clone(&watchdog));
-        let both = join(watchdog.run(), releases);
+        // A random id is always a name.
+        let client = Name::new(self.identity.client()).ok();
+        let introductions = self.info.as_ref().zip(client).map(|(info, client)| {
+            let (core, watchdog) = (Arc::clone(&self.core), Arc::clone(&self.watchdog));
+            introduce(core, watchdog, Arc::clone(info), client)
+        });
+        let introductions = OptionFuture::from(introductions);
+        let all = join3(watchdog.run(), releases, introductions);
         let ends = OnDrop::new(move || {
             runs.store(false, Ordering::Release);
             contention.wake_all_waiters();
         });
         (self.spawner)(Box::pin(async move {
             let _ends = ends;
-            both.await;
+            all.await;
         }));
         self.runs.load(Ordering::Acquire)
     }
@@ -301,6 +315,12 @@ impl Engine {
     /// The current holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
         self.ask(&object.name, |store| store.holder(object)).await
+    }
+
+    /// What the client of `owner` has published about itself.
+    pub(crate) async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>, Error> {
+        let client = client_info::client_of(owner)?;
+        self.ask(&client, |store| client_info::read(store, &client)).await
     }
 
     /// How many times `owner` holds `object` now.

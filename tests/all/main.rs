@@ -43,6 +43,8 @@ mod rate_limiter;
 mod read_write;
 #[path = "../redis_barrier.rs"]
 mod redis_barrier;
+#[path = "../redis_client_info.rs"]
+mod redis_client_info;
 #[path = "../redis_cluster.rs"]
 mod redis_cluster;
 #[path = "../redis_cluster_exclusion.rs"]

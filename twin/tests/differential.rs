@@ -192,6 +192,7 @@ const SHAPES: &[&str] = &[
     "INCRBY K N",
     "DECR K",
     "DECRBY K N",
+    "GETRANGE K N N",
     "HSET K F N",
     "HSET K F N F N",
     "HSET K F",

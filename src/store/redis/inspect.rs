@@ -5,11 +5,14 @@ use std::{collections::HashMap, time::Duration};
 use redis::{Cmd, Value, cmd};
 use uuid::Uuid;
 
-use super::{RedisStore, Reply, channel_of, channels::Channels, keys, replies};
+use super::{RedisStore, Reply, channel_of, channels::Channels, client_info, keys, replies};
 use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, Waiter};
 
 /// The largest number of holders and of waiters that are read. A hash with more fields is no lock.
 const MOST: i64 = 1_000;
+
+/// Of so many holders, the client's info is read.
+const MOST_CLIENTS: usize = 10;
 
 /// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB
 /// would end the connection.
@@ -84,6 +87,7 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         number: None,
         token: None,
         expires_in: millis(pttl),
+        clients: vec![],
     };
     let is_object = match replies::text(kind) {
         Some("hash") => hash(store, &mut found).await?,
@@ -95,12 +99,28 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         return Ok(None);
     }
     waiters(store, &mut found, now).await?;
+    clients(store, &mut found).await?;
     // The key may have gone meanwhile.
     let is_there = !found.holders.is_empty()
         || !found.waiters.is_empty()
         || found.number.is_some()
         || found.kind == ObjectKind::RateLimiter;
     Ok(is_there.then_some(found))
+}
+
+/// Reads what the clients of the first holders publish.
+async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
+    for holder in found.holders.iter().take(MOST_CLIENTS) {
+        let owner = holder.owner();
+        // The owner of another program may be no client.
+        let Ok(client) = client_info::client_of(owner) else { continue };
+        let info = client_info::read(store, &client).await;
+        // The user may lack the permission for this key alone. Then the owner is all that it sees.
+        if !replies::is_forbidden(&info) {
+            found.clients.extend(info?.map(|info| (owner.clone(), info)));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a hash: a lock of some kind, or a rate limiter.

@@ -7,6 +7,11 @@ pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
 }
 
+/// The key with what the client whose id is `client` publishes about itself.
+pub(super) fn client_info(client: &Name) -> String {
+    own("leasehold_client__info", client)
+}
+
 /// The prefix of the key that lives as long as the lease of a reader of `name`.
 pub(super) fn reader(name: &Name, owner: &Owner) -> String {
     format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())

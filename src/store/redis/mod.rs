@@ -3,6 +3,7 @@
 
 mod ask;
 mod channels;
+pub(crate) mod client_info;
 mod connection;
 #[cfg(test)]
 mod deployments;

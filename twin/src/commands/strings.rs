@@ -13,6 +13,7 @@ pub(super) const COMMANDS: &[Spec] = &[
         count(core, call, numbers::negated(call.integer(2)?)?)
     }),
     Spec::new("get", 2, READ, Keys::One, get),
+    Spec::new("getrange", 4, READ, Keys::One, getrange),
     Spec::new("incr", 2, WRITE | GROWS, Keys::One, |core, call| count(core, call, 1)),
     Spec::new("incrby", 3, WRITE | GROWS, Keys::One, |core, call| {
         count(core, call, call.integer(2)?)
@@ -22,6 +23,19 @@ pub(super) const COMMANDS: &[Spec] = &[
 
 fn get(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::or_nil(core.find::<Vec<u8>>(call)?))
+}
+
+fn getrange(core: &mut Core, call: &Call<'_>) -> Answer {
+    let (from, to) = (call.integer(2)?, call.integer(3)?);
+    let text = core.find::<Vec<u8>>(call)?.map(|text| text.clone()).unwrap_or_default();
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    // A negative index counts from the end, and one before the start is the start.
+    let place = |at: i64| if at < 0 { at.saturating_add(length).max(0) } else { at };
+    let is_empty = from < 0 && to < 0 && from > to;
+    let (from, to) = (place(from), place(to).min(length - 1));
+    let place = |at: i64| usize::try_from(at).unwrap_or(usize::MAX);
+    let part = if is_empty || to < 0 { None } else { text.get(place(from)..=place(to)) };
+    Ok(Reply::bulk(part.unwrap_or_default()))
 }
 
 fn count(core: &mut Core, call: &Call<'_>, by: i64) -> Answer {

@@ -1,0 +1,135 @@
+//! Publishes what this client says about itself, while it has holds that last.
+//!
+//! It is part of the background. No acquisition waits for it, and a failure has no effect on a
+//! hold.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::sleep;
+
+use super::{core::Core, hold::Hold, watchdog::Watchdog};
+use crate::{
+    domain::{ClientInfo, Failure, Name, Refusal},
+    store::client_info,
+};
+
+/// A shorter hold costs no request.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// How long the text is kept. While a hold lasts, it is published again after a third of that.
+const RESTS: Duration = Duration::from_secs(30);
+
+/// Publishes `info` as that of `client`, until the engine is dropped, or until the server denies it.
+pub(super) async fn introduce(
+    core: Arc<Core>,
+    watchdog: Arc<Watchdog>,
+    info: Arc<ClientInfo>,
+    client: Name,
+) {
+    let mut due_at = core.clock.now();
+    loop {
+        tokio::select! {
+            biased;
+            _ = core.used.acquire() => return,
+            () = sleep(LASTS) => {}
+        }
+        let now = core.clock.now();
+        if now < due_at {
+            continue;
+        }
+        let mut holds = watchdog.holds();
+        holds.retain(|hold| hold.held_for(now) >= LASTS && hold.remaining(now).is_ok());
+        if holds.is_empty() {
+            continue;
+        }
+        let since = |hold: &Hold| SystemTime::now() - hold.held_for(now);
+        let text = info.text(holds.iter().map(|hold| (hold.name().as_str(), since(hold))));
+        match client_info::write(&core.store, &client, &text, RESTS).await {
+            Ok(()) => due_at = now + RESTS / 3,
+            Err(Failure::Refused { code, message, .. })
+                if Refusal::of(&code) == Refusal::Forbidden =>
+            {
+                tracing::warn!(target: "leasehold", %message,
+                    "client info not published: the user lacks a permission");
+                return;
+            }
+            Err(failure) => {
+                tracing::debug!(target: "leasehold", %failure, "client info not published: retrying");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, MemoryStore, domain::Owner};
+
+    const LONG: Duration = Duration::from_secs(100);
+
+    fn named(memory: &MemoryStore) -> Client {
+        Client::builder().application("orders", "1.4.2").with_store(memory)
+    }
+
+    /// What a client has published, as another one reads it.
+    async fn published(memory: &MemoryStore, of: &Client) -> Option<ClientInfo> {
+        let owner = Owner::new(format!("{}:1", of.id())).unwrap();
+        Client::with_store(memory).client_info(&owner).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_info_lives_as_long_as_the_hold_and_one_lease() {
+        let memory = MemoryStore::new();
+        let client = named(&memory);
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        assert_eq!(published(&memory, &client).await, None);
+        sleep(LONG).await;
+        let info = published(&memory, &client).await.unwrap();
+        assert_eq!((&*info.application, info.pid), ("orders", std::process::id()));
+        assert!(info.held_since("door").is_some() && info.held_since("gate").is_none());
+
+        guard.release().await.unwrap().into_result().unwrap();
+        sleep(RESTS).await;
+        assert_eq!(memory.keys(), [""; 0]);
+        sleep(LONG).await;
+        assert_eq!(memory.keys(), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_holds_publish_nothing() {
+        let memory = MemoryStore::new();
+        let client = named(&memory);
+        let door = client.lock("door").unwrap();
+        for _ in 0..100 {
+            let guard = door.acquire().await.unwrap();
+            sleep(LASTS / 2).await;
+            guard.release().await.unwrap().into_result().unwrap();
+            assert_eq!(memory.keys(), [""; 0]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_without_application_publishes_nothing() {
+        let memory = MemoryStore::new();
+        let client = Client::with_store(&memory);
+        let _guard = client.lock("door").unwrap().acquire().await.unwrap();
+        sleep(LONG).await;
+        assert_eq!(memory.keys(), ["door"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_info_is_published_again_after_an_outage() {
+        let memory = MemoryStore::new();
+        let client = named(&memory);
+        let _guard = client.lock("door").unwrap().ttl(2 * LONG).acquire().await.unwrap();
+        sleep(RESTS).await;
+        memory.fail("LOADING Redis is loading the dataset in memory");
+        sleep(2 * RESTS).await;
+        memory.heal();
+        sleep(2 * LASTS).await;
+        assert!(published(&memory, &client).await.is_some());
+    }
+}

@@ -1,0 +1,46 @@
+//! What clients publish about themselves: one text for each, by plain commands.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+
+use super::{RedisStore, Reply, keys, replies, scripts::millis};
+use crate::domain::{ClientInfo, InvalidName, Name, Owner};
+
+/// So much of a text is read: enough for a hundred names.
+const LONGEST: usize = 200 * 1024;
+
+/// The id of the client of `owner`.
+pub(crate) fn client_of(owner: &Owner) -> Result<Name, InvalidName> {
+    Name::new(owner.as_str().rsplit_once(':').map_or(owner.as_str(), |(client, _)| client))
+}
+
+/// Publishes the `text` of `client`, for this long.
+pub(crate) async fn write(
+    store: &RedisStore,
+    client: &Name,
+    text: &str,
+    rests: Duration,
+) -> Reply<()> {
+    let key = keys::client_info(client);
+    let mut set = cmd("SET");
+    set.arg(&key).arg(text).arg("PX").arg(millis(rests));
+    call(store, &key, &set).await.map(drop)
+}
+
+/// Reads what `client` has published.
+pub(crate) async fn read(store: &RedisStore, client: &Name) -> Reply<Option<ClientInfo>> {
+    let key = keys::client_info(client);
+    // It may be the long value of another program.
+    let mut get = cmd("GETRANGE");
+    get.arg(&key).arg(0).arg(LONGEST - 1);
+    let text = call(store, &key, &get).await?;
+    Ok(ClientInfo::read(&replies::into_text(&text)))
+}
+
+async fn call(store: &RedisStore, key: &str, command: &Cmd) -> Reply<Value> {
+    match store.topology.call(key.as_bytes(), command).await? {
+        Value::ServerError(error) => Err(replies::refusal(&error)),
+        reply => Ok(reply),
+    }
+}
