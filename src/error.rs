@@ -2,9 +2,12 @@
 
 use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
-use crate::domain::{
-    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason, Name,
-    Owner, Refusal,
+use crate::{
+    codec::{self, CodecError},
+    domain::{
+        Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason,
+        Name, Owner, Refusal,
+    },
 };
 
 /// The result of an operation on a lock.
@@ -43,6 +46,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A codec cannot write a value of `name`, or cannot read one, because another codec wrote it.
+    ///
+    /// If it cannot write, nothing happened. A change that returns the earlier value has happened,
+    /// although the earlier value cannot be read.
+    #[error("cannot convert a value of `{name}` with {codec}: {source}; {remedy}")]
+    Codec {
+        /// The map, the set or the queue.
+        name: Name,
+        /// The codec that cannot convert it.
+        codec: String,
+        /// The likely codec of the writer, if the value was read, and what to do.
+        remedy: String,
+        /// Why.
+        source: CodecError,
+    },
+
     /// The client cannot connect to the server. `reason` names the cause.
     #[error("cannot connect to {server}: {reason}")]
     Connect {
@@ -469,6 +488,24 @@ impl Error {
             Failure::Failed(message) => Self::PartialWrite { name, message },
             Failure::Unsupported(what) => Self::Unsupported { what },
         }
+    }
+
+    /// Returns the error for a value of `name` that `codec` cannot write.
+    pub(crate) fn unwritable(name: &Name, codec: &impl fmt::Debug, source: CodecError) -> Self {
+        let remedy = "pass another value or use another codec".to_owned();
+        Self::Codec { name: name.clone(), codec: format!("{codec:?}"), remedy, source }
+    }
+
+    /// Returns the error for `bytes` of `name` that `codec` cannot read.
+    pub(crate) fn undecodable(
+        name: &Name,
+        codec: &impl fmt::Debug,
+        bytes: &[u8],
+        source: CodecError,
+    ) -> Self {
+        let codec = format!("{codec:?}");
+        let remedy = codec::remedy(&codec, bytes);
+        Self::Codec { name: name.clone(), codec, remedy, source }
     }
 
     /// Returns the error if only the `reason` is known about `name`.

@@ -51,6 +51,7 @@
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
+pub mod codec;
 pub mod docs;
 mod domain;
 mod engine;

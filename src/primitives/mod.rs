@@ -4,6 +4,7 @@
 //! has a loop, limits how long it keeps some of its members while it waits for another one.
 
 mod barrier;
+mod coded;
 mod election;
 mod example;
 mod fenced;

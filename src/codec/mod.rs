@@ -1,0 +1,93 @@
+//! How keys and values become bytes in Redis.
+//!
+//! Redis has bytes only. Java and Rust share a value if the codec here writes the bytes that the
+//! codec there writes:
+//!
+//! | Java side | codec |
+//! |---|---|
+//! | `StringCodec`, `LongCodec`, `IntegerCodec` | [`Text`], the default |
+//! | `ByteArrayCodec`, Protobuf | [`Bytes`] |
+//!
+//! Redis compares bytes. Two values are equal only if their bytes are, so both sides must write the
+//! same bytes for keys, for elements of sets, and for values that are compared.
+//!
+//! # Examples
+//!
+//! A codec of your own:
+//!
+//! ```
+//! use leasehold::codec::{Codec, CodecError};
+//!
+//! /// A number of four bytes.
+//! #[derive(Clone, Debug)]
+//! struct BigEndian;
+//!
+//! impl Codec<u32> for BigEndian {
+//!     fn encode(&self, value: &u32) -> Result<Vec<u8>, CodecError> {
+//!         Ok(value.to_be_bytes().to_vec())
+//!     }
+//!
+//!     fn decode(&self, bytes: &[u8]) -> Result<u32, CodecError> {
+//!         Ok(u32::from_be_bytes(bytes.try_into().map_err(CodecError::new)?))
+//!     }
+//! }
+//!
+//! assert_eq!(BigEndian.decode(&BigEndian.encode(&7)?)?, 7);
+//! # Ok::<(), CodecError>(())
+//! ```
+
+mod bytes;
+mod remedy;
+mod text;
+
+use std::fmt;
+
+pub(crate) use self::remedy::remedy;
+pub use self::{bytes::Bytes, text::Text};
+
+/// Converts values of type `T` to bytes, and bytes to values.
+///
+/// A codec has no state that changes: two clones write the same bytes. Its `Debug` text is its name
+/// in errors. The [module](self) has an example.
+pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Returns the bytes of `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] if this codec cannot write the value.
+    fn encode(&self, value: &T) -> Result<Vec<u8>, CodecError>;
+
+    /// Returns the value of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] if another codec wrote them, or a value of another type.
+    fn decode(&self, bytes: &[u8]) -> Result<T, CodecError>;
+}
+
+/// Why a codec cannot write a value, or cannot read one.
+///
+/// # Examples
+///
+/// ```
+/// let error = leasehold::codec::CodecError::new("the number is negative");
+/// assert_eq!(error.to_string(), "the number is negative");
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct CodecError(String);
+
+impl CodecError {
+    /// Makes an error of its cause.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::codec::CodecError;
+    /// let number = "x".parse::<u8>().map_err(CodecError::new);
+    /// assert_eq!(number.unwrap_err().to_string(), "invalid digit found in string");
+    /// ```
+    pub fn new(cause: impl fmt::Display) -> Self {
+        Self(cause.to_string())
+    }
+}
