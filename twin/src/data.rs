@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{hash::Hash, reply::Reply, zset::Zset};
+use super::{
+    hash::{Hash, Set},
+    reply::Reply,
+    zset::Zset,
+};
 
 /// A value of one of the types that the server has.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Text(Vec<u8>),
     Hash(Hash),
+    Set(Set),
     Zset(Zset),
     List(VecDeque<Vec<u8>>),
 }
@@ -51,6 +56,7 @@ macro_rules! kind {
 }
 
 kind!(Hash, Hash);
+kind!(Set, Set);
 kind!(Zset, Zset);
 kind!(VecDeque<Vec<u8>>, List);
 
@@ -76,6 +82,7 @@ impl Value {
         match self {
             Self::Text(_) => "string",
             Self::Hash(_) => "hash",
+            Self::Set(_) => "set",
             Self::Zset(_) => "zset",
             Self::List(_) => "list",
         }

@@ -1,10 +1,21 @@
-//! A hash keeps its fields in the order of their insertion, as small ones do in Redis.
+//! A hash keeps its fields in the order of their insertion, as small ones do in Redis. A set is a
+//! hash without values.
 
 /// Fields and their values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hash {
     fields: Vec<Field>,
     next: u64,
+}
+
+/// The elements of a set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Set(pub(super) Hash);
+
+impl Set {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -87,11 +87,11 @@ impl Both {
         let (real, twin) = &mut self.clients[client];
         let (real, twin) = (real.ask(words), twin.ask_words(words).await);
         let real_ended = real.ends_with(ENDED);
-        // Channels have no order in Redis.
+        // Channels and elements of sets have no order in Redis.
         let (real, twin) = match words {
-            ["UNSUBSCRIBE" | "SUNSUBSCRIBE"] | ["PUBSUB", "CHANNELS" | "SHARDCHANNELS", ..] => {
-                (sorted(&real), sorted(&twin))
-            }
+            ["UNSUBSCRIBE" | "SUNSUBSCRIBE"]
+            | ["SSCAN", ..]
+            | ["PUBSUB", "CHANNELS" | "SHARDCHANNELS", ..] => (sorted(&real), sorted(&twin)),
             _ => (real, twin),
         };
         self.compare(client, &real, &twin);
@@ -153,7 +153,7 @@ fn pick(random: &mut Rng, from: &[&str]) -> String {
     (*random.choice(from).unwrap()).to_owned()
 }
 
-const KEYS: [&str; 6] = ["a", "h1", "h2", "z1", "z2", "l1"];
+const KEYS: [&str; 7] = ["a", "h1", "h2", "s1", "z1", "z2", "l1"];
 const FIELDS: [&str; 4] = ["f", "g", "one:1", ""];
 const NUMBERS: [&str; 8] = ["0", "1", "-1", "7", "x", "01", "9223372036854775807", "1.5"];
 const SCORES: [&str; 11] =
@@ -212,6 +212,13 @@ const SHAPES: &[&str] = &[
     "HINCRBY K F N",
     "HKEYS K",
     "HVALS K",
+    "SADD K F",
+    "SADD K F N",
+    "SREM K F F",
+    "SISMEMBER K F",
+    "SCARD K",
+    "SSCAN K 0",
+    "SSCAN K 0 MATCH o* COUNT N",
     "ZADD K S F",
     "ZADD K S F S F",
     "ZADD K NX S F",
@@ -487,6 +494,7 @@ fn key(random: &mut Rng, name: &str, odd: bool) -> String {
         _ if odd => pick(random, &KEYS),
         "queue" | "writers" | "held" | "withdrawn" => pick(random, &["z1", "z2"]),
         "tokens" | "counter" | "semaphore" | "latch" => pick(random, &["a", "n1"]),
+        "set" => "s1".into(),
         "receipt" | "lease" => pick(random, &["r1", "r2"]),
         _ => pick(random, &["h1", "h2", "door"]),
     }
@@ -515,7 +523,15 @@ fn argument(random: &mut Rng, name: &str) -> String {
         "id" => pick(random, &["id-1", "id-2", "id-3"]),
         "change" => pick(random, &["set", "set_if_absent", "add", "give_back"]),
         "mode" => pick(random, &["read", "write", "forget"]),
-        "verb" => pick(random, &["SET", "HSET", "DEL", "PEXPIRE"]),
+        "verb" => pick(
+            random,
+            &[
+                "SET", "HSET", "HDEL", "DEL", "PEXPIRE", "SADD", "SREM", "compare", "insert",
+                "absent", "remove",
+            ],
+        ),
+        // A set of one element has an order.
+        "element" => "one:1".into(),
         "writer" => format!("{}:write", owner(random)),
         "permits" => pick(random, &["1", "2", "7", "-3"]),
         "clients" => "leasehold_client:".into(),

@@ -89,8 +89,21 @@ fn hincrby(core: &mut Core, call: &Call<'_>) -> Answer {
 const SMALL: usize = 128;
 
 fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
+    scan(
+        call,
+        |call| Ok(core.find::<Hash>(call)?.map(|hash| &*hash)),
+        |field| vec![field.name.clone(), field.value.clone()],
+    )
+}
+
+/// Returns a page of the fields that `find` finds, each with these `parts`.
+pub(super) fn scan<'a, 'c>(
+    call: &Call<'c>,
+    find: impl FnOnce(&Call<'c>) -> Result<Option<&'a Hash>, Reply>,
+    parts: fn(&Field) -> Vec<Vec<u8>>,
+) -> Answer {
     let cursor = cursor(call.word(2)).ok_or_else(|| Reply::error("ERR invalid cursor"))?;
-    let Some(hash) = core.find::<Hash>(call)? else { return Ok(page(0, vec![])) };
+    let Some(hash) = find(call)? else { return Ok(page(0, vec![])) };
     let (pattern, count) = scan_options(call)?;
     let (cursor, count) = if hash.len() <= SMALL { (0, usize::MAX) } else { (cursor, count) };
     let mut rest = hash.fields().filter(|field| field.number > cursor).peekable();
@@ -98,7 +111,7 @@ fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
     for field in rest.by_ref().take(count) {
         last = field.number;
         if pattern.is_none_or(|pattern| is_like(pattern, &field.name)) {
-            reported.extend([Reply::bulk(&field.name), Reply::bulk(&field.value)]);
+            reported.extend(parts(field).into_iter().map(Reply::bulk));
         }
     }
     Ok(page(if rest.peek().is_some() { last } else { 0 }, reported))

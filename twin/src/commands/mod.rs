@@ -11,6 +11,7 @@ mod replication;
 mod scripts;
 mod sentinel;
 mod server;
+mod sets;
 mod strings;
 mod zsets;
 
@@ -102,6 +103,7 @@ pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| {
         replication::COMMANDS,
         scripts::COMMANDS,
         server::COMMANDS,
+        sets::COMMANDS,
         strings::COMMANDS,
         zsets::COMMANDS,
     ];
