@@ -18,8 +18,8 @@ use crate::{
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
-        Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter,
-        ReadWriteLock, Semaphore, Throttle,
+        Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock,
+        RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, keyed::Keyed,
     },
     store::{inspect, report},
 };
@@ -391,6 +391,48 @@ impl Client {
     /// ```
     pub fn throttle(&self, name: impl AsRef<str>, pace: Pace) -> Result<Throttle> {
         Throttle::new(Arc::clone(&self.engine), Name::new(name)?, pace)
+    }
+
+    /// Returns the map `name`, whose keys and values are texts in Redis. Sends no request.
+    ///
+    /// [`Map::codecs`] sets other codecs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let orders = client.map::<String, u32>("orders")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn map<K, V>(&self, name: impl AsRef<str>) -> Result<Map<K, V>> {
+        Ok(Map::new(self.keyed(name)?))
+    }
+
+    /// Returns the set `name`, whose elements are texts in Redis. Sends no request.
+    ///
+    /// [`Set::codec`] sets another codec.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let seen = client.set::<String>("seen")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn set<T>(&self, name: impl AsRef<str>) -> Result<Set<T>> {
+        Ok(Set::new(self.keyed(name)?))
+    }
+
+    fn keyed(&self, name: impl AsRef<str>) -> Result<Keyed> {
+        Ok(Keyed::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl, self.replicas))
     }
 
     /// Returns the UUID of this client. The ids of its owners begin with it.

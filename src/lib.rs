@@ -32,6 +32,7 @@
 //! - [`Latch`]: closed until it is counted down;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
 //! - [`QuorumLock`]: a majority of independent servers grants it;
+//! - [`Map`]: entries with a lock for each key, which the guard writes; [`Set`]: elements;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
 //!   lock is held.
 //!
@@ -79,9 +80,9 @@ pub use crate::{
     error::{Cause, Error, Result},
     primitives::{
         Arrived, Barrier, Election, ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard,
-        FencedLock, Guard, Latch, Leadership, Lock, LockContext, LockGuard, MultiContext,
-        MultiGuard, MultiLock, MultiRelease, Observer, OnLoss, RateLimiter, ReadWriteLock, Release,
-        RunOutcome, Semaphore, SemaphoreGuard, Throttle,
+        FencedLock, Guard, Latch, Leadership, Lock, LockContext, LockGuard, Map, MapStream,
+        MultiContext, MultiGuard, MultiLock, MultiRelease, Observer, OnLoss, RateLimiter,
+        ReadWriteLock, Release, RunOutcome, Semaphore, SemaphoreGuard, Set, SetStream, Throttle,
     },
     quorum::{QuorumClient, QuorumContext, QuorumGuard, QuorumLock},
 };

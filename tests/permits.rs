@@ -198,7 +198,7 @@ async fn no_more_are_added_than_java_can_count() {
     let t = World::of(1).await;
     assert!(matches!(t.one.add(i32::MAX).await, Err(Error::Refused { .. })));
     t.one.add(i32::MAX - 1).await.unwrap();
-    assert_eq!(t.one.total().await.unwrap(), i32::MAX.into());
+    assert_eq!(t.one.total().await.unwrap(), i64::from(i32::MAX));
 }
 
 // Hand-offs.

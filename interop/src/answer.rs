@@ -68,6 +68,13 @@ impl Answer {
         whole(self.value())
     }
 
+    /// The text that a call returned.
+    #[must_use]
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        self.value().as_str().unwrap_or_else(|| panic!("not a text: {}", self.value()))
+    }
+
     /// The exception, if there was one.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {

@@ -297,6 +297,12 @@ impl Thread {
         self.on_lock(&format!("limiter.{op}"), name, arguments).wait(PATIENCE)
     }
 
+    /// Calls the method `op` of the map or the set called `name`: `map.put`, `set.add`. **Java only.**
+    #[track_caller]
+    pub fn data(&self, op: &str, name: &str, arguments: Value) -> Answer {
+        self.on_lock(op, name, arguments).wait(PATIENCE)
+    }
+
     /// Calls the method `op` of the expirable semaphore `name`. **Java only.**
     pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
         self.on_lock(&format!("permits.{op}"), name, arguments)

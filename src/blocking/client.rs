@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, MultiLock, RateLimiter,
-    ReadWriteLock, Semaphore, Throttle, waiting::Core,
+    Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock, RateLimiter,
+    ReadWriteLock, Semaphore, Set, Throttle, waiting::Core,
 };
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
@@ -179,6 +179,40 @@ impl Client {
     /// ```
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
         Ok(Barrier::new(Arc::clone(&self.core), self.core.client().barrier(name, parties)?))
+    }
+
+    /// Does what [`Client::map`](crate::Client::map) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let orders = client.map::<String, u32>("orders")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn map<K, V>(&self, name: impl AsRef<str>) -> Result<Map<K, V>> {
+        Ok(Map::new(Arc::clone(&self.core), self.core.client().map(name)?))
+    }
+
+    /// Does what [`Client::set`](crate::Client::set) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let seen = client.set::<String>("seen")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn set<T>(&self, name: impl AsRef<str>) -> Result<Set<T>> {
+        Ok(Set::new(Arc::clone(&self.core), self.core.client().set(name)?))
     }
 
     /// Does what [`Client::throttle`](crate::Client::throttle) does.

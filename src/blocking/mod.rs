@@ -34,12 +34,14 @@ mod face;
 mod guard;
 mod latch;
 mod lock;
+mod map;
 mod multi;
 mod permits;
 mod rate_limiter;
 mod read_write;
 mod reentry;
 mod semaphore;
+mod set;
 mod waiting;
 
 pub use self::{
@@ -49,9 +51,11 @@ pub use self::{
     guard::{Guard, ThisThread},
     latch::Latch,
     lock::{FencedGuard, FencedLock, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard},
+    map::{Map, MapStream},
     multi::{MultiGuard, MultiLock},
     permits::{ExpirablePermits, ExpirableSemaphore},
     rate_limiter::{RateLimiter, Throttle},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},
+    set::{Set, SetStream},
 };

@@ -7,6 +7,12 @@
 //! |---|---|
 //! | `StringCodec`, `LongCodec`, `IntegerCodec` | [`Text`], the default |
 //! | `ByteArrayCodec`, Protobuf | [`Bytes`] |
+//! | no codec is set, texts and numbers | [`Kryo5Text`] |
+//! | `TypedJsonJacksonCodec` | `Json`, with the feature `serde` |
+//! | `JsonJacksonCodec` | `TaggedJson`, with the feature `serde` |
+//!
+//! For new data in a map, use `new CompositeCodec(StringCodec.INSTANCE, new
+//! TypedJsonJacksonCodec(String.class, Order.class))` in Java, and `Text` for keys with `Json` for values in Rust.
 //!
 //! Redis compares bytes. Two values are equal only if their bytes are, so both sides must write the
 //! same bytes for keys, for elements of sets, and for values that are compared.
@@ -37,13 +43,19 @@
 //! ```
 
 mod bytes;
+pub(crate) mod hash;
+#[cfg(feature = "serde")]
+mod json;
+mod kryo;
 mod remedy;
 mod text;
 
 use std::fmt;
 
+#[cfg(feature = "serde")]
+pub use self::json::{Json, TaggedJson};
 pub(crate) use self::remedy::remedy;
-pub use self::{bytes::Bytes, text::Text};
+pub use self::{bytes::Bytes, kryo::Kryo5Text, text::Text};
 
 /// Converts values of type `T` to bytes, and bytes to values.
 ///

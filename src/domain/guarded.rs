@@ -29,6 +29,7 @@ pub struct Write {
 pub(crate) enum Edit {
     Set(Vec<u8>),
     SetField { field: Vec<u8>, value: Vec<u8> },
+    RemoveField(Vec<u8>),
     Delete,
     Expire(Duration),
 }
@@ -64,6 +65,18 @@ impl Write {
         value: impl Into<Vec<u8>>,
     ) -> Self {
         Self::new(key, Edit::SetField { field: field.into(), value: value.into() })
+    }
+
+    /// Removes one field of the hash `key`, as `HDEL` does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let write = leasehold::Write::hdel("stock:42", "left");
+    /// ```
+    #[must_use]
+    pub fn hdel(key: impl Into<Vec<u8>>, field: impl Into<Vec<u8>>) -> Self {
+        Self::new(key, Edit::RemoveField(field.into()))
     }
 
     /// Deletes `key`, whatever its type.

@@ -4,14 +4,24 @@ use crate::{
     codec::Codec,
     domain::Name,
     error::{Error, Result},
+    store::map::LONGEST,
 };
 
 /// Returns the bytes of `value`, which belongs to the object `name`.
 pub(super) fn encode<T>(name: &Name, codec: &impl Codec<T>, value: &T) -> Result<Vec<u8>> {
-    codec.encode(value).map_err(|source| Error::unwritable(name, codec, source))
+    let bytes = codec.encode(value).map_err(|source| Error::unwritable(name, codec, source))?;
+    match bytes.len() <= LONGEST {
+        true => Ok(bytes),
+        false => Err(too_long(name)),
+    }
 }
 
 /// Returns the value of `bytes`, which the object `name` has.
 pub(super) fn decode<T>(name: &Name, codec: &impl Codec<T>, bytes: &[u8]) -> Result<T> {
     codec.decode(bytes).map_err(|source| Error::undecodable(name, codec, bytes, source))
+}
+
+/// Returns the error for a value that is longer than a reply of the store may be.
+pub(super) fn too_long(name: &Name) -> Error {
+    Error::ValueTooLong { name: name.clone(), most: LONGEST }
 }

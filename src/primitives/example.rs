@@ -41,6 +41,12 @@ macro_rules! example {
     (election: $($line:literal),+) => {
         $crate::primitives::example!("let election = client.election(\"scheduler\")?;": $($line),+)
     };
+    (orders: $($line:literal),+) => {
+        $crate::primitives::example!("let orders = client.map::<String, u32>(\"orders\")?;": $($line),+)
+    };
+    (seen: $($line:literal),+) => {
+        $crate::primitives::example!("let seen = client.set::<String>(\"seen\")?;": $($line),+)
+    };
     ($object:literal: $($line:expr),+) => {
         concat!(
             "\n# Examples\n\n```\n",

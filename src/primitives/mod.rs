@@ -10,14 +10,17 @@ mod example;
 mod fenced;
 mod guard;
 mod guarded;
+pub(crate) mod keyed;
 mod latch;
 mod lock;
+mod map;
 mod multi;
 mod permits;
 mod rate_limiter;
 mod read_write;
 mod run;
 mod semaphore;
+mod set;
 pub(crate) mod settings;
 mod throttle;
 
@@ -29,12 +32,14 @@ pub use self::{
     guard::{Guard, Release},
     latch::Latch,
     lock::{Lock, LockGuard},
+    map::{Map, MapStream},
     multi::{MultiContext, MultiGuard, MultiLock, MultiRelease},
     permits::{ExpirablePermits, ExpirableSemaphore},
     rate_limiter::RateLimiter,
     read_write::ReadWriteLock,
     run::{LockContext, OnLoss, RunOutcome},
     semaphore::{Semaphore, SemaphoreGuard},
+    set::{Set, SetStream},
     throttle::Throttle,
 };
 #[cfg(feature = "blocking")]

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-pub(crate) use self::redis::{RedisStore, client_info, inspect, kinds::*, report};
+pub(crate) use self::redis::{RedisStore, client_info, in_slot, inspect, kinds::*, report};
 use crate::domain::Object;
 
 #[cfg(test)]

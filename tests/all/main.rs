@@ -26,6 +26,8 @@ mod latch;
 mod limits;
 #[path = "../lock/main.rs"]
 mod lock;
+#[path = "../map.rs"]
+mod map;
 #[path = "../memory.rs"]
 mod memory;
 #[cfg(feature = "metrics")]
@@ -71,6 +73,8 @@ mod redis_health;
 mod redis_input;
 #[path = "../redis_latch.rs"]
 mod redis_latch;
+#[path = "../redis_map.rs"]
+mod redis_map;
 #[path = "../redis_multi.rs"]
 mod redis_multi;
 #[path = "../redis_permits.rs"]

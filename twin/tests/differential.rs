@@ -218,7 +218,7 @@ const SHAPES: &[&str] = &[
     "SISMEMBER K F",
     "SCARD K",
     "SSCAN K 0",
-    "SSCAN K 0 MATCH o* COUNT N",
+    "SSCAN K 0 MATCH o*",
     "ZADD K S F",
     "ZADD K S F S F",
     "ZADD K NX S F",

@@ -250,7 +250,7 @@ mod tests {
         sleep(Duration::from_secs(11)).await;
         memory.resume();
         yield_now().await;
-        assert_eq!(client.stats().renewals, number.into());
+        assert_eq!(client.stats().renewals, u64::from(number));
     }
 
     /// Its lease in the store is longer than the time that it may last.

@@ -8,6 +8,7 @@ mod election;
 mod fair;
 mod guarded;
 mod latch;
+mod map;
 mod permits;
 mod queue;
 mod rate_limiter;
@@ -205,6 +206,7 @@ pub(crate) async fn all(bench: &Bench) {
     barrier::all(bench).await;
     permits::all(bench).await;
     rate_limiter::all(bench).await;
+    map::all(bench).await;
 }
 
 async fn kind_rejects_unsupported_requests(t: &Bench) {

@@ -29,7 +29,7 @@ pub(super) fn writers(name: &Name) -> String {
 }
 
 /// Returns the beginning of keys that Redisson derives from `name` without a prefix.
-pub(super) fn in_slot(name: &Name) -> String {
+pub(crate) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),
         // Not formatted: each release builds one, and that took 4 % of the instructions of a pair.

@@ -36,6 +36,7 @@ use tokio::runtime::Handle;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::{Credentials, Settings, Translation};
+pub(crate) use self::keys::in_slot;
 use self::{
     channels::Channels,
     connection::{Dialer, Servers, Target},

@@ -6,11 +6,13 @@ pub(crate) mod election;
 pub(super) mod fair;
 pub(crate) mod latch;
 pub(crate) mod lock;
+pub(crate) mod map;
 pub(crate) mod permits;
 pub(crate) mod quorum;
 pub(crate) mod rate_limiter;
 pub(super) mod read_write;
 pub(crate) mod semaphore;
+pub(crate) mod set;
 
 use std::{
     future::{Future, ready},
@@ -274,5 +276,6 @@ pub(super) fn channel_of(object: &Object) -> String {
 /// Returns all scripts for these channels, to be loaded when a connection is made.
 pub(super) fn preloads(channels: Channels) -> Vec<Preload> {
     let kinds = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
-    scripts::preloads(&[&kinds[..], &[quorum::SCRIPTS, rate_limiter::SCRIPTS]].concat(), channels)
+    let others = [map::SCRIPTS, quorum::SCRIPTS, rate_limiter::SCRIPTS, set::SCRIPTS];
+    scripts::preloads(&[&kinds[..], &others].concat(), channels)
 }

@@ -2537,4 +2537,106 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a repeated change of a map is made again",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/change.lua",
+                from: "if before then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a comparison of a map succeeds with every value",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/change.lua",
+                from: "if there ~= ARGV[6] then",
+                to: "if not there then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a change of a map that changes nothing is kept",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/change.lua",
+                from: "        return '0'\n    elseif",
+                to: "        return once(KEYS[2], ARGV[1], '0', 'HLEN', KEYS[1])\n    elseif",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a sum of a map is added again by a repeated request",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/add.lua",
+                from: "redis.call('SET', KEYS[2], sum, 'PX', ARGV[1])\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a map returns values that end the connection",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/read.lua",
+                from: "if length > tonumber(ARGV[1]) then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a repeated change of a set is made again",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/set/change.lua",
+                from: "if before then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a set adds elements although one is there",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/set/change.lua",
+                from: "(verb == 'NONE' and there == 0)",
+                to: "(verb == 'NONE')",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a repeated pop of a set takes another element",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/set/pop.lua",
+                from: "if before then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("codec::hash::tests::hash_is_that_of_redisson"),
+        Defect {
+            says: "the lock of a key has another name than in Java",
+            edits: &[Edit { file: "src/codec/hash.rs", from: "hash << 4", to: "hash << 5" }],
+        },
+    ),
+    (
+        Finder::Unit("codec::kryo::tests::text_has_the_bytes_of_kryo"),
+        Defect {
+            says: "a short text has no end for Kryo",
+            edits: &[Edit { file: "src/codec/kryo.rs", from: "*last |= 0x80;", to: "*last |= 0;" }],
+        },
+    ),
 ];

@@ -74,10 +74,11 @@ fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -
     [lock].into_iter().chain(others.into_iter().map(Vec::as_slice)).collect()
 }
 
-/// Returns whether a key is deleted, and then written.
+/// Returns whether a key is deleted, perhaps with its last field, and then written.
 fn comes_back(writes: &[Write]) -> bool {
     let is_gone = |write: &Write, before: &[Write]| {
-        before.iter().any(|it| it.key == write.key && matches!(it.edit, Edit::Delete))
+        let deletes = |it: &&Write| matches!(it.edit, Edit::Delete | Edit::RemoveField(_));
+        before.iter().filter(deletes).any(|it| it.key == write.key)
     };
     writes.iter().enumerate().any(|(at, write)| is_gone(write, &writes[..at]))
 }
@@ -87,6 +88,7 @@ fn tell(command: &mut Cmd, edit: &Edit) {
     match edit {
         Edit::Set(value) => command.arg("SET").arg(&value[..]).arg(""),
         Edit::SetField { field, value } => command.arg("HSET").arg(&field[..]).arg(&value[..]),
+        Edit::RemoveField(field) => command.arg("HDEL").arg(&field[..]).arg(""),
         Edit::Delete => command.arg("DEL").arg("").arg(""),
         Edit::Expire(after) => command.arg("PEXPIRE").arg(millis(*after)).arg(""),
     };

@@ -3,8 +3,8 @@
 --   KEYS[1]     lock    hash {owner: hold count}
 --   KEYS[i]     key     of the write that ARGV[3i-4] and the next two describe
 --   ARGV[1]     owner   of the hold
---   ARGV[3i-4]  verb    SET, HSET, DEL or PEXPIRE
---   ARGV[3i-3]  first   the value for SET, the field for HSET, milliseconds for PEXPIRE
+--   ARGV[3i-4]  verb    SET, HSET, HDEL, DEL or PEXPIRE
+--   ARGV[3i-3]  first   the value for SET, the field for HSET and HDEL, milliseconds for PEXPIRE
 --   ARGV[3i-2]  second  the value for HSET
 --
 --   0                   not held by this owner: nothing is written
@@ -16,13 +16,15 @@
 -- The script checks types before its first write. A server that is full or accepts no writes
 -- rejects the first write of a script, and never a later one.
 --
--- Time: HEXISTS, TYPE for each HSET, and the writes.
+-- Time: HEXISTS, TYPE for each HSET and HDEL, and the writes.
 
 local KINDS = {SET = 'string', HSET = 'hash', DEL = 'none'}
 
 local function write(verb, key, first, second)
     if verb == 'HSET' then
         return redis.pcall('HSET', key, first, second)
+    elseif verb == 'HDEL' then
+        return redis.pcall('HDEL', key, first)
     elseif verb == 'DEL' then
         return redis.pcall('DEL', key)
     end
@@ -37,7 +39,7 @@ end
 local kinds = {}
 for i = 2, #KEYS do
     local verb, key = ARGV[3 * i - 4], KEYS[i]
-    if verb == 'HSET' then
+    if verb == 'HSET' or verb == 'HDEL' then
         local kind = kinds[key] or redis.call('TYPE', key).ok
         if kind ~= 'hash' and kind ~= 'none' then
             local words = 'WRONGTYPE `' .. string.sub(key, 1, 100) .. '` is a ' .. kind

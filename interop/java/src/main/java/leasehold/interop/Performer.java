@@ -32,6 +32,10 @@ final class Performer {
             return Permits.perform(redisson, command);
         } else if (command.op().startsWith(Limiter.OPS)) {
             return Limiter.perform(redisson, command);
+        } else if (command.op().startsWith(Data.MAP)) {
+            return Data.map(redisson, command);
+        } else if (command.op().startsWith(Data.SET)) {
+            return Data.set(redisson, command);
         }
         return switch (command.op()) {
             case "threadId" -> Thread.currentThread().getId();

@@ -1,0 +1,43 @@
+//! A cache that all processes share, and a slow service that is asked once for each key.
+//!
+//! Run it in two terminals with the same `REDIS_URL`. Without one the two
+//! "processes" are two tasks of this process.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Map, MemoryStore};
+use tokio::time::sleep;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let (one, other) = match std::env::var("REDIS_URL") {
+        Ok(url) => (Client::connect(&url).await?, Client::connect(&url).await?),
+        Err(_) => {
+            let store = MemoryStore::new();
+            (Client::with_store(&store), Client::with_store(&store))
+        }
+    };
+    let (first, second) = tokio::join!(
+        show_prices("one", one.map("prices")?),
+        show_prices("other", other.map("prices")?),
+    );
+    first.and(second)
+}
+
+async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Error> {
+    for product in ["apples", "pears", "plums"].map(str::to_owned) {
+        // Another process may be asking already: wait for its answer, but not for ever.
+        let patience = Duration::from_secs(5);
+        let ask = || ask_the_service(process, &product);
+        let price = prices.get_or_insert_with(&product, patience, ask).await?;
+        println!("{process:>5}: {product} cost {price} cents");
+    }
+    Ok(())
+}
+
+/// If the lock of the product is lost meanwhile, this stops, and nothing is inserted.
+async fn ask_the_service(process: &str, product: &str) -> Result<u64, Error> {
+    println!("{process:>5}: asking for {product}");
+    sleep(Duration::from_millis(300)).await;
+    Ok(10 * product.len() as u64)
+}

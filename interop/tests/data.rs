@@ -1,0 +1,235 @@
+//! `RMap` and `RSet` share entries, elements and locks with Leasehold's `Map` and `Set`, by each codec.
+
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use interop::{Answer, Java, Setup};
+use leasehold::Error;
+use leasehold::blocking::{Client, Map};
+use leasehold::codec::{Codec, Json, Kryo5Text, TaggedJson, Text};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use testkit::Redis;
+
+const KEY: &str = "orders:42";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server, a Redisson client, and a Leasehold client.
+struct Both {
+    _redis: Redis,
+    java: Java,
+    rust: Client,
+}
+
+impl Both {
+    fn start() -> Self {
+        let redis = Redis::start();
+        let java = Java::start(&Setup::new(redis.url()));
+        let rust = Client::connect(&redis.url()).unwrap();
+        Self { _redis: redis, java, rust }
+    }
+
+    fn ask(&self, op: &str, name: &str, arguments: Value) -> Answer {
+        self.java.thread("T1").data(op, name, arguments)
+    }
+}
+
+/// The class of the Java side.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Order {
+    total_cents: i64,
+    note: Option<String>,
+}
+
+fn key() -> String {
+    KEY.to_owned()
+}
+
+/// Puts on each side, reads on the other, and compares the other side's bytes. `kind` is what Java
+/// is asked for, and `value` makes a value of a number, of which Java shows `shown`.
+fn map_is_shared<V, KC, VC>(
+    both: &Both,
+    map: &Map<String, V, KC, VC>,
+    kind: Value,
+    value: impl Fn(i64) -> V,
+    shown: impl Fn(i64) -> String,
+) where
+    V: PartialEq + std::fmt::Debug,
+    KC: Codec<String>,
+    VC: Codec<V>,
+{
+    let java = |op: &str, more: Value| {
+        let mut arguments = kind.clone();
+        let given = [json!({ "key": KEY }), more];
+        for (name, it) in given.iter().flat_map(|given| given.as_object().unwrap()) {
+            arguments[name] = it.clone();
+        }
+        both.ask(&format!("map.{op}"), map.name().as_str(), arguments)
+    };
+    // Rust puts, Java gets; Java puts, Rust gets.
+    assert_eq!(map.insert(&key(), &value(42)).unwrap(), None);
+    assert_eq!(java("get", json!({})).text(), shown(42));
+    assert_eq!(java("put", json!({ "value": 43 })).text(), shown(42));
+    assert_eq!(map.get(&key()).unwrap(), Some(value(43)));
+    assert_eq!(map.insert(&key(), &value(44)).unwrap(), Some(value(43)));
+    assert_eq!(java("putIfAbsent", json!({ "value": 45 })).text(), shown(44));
+    assert_eq!(map.insert_if_absent(&key(), &value(45)).unwrap(), Some(value(44)));
+
+    // Each compares with the bytes of the other.
+    assert!(java("replace", json!({ "old": 44, "value": 46 })).is_true());
+    assert!(map.compare_and_set(&key(), &value(46), &value(47)).unwrap());
+    assert!(!java("removeIf", json!({ "value": 46 })).is_true());
+    assert!(java("removeIf", json!({ "value": 47 })).is_true());
+    java("put", json!({ "value": 48 }));
+    assert!(!map.remove_if(&key(), &value(47)).unwrap());
+    assert!(map.remove_if(&key(), &value(48)).unwrap());
+    assert_eq!(java("size", json!({})).number(), 0);
+    map.insert(&key(), &value(3_000_000_000)).unwrap();
+    assert_eq!(java("remove", json!({})).text(), shown(3_000_000_000));
+
+    // The lock of a key has one name, and excludes the other side.
+    let lock = map.lock(&key()).unwrap();
+    assert_eq!(java("lockName", json!({})).text(), lock.name().as_str());
+    let guard = lock.acquire().unwrap();
+    assert!(!java("tryLock", json!({})).is_true());
+    guard.write([map.insertion(&key(), &value(49)).unwrap()]).unwrap();
+    guard.release().unwrap().into_result().unwrap();
+    assert_eq!(java("get", json!({})).text(), shown(49));
+    assert!(java("lock", json!({})).is_true());
+    assert!(lock.try_acquire().unwrap().is_none());
+    java("unlock", json!({}));
+    lock.acquire_within(SECOND).unwrap().release().unwrap().into_result().unwrap();
+    assert_eq!(map.remove(&key()).unwrap(), Some(value(49)));
+}
+
+#[test]
+fn map_is_shared_by_each_codec() {
+    let both = Both::start();
+    let long = |codec: &str| json!({ "codec": codec, "long": true });
+    let text = |codec: &str| json!({ "codec": codec });
+    let order = |codec: &str| json!({ "codec": codec, "order": true });
+    let number = |n: i64| n;
+    let as_text = |n: i64| n.to_string();
+    let as_order = |n: i64| Order { total_cents: n, note: None };
+    let order_shown = |n: i64| format!("{n} null");
+
+    let strings = |name: &str| both.rust.map::<String, String>(name).unwrap();
+    map_is_shared(&both, &strings("text"), text("text"), as_text, as_text);
+    let json = strings("json").codecs(Text, Json);
+    map_is_shared(&both, &json, text("json"), as_text, as_text);
+    let tagged = strings("tagged").codec(TaggedJson::plain());
+    map_is_shared(&both, &tagged, text("tagged"), as_text, as_text);
+    let kryo = strings("kryo").codec(Kryo5Text);
+    map_is_shared(&both, &kryo, text("kryo"), as_text, as_text);
+
+    let longs = |name: &str| both.rust.map::<String, i64>(name).unwrap();
+    let json = longs("json:long").codecs(Text, Json);
+    map_is_shared(&both, &json, long("json"), number, as_text);
+    let class = TaggedJson::new("java.lang.Long");
+    let tagged = longs("tagged:long").codecs(TaggedJson::plain(), class);
+    map_is_shared(&both, &tagged, long("tagged"), number, as_text);
+    let kryo = longs("kryo:long").codec(Kryo5Text);
+    map_is_shared(&both, &kryo, long("kryo"), number, as_text);
+
+    let orders = |name: &str| both.rust.map::<String, Order>(name).unwrap();
+    let json = orders("json:order").codecs(Text, Json);
+    map_is_shared(&both, &json, order("json"), as_order, order_shown);
+    let class = TaggedJson::new("leasehold.interop.Order");
+    let tagged = orders("tagged:order").codecs(TaggedJson::plain(), class);
+    map_is_shared(&both, &tagged, order("tagged"), as_order, order_shown);
+}
+
+#[test]
+fn texts_of_kryo_are_shared_in_every_length() {
+    let both = Both::start();
+    let texts = both.rust.map::<String, String>("texts").unwrap().codec(Kryo5Text);
+    let mut values = ["", "a", "é", "€", "🔒", "aé🔒z"].map(str::to_owned).to_vec();
+    values.extend([2, 31, 32, 33, 62, 63, 64, 80, 200, 9_000].map(|length| "x".repeat(length)));
+    values.extend([1, 40, 62, 100].map(|length| "é€🔒".repeat(length)));
+    for (at, value) in values.iter().enumerate() {
+        let key = format!("key:{at}");
+        let ask = |op: &str| {
+            both.ask(op, "texts", json!({ "codec": "kryo", "key": key, "value": value }))
+        };
+        texts.insert(&key, value).unwrap();
+        assert_eq!(ask("map.get").text(), *value);
+        assert!(ask("map.removeIf").is_true(), "other bytes than Java's: {value}");
+        ask("map.put");
+        assert_eq!(texts.get(&key).unwrap().as_ref(), Some(value));
+        assert!(texts.remove_if(&key, value).unwrap(), "other bytes than Java's: {value}");
+    }
+}
+
+#[test]
+fn numbers_are_added_to_by_both() {
+    let both = Both::start();
+    let stock = both.rust.map::<String, i64>("stock").unwrap();
+    assert_eq!(stock.add(&key(), 7).unwrap(), 7);
+    let asked = json!({ "codec": "json", "long": true, "key": KEY, "value": 5 });
+    assert_eq!(both.ask("map.addAndGet", "stock", asked).text(), "12");
+    assert_eq!(stock.add(&key(), -2).unwrap(), 10);
+}
+
+#[test]
+fn value_is_computed_by_one_side_only() {
+    let both = Both::start();
+    let cache = both.rust.map::<String, String>("cache").unwrap();
+    let java = |key: &str| {
+        let asked = json!({ "codec": "text", "key": key, "value": "java", "sleep_ms": 1_500 });
+        both.ask("map.computeIfAbsent", "cache", asked).text().to_owned()
+    };
+    let rust = |key: &str| {
+        let compute = || {
+            sleep(SECOND * 3 / 2);
+            Ok::<_, Error>("rust".to_owned())
+        };
+        cache.get_or_insert_with(&key.to_owned(), SECOND * 10, compute).unwrap()
+    };
+    for (key, java_first) in [("java first", true), ("rust first", false)] {
+        let start = Instant::now();
+        let wait = |first: bool| sleep(if first { Duration::ZERO } else { SECOND / 2 });
+        let (of_java, of_rust) = scope(|scope| {
+            let from_java = scope.spawn(|| {
+                wait(java_first);
+                java(key)
+            });
+            wait(!java_first);
+            (rust(key), from_java.join().unwrap())
+        });
+        let expected = if java_first { "java" } else { "rust" };
+        assert_eq!((&*of_java, &*of_rust), (expected, expected), "{key}");
+        assert!(start.elapsed() < SECOND * 5 / 2, "both computed: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn set_is_shared_by_each_codec() {
+    let both = Both::start();
+    set_is_shared(&both, "text", Text);
+    set_is_shared(&both, "tagged", TaggedJson::plain());
+    set_is_shared(&both, "kryo", Kryo5Text);
+    set_is_shared(&both, "json", Json);
+}
+
+fn set_is_shared<C: Codec<String>>(both: &Both, codec: &str, of_rust: C) {
+    let set = both.rust.set::<String>(format!("set:{codec}")).unwrap().codec(of_rust);
+    let java = |op: &str, value: &str| {
+        let asked = json!({ "codec": codec, "value": value });
+        both.ask(&format!("set.{op}"), set.name().as_str(), asked)
+    };
+    assert!(set.insert(&key()).unwrap());
+    assert!(java("contains", KEY).is_true());
+    assert!(!java("add", KEY).is_true());
+    assert!(java("add", "b").is_true());
+    assert!(!set.insert_all_if_none(&["a".to_owned(), "b".to_owned()]).unwrap());
+    assert!(!java("tryAdd", KEY).is_true());
+    let mut members = set.members().unwrap();
+    members.sort();
+    assert_eq!(members, ["b", KEY]);
+    assert_eq!(java("readAll", "").text(), format!("[b, {KEY}]"));
+    assert_eq!(java("lockName", KEY).text(), set.lock(&key()).unwrap().name().as_str());
+    assert!(java("remove", KEY).is_true());
+    assert!(set.remove(&"b".to_owned()).unwrap());
+    assert_eq!(set.pop().unwrap(), None);
+}

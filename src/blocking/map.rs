@@ -1,0 +1,270 @@
+//! The map, for threads.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore,
+    face::{returns, waits},
+    waiting::Core,
+};
+use crate::{
+    Name, Write,
+    codec::{Codec, Text},
+    error::{Error, Result},
+    primitives::{self, thread_example},
+};
+
+/// A [`Map`](crate::Map) for threads.
+///
+/// # Examples
+///
+/// ```
+/// let orders = leasehold::blocking::Client::in_memory()?.map::<String, u32>("orders")?;
+/// let order = "42".to_owned();
+/// let guard = orders.lock(&order)?.acquire()?;
+/// guard.write([orders.insertion(&order, &7)?])?;
+/// assert_eq!(orders.get(&order)?, Some(7));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct Map<K, V, KC = Text, VC = Text> {
+    core: Arc<Core>,
+    inner: primitives::Map<K, V, KC, VC>,
+}
+
+impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
+    }
+}
+
+impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// The methods that make the synchronizers of a key.
+macro_rules! makes {
+    ($(fn $name:ident() -> $object:ident;)+) => {$(
+        #[doc = concat!("Does what [`Map::", stringify!($name), "`](crate::Map::",
+            stringify!($name), ") does.")]
+        ///
+        /// # Errors
+        ///
+        /// As there.
+        #[doc = thread_example!("let orders = client.map::<String, u32>(\"orders\")?;":
+            concat!("let it = orders.", stringify!($name), "(&\"42\".to_owned())?;"))]
+        pub fn $name(&self, key: &K) -> Result<$object> {
+            Ok($object::new(Arc::clone(&self.core), self.inner.$name(key)?))
+        }
+    )+};
+}
+
+impl<K, V, KC, VC> Map<K, V, KC, VC> {
+    pub(super) fn new(core: Arc<Core>, inner: primitives::Map<K, V, KC, VC>) -> Self {
+        Self { core, inner }
+    }
+
+    /// Does what [`Map::codec`](crate::Map::codec) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
+    /// let orders = orders.codec(leasehold::codec::Kryo5Text);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn codec<C: Clone>(self, codec: C) -> Map<K, V, C, C> {
+        Map { core: self.core, inner: self.inner.codec(codec) }
+    }
+
+    /// Does what [`Map::codecs`](crate::Map::codecs) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::codec::{Kryo5Text, Text};
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
+    /// let orders = orders.codecs(Text, Kryo5Text);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn codecs<NK, NV>(self, keys: NK, values: NV) -> Map<K, V, NK, NV> {
+        Map { core: self.core, inner: self.inner.codecs(keys, values) }
+    }
+
+    returns! { Map, "let orders = client.map::<String, u32>(\"orders\")?;":
+        fn name() -> &Name; "assert_eq!(orders.name().as_str(), \"orders\");"
+    }
+}
+
+impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
+    waits! { Map, "let orders = client.map::<String, u32>(\"orders\")?; \
+        let order = \"42\".to_owned();":
+        fn get(key: &K) -> Option<V>; "assert_eq!(orders.get(&order)?, None);"
+
+        fn get_many(keys: &[K]) -> Vec<Option<V>>;
+            "assert_eq!(orders.get_many(&[order])?, [None]);"
+
+        fn contains(key: &K) -> bool; "assert!(!orders.contains(&order)?);"
+
+        fn len() -> u64; "assert_eq!(orders.len()?, 0);"
+
+        fn is_empty() -> bool; "assert!(orders.is_empty()?);"
+
+        fn insert(key: &K, value: &V) -> Option<V>;
+            "assert_eq!(orders.insert(&order, &7)?, None);"
+
+        fn insert_if_absent(key: &K, value: &V) -> Option<V>;
+            "assert_eq!(orders.insert_if_absent(&order, &7)?, None);"
+
+        fn replace(key: &K, value: &V) -> Option<V>;
+            "assert_eq!(orders.replace(&order, &7)?, None);"
+
+        fn compare_and_set(key: &K, old: &V, new: &V) -> bool;
+            "assert!(!orders.compare_and_set(&order, &7, &8)?);"
+
+        fn remove(key: &K) -> Option<V>; "assert_eq!(orders.remove(&order)?, None);"
+
+        fn remove_if(key: &K, value: &V) -> bool; "assert!(!orders.remove_if(&order, &7)?);"
+
+        fn add(key: &K, number: i64) -> i64; "assert_eq!(orders.add(&order, 7)?, 7);"
+
+        fn insert_many(entries: &[(K, V)]) -> (); "orders.insert_many(&[(order, 7)])?;"
+    }
+
+    makes! {
+        fn lock() -> Lock;
+        fn fair_lock() -> Lock;
+        fn fenced_lock() -> FencedLock;
+        fn read_write_lock() -> ReadWriteLock;
+        fn semaphore() -> Semaphore;
+        fn expirable_semaphore() -> ExpirableSemaphore;
+        fn latch() -> Latch;
+    }
+
+    /// Does what [`Map::insertion`](crate::Map::insertion) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
+    /// orders.lock(&42)?.acquire()?.write([orders.insertion(&42, &7)?])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn insertion(&self, key: &K, value: &V) -> Result<Write> {
+        self.inner.insertion(key, value)
+    }
+
+    /// Does what [`Map::removal`](crate::Map::removal) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
+    /// orders.lock(&42)?.acquire()?.write([orders.removal(&42)?])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn removal(&self, key: &K) -> Result<Write> {
+        self.inner.removal(key)
+    }
+
+    /// Does what [`Map::get_or_insert_with`](crate::Map::get_or_insert_with) does, but cannot stop
+    /// `compute`.
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`] if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::Error;
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
+    /// let total = orders.get_or_insert_with(&42, Duration::from_secs(5), || Ok::<_, Error>(7))?;
+    /// assert_eq!(total, 7);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn get_or_insert_with<E: From<Error>>(
+        &self,
+        key: &K,
+        timeout: Duration,
+        compute: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
+        if let Some(value) = self.get(key)? {
+            return Ok(value);
+        }
+        let guard = self.lock(key)?.acquire_owned_within(timeout)?;
+        // Another thread may have inserted it meanwhile.
+        if let Some(value) = self.get(key)? {
+            return Ok(value);
+        }
+        let computed = guard.run(|held| {
+            let value = compute()?;
+            Ok(self.core.wait(self.inner.insert_under(held, key, value))??)
+        });
+        computed.into_result()?
+    }
+
+    /// Does what [`Map::stream`](crate::Map::stream) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
+    /// let mut entries = orders.stream();
+    /// while let Some((order, total)) = entries.next()? {
+    ///     println!("{order}: {total}");
+    /// }
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn stream(&self) -> MapStream<K, V, KC, VC> {
+        MapStream { core: Arc::clone(&self.core), inner: self.inner.stream() }
+    }
+}
+
+/// A [`MapStream`](crate::MapStream) for threads.
+///
+/// # Examples
+///
+/// ```
+/// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
+/// assert_eq!(orders.stream().next()?, None);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "it reads nothing until its next entry is asked for"]
+pub struct MapStream<K, V, KC = Text, VC = Text> {
+    core: Arc<Core>,
+    inner: primitives::MapStream<K, V, KC, VC>,
+}
+
+impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
+    /// Blocks for [`MapStream::next`](crate::MapStream::next).
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`] if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<u32, u32>("orders")?;
+    /// assert_eq!(orders.stream().next()?, None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
+    pub fn next(&mut self) -> Result<Option<(K, V)>> {
+        self.core.wait(self.inner.next())?
+    }
+}

@@ -1,0 +1,245 @@
+//! JSON as Redisson's two codecs for it write it.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use super::{Codec, CodecError};
+
+/// Plain JSON: `TypedJsonJacksonCodec` of Redisson, the best codec for new data.
+///
+/// Fields are sorted, and those without a value are left out, so that the bytes are those of Java.
+/// Java uses the names of its fields: add `#[serde(rename_all = "camelCase")]`. Three things have
+/// other bytes than in Java, although Java reads them: floats, maps, and objects with a
+/// `@JsonCreator`. Do not compare or hash these.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::codec::{Codec, Json};
+/// use std::collections::BTreeMap;
+/// let total = BTreeMap::from([("total".to_owned(), Some(15)), ("paid".to_owned(), None)]);
+/// assert_eq!(Json.encode(&total)?, br#"{"total":15}"#);
+/// # Ok::<(), leasehold::codec::CodecError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Json;
+
+impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
+    fn encode(&self, value: &T) -> Result<Vec<u8>, CodecError> {
+        written(&value_of(value)?)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<T, CodecError> {
+        serde_json::from_slice(bytes).map_err(CodecError::new)
+    }
+}
+
+/// JSON with the Java class of the value: `JsonJacksonCodec` of Redisson.
+///
+/// [`new`](Self::new) is for objects of one class, whose fields are texts, numbers and truth
+/// values. [`plain`](Self::plain) is for texts, truth values and numbers, which need no class: an
+/// `i32` is an `Integer`, and a greater number is a `Long`. For a Java map of `Long`, use
+/// `TaggedJson::new("java.lang.Long")`.
+///
+/// An object within an object has a class of its own, so it is refused. Use [`Json`] and
+/// `TypedJsonJacksonCodec` for such data.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::codec::{Codec, TaggedJson};
+/// let long = TaggedJson::new("java.lang.Long");
+/// assert_eq!(long.encode(&42)?, br#"["java.lang.Long",42]"#);
+/// assert_eq!(TaggedJson::plain().encode(&42)?, b"42");
+/// # Ok::<(), leasehold::codec::CodecError>(())
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TaggedJson {
+    class: Option<String>,
+}
+
+const LONG: &str = "java.lang.Long";
+const CLASS: &str = "@class";
+
+impl TaggedJson {
+    /// Makes a codec for values of this Java class, such as `com.example.Order`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::codec::TaggedJson::new("com.example.Order");
+    /// ```
+    #[must_use]
+    pub fn new(class: impl Into<String>) -> Self {
+        Self { class: Some(class.into()) }
+    }
+
+    /// Makes a codec for texts, numbers and truth values.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let names = leasehold::codec::TaggedJson::plain();
+    /// ```
+    #[must_use]
+    pub fn plain() -> Self {
+        Self { class: None }
+    }
+
+    fn tagged(&self, value: Value) -> Result<Value, CodecError> {
+        Ok(match (value, &self.class) {
+            (Value::Object(_), _) | (Value::Array(_), None) => return Err(needs_class()),
+            (value, Some(class)) => Value::Array(vec![class.as_str().into(), value]),
+            (Value::Number(number), None) if !is_integer(&number) => {
+                Value::Array(vec![LONG.into(), number.into()])
+            }
+            (value, None) => value,
+        })
+    }
+
+    /// Checks the class that the writer named.
+    fn is_of(&self, class: &Value, otherwise: Option<&str>) -> Result<(), CodecError> {
+        let expected = self.class.as_deref().or(otherwise);
+        match class.as_str() {
+            Some(class) if Some(class) == expected => Ok(()),
+            _ => Err(CodecError::new(format!("the class of the value is {class}"))),
+        }
+    }
+
+    fn untagged(&self, value: Value) -> Result<Value, CodecError> {
+        match value {
+            Value::Object(mut fields) => {
+                let class = fields.remove(CLASS).ok_or_else(needs_class)?;
+                self.is_of(&class, None)?;
+                flat(fields).map(Value::Object)
+            }
+            Value::Array(parts) => {
+                let [class, value] = <[Value; 2]>::try_from(parts).map_err(|_| needs_class())?;
+                self.is_of(&class, Some(LONG))?;
+                Ok(value)
+            }
+            value => Ok(value),
+        }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Codec<T> for TaggedJson {
+    fn encode(&self, value: &T) -> Result<Vec<u8>, CodecError> {
+        let value = value_of(value)?;
+        match (value, &self.class) {
+            (Value::Object(fields), Some(class)) => {
+                let fields = written(&Value::Object(flat(fields)?))?;
+                let class = written(&Value::String(class.clone()))?;
+                // Jackson writes the class first, and sorts the other fields.
+                let comma: &[u8] = if fields == b"{}" { b"" } else { b"," };
+                Ok([br#"{"@class":"#, &class[..], comma, &fields[1..]].concat())
+            }
+            (value, _) => written(&self.tagged(value)?),
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<T, CodecError> {
+        let value = serde_json::from_slice(bytes).map_err(CodecError::new)?;
+        serde_json::from_value(self.untagged(value)?).map_err(CodecError::new)
+    }
+}
+
+/// Whether Java's codec reads an `Integer` or a `Double` of this number.
+fn is_integer(number: &serde_json::Number) -> bool {
+    number.is_f64() || number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+}
+
+fn needs_class() -> CodecError {
+    CodecError::new("JsonJacksonCodec needs a class for each object and list")
+}
+
+/// Refuses objects and lists within an object.
+fn flat(fields: Map<String, Value>) -> Result<Map<String, Value>, CodecError> {
+    match fields.values().any(|value| value.is_object() || value.is_array()) {
+        true => Err(needs_class()),
+        false => Ok(fields),
+    }
+}
+
+fn value_of(value: &impl Serialize) -> Result<Value, CodecError> {
+    serde_json::to_value(value).map(sorted).map_err(CodecError::new)
+}
+
+fn written(value: &Value) -> Result<Vec<u8>, CodecError> {
+    serde_json::to_vec(value).map_err(CodecError::new)
+}
+
+/// Sorts the fields of all objects, and leaves out those without a value. Another crate may make
+/// `serde_json` keep the order of insertion.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.into_iter().filter(|(_, it)| !it.is_null()).collect();
+            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            Value::Object(fields.into_iter().map(|(name, it)| (name, sorted(it))).collect())
+        }
+        Value::Array(parts) => Value::Array(parts.into_iter().map(sorted).collect()),
+        value => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shared(codec: &impl Codec<Value>, value: &Value, expected: &str) {
+        let bytes = codec.encode(value).unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
+        assert_eq!(codec.decode(&bytes).unwrap(), *value);
+    }
+
+    #[test]
+    fn json_is_sorted_and_has_no_null_fields() {
+        shared(&Json, &json!("test1"), "\"test1\"");
+        shared(&Json, &json!(42), "42");
+        shared(&Json, &json!(["x", null]), "[\"x\",null]");
+        let value = json!({"b": 1, "a": {"d": null, "c": "é/"}, "e": null});
+        let bytes = Json.encode(&value).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), "{\"a\":{\"c\":\"é/\"},\"b\":1}");
+    }
+
+    #[test]
+    fn tagged_json_names_the_class_first() {
+        let order = TaggedJson::new("com.ex.Foo");
+        shared(&order, &json!({"B": 2, "a": 1}), "{\"@class\":\"com.ex.Foo\",\"B\":2,\"a\":1}");
+        shared(&order, &json!({}), "{\"@class\":\"com.ex.Foo\"}");
+        shared(&TaggedJson::new("java.lang.Long"), &json!(42), "[\"java.lang.Long\",42]");
+        shared(
+            &TaggedJson::new("java.util.ArrayList"),
+            &json!(["x"]),
+            "[\"java.util.ArrayList\",[\"x\"]]",
+        );
+        let plain = TaggedJson::plain();
+        shared(&plain, &json!("test1"), "\"test1\"");
+        shared(&plain, &json!(-42), "-42");
+        shared(&plain, &json!(1.5), "1.5");
+        shared(&plain, &json!(true), "true");
+        shared(&plain, &json!(3_000_000_000_i64), "[\"java.lang.Long\",3000000000]");
+    }
+
+    #[test]
+    fn tagged_json_refuses_what_java_could_not_read() {
+        let order = TaggedJson::new("com.ex.Foo");
+        let cannot = |codec: &TaggedJson, value: Value| codec.encode(&value).unwrap_err();
+        for (codec, value) in [
+            (&order, json!({"a": {"b": 1}})),
+            (&order, json!({"a": []})),
+            (&TaggedJson::plain(), json!({"a": 1})),
+            (&TaggedJson::plain(), json!([])),
+        ] {
+            let error = cannot(codec, value);
+            assert!(error.to_string().contains("needs a class"), "{error}");
+        }
+        let other = br#"{"@class":"com.ex.Bar","a":1}"#;
+        let error = Codec::<Value>::decode(&order, other).unwrap_err();
+        assert_eq!(error.to_string(), "the class of the value is \"com.ex.Bar\"");
+        assert!(Codec::<Value>::decode(&order, b"{\"a\":1}").is_err());
+    }
+}

@@ -1,0 +1,220 @@
+//! What every store must do for maps and sets.
+
+use super::*;
+use crate::{
+    domain::{Name, Owner, Write},
+    store::{
+        map::{self, Change, Changed, Page},
+        set,
+    },
+};
+
+pub(super) async fn all(t: &Bench) {
+    change_returns_the_value_before(t).await;
+    repeated_change_of_a_map_counts_once(t).await;
+    unchanged_reply_is_not_kept(t).await;
+    sum_is_added_once_for_each_request(t).await;
+    entries_are_read_together(t).await;
+    long_values_are_not_returned(t).await;
+    removal_under_a_lock_needs_the_hold(t).await;
+    repeated_change_of_a_set_counts_once(t).await;
+    elements_are_added_all_or_none(t).await;
+    popped_element_is_returned_again(t).await;
+}
+
+impl Bench {
+    fn data(&self, name: &str) -> Name {
+        Name::new(format!("{}{name}", self.prefix)).unwrap()
+    }
+
+    /// Makes a change as the first client, with this receipt.
+    async fn changes(&self, name: &Name, change: Change<'_>, receipt: &Owner) -> Changed {
+        map::change(&self.one, name, b"key", change, receipt).await.unwrap()
+    }
+
+    async fn change(&self, name: &Name, change: Change<'_>) -> Changed {
+        self.changes(name, change, &self.identity.fresh_owner()).await
+    }
+
+    async fn elements(&self, name: &Name, change: set::Change, elements: &[&str]) -> bool {
+        let receipt = self.identity.fresh_owner();
+        set::change(&self.one, name, change, &bytes(elements), &receipt).await.unwrap()
+    }
+}
+
+fn yes(value: &[u8]) -> Changed {
+    Changed::Yes(value.to_vec())
+}
+
+fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+async fn change_returns_the_value_before(t: &Bench) {
+    let name = t.data("map-before");
+    for (change, reply) in [
+        (Change::Replace(b"1"), Changed::No),
+        (Change::CompareAndSet { old: b"", new: b"1" }, Changed::No),
+        (Change::Remove, Changed::No),
+        (Change::RemoveIf(b""), Changed::No),
+        (Change::InsertIfAbsent(b"1"), Changed::No),
+        (Change::InsertIfAbsent(b"2"), yes(b"1")),
+        (Change::Insert(b"\0\xff"), yes(b"1")),
+        (Change::Replace(b""), yes(b"\0\xff")),
+        (Change::CompareAndSet { old: b"1", new: b"3" }, Changed::No),
+        (Change::CompareAndSet { old: b"", new: b"3" }, yes(b"")),
+        (Change::RemoveIf(b"1"), Changed::No),
+        (Change::Insert(b"0"), yes(b"3")),
+        (Change::RemoveIf(b"0"), yes(b"")),
+        (Change::Insert(b"4"), Changed::No),
+        (Change::Remove, yes(b"4")),
+    ] {
+        assert_eq!(t.change(&name, change).await, reply, "{change:?}");
+    }
+    assert_eq!(map::len(&t.other, &name).await.unwrap(), 0);
+}
+
+async fn repeated_change_of_a_map_counts_once(t: &Bench) {
+    let name = t.data("map-once");
+    t.change(&name, Change::Insert(b"1")).await;
+    for (change, reply) in [
+        (Change::Insert(b"2"), yes(b"1")),
+        (Change::CompareAndSet { old: b"2", new: b"3" }, yes(b"")),
+        (Change::Replace(b"4"), yes(b"3")),
+        (Change::Remove, yes(b"4")),
+        (Change::InsertIfAbsent(b"5"), Changed::No),
+        (Change::RemoveIf(b"5"), yes(b"")),
+    ] {
+        let receipt = t.identity.fresh_owner();
+        assert_eq!(t.changes(&name, change, &receipt).await, reply, "{change:?}");
+        let now = map::read(&t.one, &name, &bytes(&["key"])).await.unwrap();
+        assert_eq!(t.changes(&name, change, &receipt).await, reply, "{change:?} again");
+        assert_eq!(map::read(&t.one, &name, &bytes(&["key"])).await.unwrap(), now);
+    }
+    let (pairs, receipt) = (bytes(&["key", "6"]), t.identity.fresh_owner());
+    map::insert_many(&t.one, &name, &pairs, &receipt).await.unwrap();
+    t.change(&name, Change::Insert(b"7")).await;
+    map::insert_many(&t.one, &name, &pairs, &receipt).await.unwrap();
+    assert_eq!(t.change(&name, Change::Remove).await, yes(b"7"));
+}
+
+/// Otherwise each failed comparison would write a key.
+async fn unchanged_reply_is_not_kept(t: &Bench) {
+    let (name, receipt) = (t.data("map-unchanged"), t.identity.fresh_owner());
+    assert_eq!(t.changes(&name, Change::RemoveIf(b"1"), &receipt).await, Changed::No);
+    t.change(&name, Change::Insert(b"1")).await;
+    assert_eq!(t.changes(&name, Change::RemoveIf(b"1"), &receipt).await, yes(b""));
+}
+
+async fn sum_is_added_once_for_each_request(t: &Bench) {
+    let (name, receipt) = (t.data("map-sum"), t.identity.fresh_owner());
+    let add = async |number, receipt: &Owner| map::add(&t.one, &name, b"n", number, receipt).await;
+    for _ in 0..2 {
+        assert_eq!(add(i64::MAX - 1, &receipt).await.unwrap(), i64::MAX - 1);
+    }
+    assert_eq!(add(1, &t.identity.fresh_owner()).await.unwrap(), i64::MAX);
+    let beyond = add(1, &t.identity.fresh_owner()).await.unwrap_err();
+    assert!(matches!(beyond, Failure::Refused { .. }), "{beyond:?}");
+    t.change(&name, Change::Insert(b"many")).await;
+    let text = map::add(&t.one, &name, b"key", 1, &t.identity.fresh_owner()).await.unwrap_err();
+    assert!(matches!(text, Failure::Refused { .. }), "{text:?}");
+    t.change(&name, Change::Remove).await;
+}
+
+async fn entries_are_read_together(t: &Bench) {
+    let name = t.data("map-read");
+    let pairs = bytes(&["a", "1", "b", ""]);
+    map::insert_many(&t.one, &name, &pairs, &t.identity.fresh_owner()).await.unwrap();
+    let read = map::read(&t.other, &name, &bytes(&["b", "c", "a"])).await.unwrap();
+    assert_eq!(read, Some(vec![Some(vec![]), None, Some(b"1".to_vec())]));
+    assert!(map::contains(&t.other, &name, b"b").await.unwrap());
+    assert!(!map::contains(&t.other, &name, b"c").await.unwrap());
+    assert_eq!(map::len(&t.other, &name).await.unwrap(), 2);
+    let page = map::scan(&t.other, &name, 0, 10).await.unwrap();
+    assert_eq!(page, Some(Page { parts: pairs, next: None }));
+}
+
+/// They would end the connection, which all callers share.
+async fn long_values_are_not_returned(t: &Bench) {
+    let name = t.data("map-long");
+    let long = vec![b'x'; 200_001];
+    assert_eq!(t.change(&name, Change::Insert(&long)).await, Changed::No);
+    assert_eq!(t.change(&name, Change::Insert(b"1")).await, Changed::TooLong);
+    assert_eq!(t.change(&name, Change::Remove).await, Changed::TooLong);
+    assert_eq!(map::read(&t.one, &name, &bytes(&["key"])).await.unwrap(), None);
+    assert_eq!(map::scan(&t.one, &name, 0, 10).await.unwrap(), None);
+    assert_eq!(t.change(&name, Change::RemoveIf(&long)).await, yes(b""));
+
+    let elements = t.data("set-long");
+    let receipt = t.identity.fresh_owner();
+    set::change(&t.one, &elements, set::Change::Insert, &[long], &receipt).await.unwrap();
+    let popped = set::pop(&t.one, &elements, &t.identity.fresh_owner()).await.unwrap();
+    assert_eq!(popped, Changed::TooLong);
+    assert_eq!(set::scan(&t.one, &elements, 0, 10).await.unwrap(), None);
+}
+
+async fn removal_under_a_lock_needs_the_hold(t: &Bench) {
+    let claim = t.claim("map-guarded");
+    // The lock and the map have to be in one slot.
+    let name = Name::new(format!("{{{}}}:data", claim.name().as_str())).unwrap();
+    let insertion = |value| Write::hset(name.as_str(), "key", value);
+    let removal = || Write::hdel(name.as_str(), "key");
+    let write = async |writes| t.one.guarded(&claim, &Work::Writes(writes)).await.unwrap();
+    t.grant(&claim).await;
+    assert!(write(vec![insertion("1")]).await.is_some());
+    t.broadcast(&claim).await;
+    assert!(write(vec![removal()]).await.is_none());
+    assert_eq!(map::len(&t.one, &name).await.unwrap(), 1);
+    t.grant(&claim).await;
+    assert!(write(vec![removal()]).await.is_some());
+    assert_eq!(map::len(&t.one, &name).await.unwrap(), 0);
+    assert!(write(vec![insertion("2"), removal(), insertion("3")]).await.is_some());
+    let read = map::read(&t.one, &name, &bytes(&["key"])).await.unwrap();
+    assert_eq!(read, Some(vec![Some(b"3".to_vec())]));
+    write(vec![removal()]).await;
+    t.broadcast(&claim).await;
+}
+
+async fn repeated_change_of_a_set_counts_once(t: &Bench) {
+    let (name, elements) = (t.data("set-once"), bytes(&["a"]));
+    for change in [set::Change::Insert, set::Change::Remove, set::Change::InsertAllIfNone] {
+        let receipt = t.identity.fresh_owner();
+        for _ in 0..2 {
+            let changed = set::change(&t.one, &name, change, &elements, &receipt).await;
+            assert!(changed.unwrap(), "{change:?}");
+        }
+    }
+    assert!(!t.elements(&name, set::Change::Insert, &["a"]).await);
+    assert!(t.elements(&name, set::Change::Remove, &["a"]).await);
+    assert!(!t.elements(&name, set::Change::Remove, &["a"]).await);
+}
+
+async fn elements_are_added_all_or_none(t: &Bench) {
+    let name = t.data("set-none");
+    assert!(t.elements(&name, set::Change::Insert, &["a"]).await);
+    assert!(!t.elements(&name, set::Change::InsertAllIfNone, &["b", "a"]).await);
+    assert!(!set::contains(&t.other, &name, b"b").await.unwrap());
+    assert!(t.elements(&name, set::Change::InsertAllIfNone, &["b", "c"]).await);
+    assert_eq!(set::len(&t.other, &name).await.unwrap(), 3);
+    let page = set::scan(&t.other, &name, 0, 10).await.unwrap().unwrap();
+    let mut elements = page.parts;
+    elements.sort();
+    assert_eq!((elements, page.next), (bytes(&["a", "b", "c"]), None));
+    for element in ["a", "b", "c"] {
+        assert!(t.elements(&name, set::Change::Remove, &[element]).await);
+    }
+}
+
+async fn popped_element_is_returned_again(t: &Bench) {
+    let (name, receipt) = (t.data("set-pop"), t.identity.fresh_owner());
+    t.elements(&name, set::Change::Insert, &["a"]).await;
+    t.elements(&name, set::Change::Insert, &["b"]).await;
+    let popped = set::pop(&t.one, &name, &receipt).await.unwrap();
+    assert!([yes(b"a"), yes(b"b")].contains(&popped), "{popped:?}");
+    assert_eq!(set::pop(&t.one, &name, &receipt).await.unwrap(), popped);
+    assert_eq!(set::len(&t.one, &name).await.unwrap(), 1);
+    let other = set::pop(&t.one, &name, &t.identity.fresh_owner()).await.unwrap();
+    assert_ne!(other, popped);
+    let none = set::pop(&t.one, &name, &t.identity.fresh_owner()).await.unwrap();
+    assert_eq!(none, Changed::No);
+}

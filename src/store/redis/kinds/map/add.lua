@@ -1,0 +1,25 @@
+-- map/add: adds to the number that an entry of a map has.
+--
+--   KEYS[1]  map      hash {key: number}
+--   KEYS[2]  receipt  reply to this request, kept for a minute
+--   ARGV[1]  rest     milliseconds for which the receipt is kept
+--   ARGV[2]  key      of the entry
+--   ARGV[3]  number   to add
+--
+--   0, -7, 42, …   the sum, as text, because Lua counts only to 2^53
+--
+-- The receipt is written first, because a server that rejects that write ends the script. It is
+-- empty until there is a sum.
+--
+-- Time: GET, SET, HINCRBY, HGET and SET.
+
+local before = replied(KEYS[2])
+if before then
+    return before
+end
+
+redis.call('SET', KEYS[2], '', 'PX', ARGV[1])
+redis.call('HINCRBY', KEYS[1], ARGV[2], ARGV[3])
+local sum = redis.call('HGET', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], sum, 'PX', ARGV[1])
+return sum

@@ -1,0 +1,21 @@
+-- map/read: reads entries of a map.
+--
+--   KEYS[1]  map      hash {key: value}
+--   ARGV[1]  longest  how many bytes the reply may have
+--   ARGV[i]  key      of an entry
+--
+--   {value, …}   a value for each key, nil without an entry
+--   0            they are longer than the longest reply, which would end the connection
+--
+-- Time: HGET of each key.
+
+local values, length = {}, 0
+for i = 2, #ARGV do
+    local value = redis.call('HGET', KEYS[1], ARGV[i])
+    length = length + (value and #value or 0)
+    if length > tonumber(ARGV[1]) then
+        return 0
+    end
+    values[i - 1] = value
+end
+return values

@@ -1,0 +1,29 @@
+-- set/change: changes a set.
+--
+--   KEYS[1]  set      of elements
+--   KEYS[2]  receipt  reply to this request, kept for a minute
+--   ARGV[1]  rest     milliseconds for which the receipt is kept
+--   ARGV[2]  verb     SADD, SREM, or NONE: SADD if none of the elements is there
+--   ARGV[i]  element  to add or to remove, at least one
+--
+--   0   nothing changed
+--   1   changed
+--
+-- Time: GET and SISMEMBER of each element; SET and SADD or SREM when it changes something.
+
+local before = replied(KEYS[2])
+if before then
+    return before
+end
+
+local verb, there = ARGV[2], 0
+for i = 3, #ARGV do
+    there = there + redis.call('SISMEMBER', KEYS[1], ARGV[i])
+end
+
+if verb == 'SREM' and there > 0 then
+    return once(KEYS[2], ARGV[1], '1', 'SREM', KEYS[1], unpack(ARGV, 3))
+elseif (verb == 'SADD' and there < #ARGV - 2) or (verb == 'NONE' and there == 0) then
+    return once(KEYS[2], ARGV[1], '1', 'SADD', KEYS[1], unpack(ARGV, 3))
+end
+return '0'

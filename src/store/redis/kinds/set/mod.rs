@@ -1,0 +1,86 @@
+//! The set: a set of Redisson's `RSet`.
+
+use std::sync::LazyLock;
+
+use redis::Value;
+
+use super::{
+    Reply,
+    map::{self, Changed, LONGEST, Page},
+};
+use crate::{
+    domain::{Failure, Name, Owner},
+    store::{
+        RECEIPT_RESTS,
+        redis::{
+            RedisStore,
+            ask::Request,
+            keys,
+            scripts::{Script, Scripts, millis, script},
+        },
+    },
+};
+
+static CHANGE: LazyLock<Script> = script!("../once", "change");
+static POP: LazyLock<Script> = script!("../once", "pop");
+
+pub(super) const SCRIPTS: Scripts = &[&CHANGE, &POP];
+
+/// A change of a set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Insert,
+    /// Adds the elements if none of them is there.
+    InsertAllIfNone,
+    Remove,
+}
+
+/// Changes the set, and returns whether it did. There is at least one element. A repeated request
+/// with the same `receipt` changes nothing, and returns the same reply.
+pub(crate) async fn change(
+    store: &RedisStore,
+    name: &Name,
+    change: Change,
+    elements: &[Vec<u8>],
+    receipt: &Owner,
+) -> Reply<bool> {
+    let verb = match change {
+        Change::Insert => "SADD",
+        Change::InsertAllIfNone => "NONE",
+        Change::Remove => "SREM",
+    };
+    let receipt = keys::receipt("set", name, receipt);
+    let arguments = (millis(RECEIPT_RESTS), verb, elements);
+    let request = Request::of(name, &CHANGE, &[&receipt], arguments);
+    let read = |reply: &Value| map::changed(reply).map(|it| it != Changed::No);
+    store.ask(request.read(read)).await
+}
+
+/// Removes any element, and returns it.
+pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<Changed> {
+    let receipt = keys::receipt("set", name, receipt);
+    let arguments = (millis(RECEIPT_RESTS), LONGEST);
+    let request = Request::of(name, &POP, &[&receipt], arguments);
+    let read: fn(&Value) -> Result<Changed, Failure> = map::changed;
+    store.ask(request.read(read)).await
+}
+
+/// Returns whether this element is there.
+pub(crate) async fn contains(store: &RedisStore, name: &Name, element: &[u8]) -> Reply<bool> {
+    map::flag(store, name, "SISMEMBER", element).await
+}
+
+/// Returns the number of elements.
+pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
+    map::count(store, name, "SCARD").await
+}
+
+/// Returns a page of elements. `None` if they are too long.
+pub(crate) async fn scan(
+    store: &RedisStore,
+    name: &Name,
+    cursor: u64,
+    count: u32,
+) -> Reply<Option<Page>> {
+    map::page(store, name, "SSCAN", cursor, count).await
+}

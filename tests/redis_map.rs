@@ -1,0 +1,148 @@
+//! The map and the set on a real server: their bytes, their costs, and the result of faults.
+
+use crate::common::{
+    SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, secs, within,
+};
+use leasehold::{Client, Error, Map, Set};
+use testkit::{Proxy, Redis};
+use tokio::time::sleep;
+
+fn order() -> String {
+    "42".to_owned()
+}
+
+/// A map and a set behind a proxy that can lose replies.
+async fn behind(proxy: &Proxy) -> (Map<String, u32>, Set<String>) {
+    let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
+    (client.map("orders").unwrap(), client.set("seen").unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn map_is_a_hash_and_set_is_a_set() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let orders = client.map::<String, u32>("orders").unwrap();
+    orders.insert(&order(), &7).await.unwrap();
+    orders.insert_many(&[("43".to_owned(), 8)]).await.unwrap();
+    assert_eq!(hash(&redis, "orders"), [("42".into(), "7".into()), ("43".into(), "8".into())]);
+    let seen = client.set::<String>("seen").unwrap();
+    seen.insert(&order()).await.unwrap();
+    assert_eq!(redis.command(&["SMEMBERS", "seen"]).list()[0].text(), "42");
+    // Each idempotency key ends by itself.
+    for key in keys(&redis).iter().filter(|key| key.contains("__receipt")) {
+        let rest = redis.command(&["PTTL", key]).number();
+        assert!((1..=60_000).contains(&rest), "{key}: {rest}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reply_of_a_change_survives_a_lost_reply() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let (orders, seen) = behind(&proxy).await;
+    let losing = || proxy.lose_reply_to("EVALSHA");
+    orders.insert(&order(), &7).await.unwrap();
+    losing();
+    assert_eq!(within(SOON, "insert", orders.insert(&order(), &8)).await.unwrap(), Some(7));
+    losing();
+    assert!(within(SOON, "compare", orders.compare_and_set(&order(), &8, &9)).await.unwrap());
+    losing();
+    assert_eq!(within(SOON, "add", orders.add(&order(), 1)).await.unwrap(), 10);
+    losing();
+    assert_eq!(within(SOON, "remove", orders.remove(&order())).await.unwrap(), Some(10));
+    losing();
+    let key = order();
+    let absent = orders.insert_if_absent(&key, &7);
+    assert_eq!(within(SOON, "insert if absent", absent).await.unwrap(), None);
+    losing();
+    assert!(within(SOON, "remove if", orders.remove_if(&order(), &7)).await.unwrap());
+    losing();
+    assert!(within(SOON, "insert", seen.insert(&order())).await.unwrap());
+    losing();
+    assert_eq!(within(SOON, "pop", seen.pop()).await.unwrap(), Some(order()));
+    losing();
+    let both = [order(), "43".to_owned()];
+    assert!(within(SOON, "all", seen.insert_all_if_none(&both)).await.unwrap());
+    losing();
+    assert!(within(SOON, "remove", seen.remove(&order())).await.unwrap());
+    assert_eq!(proxy.lost_replies(), 10);
+    assert_eq!((orders.len().await.unwrap(), seen.len().await.unwrap()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_of_another_type_is_reported() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    redis.command(&["SET", "text", "x"]);
+    let map = client.map::<String, u32>("text").unwrap();
+    let set = client.set::<String>("text").unwrap();
+    for error in [
+        map.get(&order()).await.unwrap_err(),
+        map.insert(&order(), &7).await.unwrap_err(),
+        map.add(&order(), 7).await.unwrap_err(),
+        map.insert_many(&[(order(), 7)]).await.unwrap_err(),
+        map.stream().next().await.unwrap_err(),
+        set.insert(&order()).await.unwrap_err(),
+        set.pop().await.unwrap_err(),
+    ] {
+        let is_text = matches!(&error, Error::WrongType { found, .. } if found == "string");
+        assert!(is_text, "{error}");
+    }
+    assert_eq!(redis.command(&["GET", "text"]).text(), "x");
+}
+
+/// A denied write left its receipt, and a repeated request returned the reply in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_change_leaves_no_receipt() {
+    let redis = Redis::start();
+    let words = commands_of_the_guide("maps").swap_remove(0);
+    follow(&redis, &words);
+    redis.command(&["ACL", "SETUSER", "maps", "-hset", "-sadd"]);
+    let client = as_user(&redis, "maps").await;
+    let orders = client.map::<String, u32>("app:orders").unwrap();
+    let seen = client.set::<String>("app:seen").unwrap();
+    for error in [
+        orders.insert(&order(), &7).await.unwrap_err(),
+        orders.insert_many(&[(order(), 7)]).await.unwrap_err(),
+        seen.insert(&order()).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Forbidden { .. }), "{error}");
+    }
+    assert_eq!(keys(&redis), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guide_user_for_maps_has_exact_permissions() {
+    let redis = Redis::start();
+    let words = commands_of_the_guide("maps").swap_remove(0);
+    follow(&redis, &words);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    let client = as_user(&redis, "maps").await;
+    let orders = client.map::<String, u32>("app:orders").unwrap();
+    orders.insert(&order(), &7).await.unwrap();
+    orders.insert_many(&[(order(), 8)]).await.unwrap();
+    assert_eq!(orders.get(&order()).await.unwrap(), Some(8));
+    assert!(orders.contains(&order()).await.unwrap());
+    assert_eq!(orders.add(&order(), 1).await.unwrap(), 9);
+    assert_eq!(orders.len().await.unwrap(), 1);
+    assert!(orders.stream().next().await.unwrap().is_some());
+    orders.remove(&order()).await.unwrap();
+    let seen = client.set::<String>("app:seen").unwrap();
+    assert!(seen.insert(&order()).await.unwrap());
+    assert!(seen.contains(&order()).await.unwrap());
+    assert_eq!(seen.members().await.unwrap(), [order()]);
+    assert_eq!(seen.pop().await.unwrap(), Some(order()));
+    assert_eq!(seen.len().await.unwrap(), 0);
+    redis.command(&["SCRIPT", "FLUSH"]);
+    redis.command(&["SET", "app:text", "x"]);
+    let text = client.map::<String, u32>("app:text").unwrap();
+    assert!(matches!(text.get(&order()).await, Err(Error::WrongType { .. })));
+    sleep(secs(8)).await;
+    assert!(redis.command(&["ACL", "LOG"]).list().is_empty());
+    let calls = redis.calls().since(&before);
+    let may_run = words.iter().filter_map(|word| word.strip_prefix('+'));
+    // `del` is for a change that the ACL denies.
+    let idle: Vec<&str> = may_run.filter(|it| calls.of(it) == 0 && *it != "del").collect();
+    assert!(idle.is_empty(), "never used: {idle:?}");
+}
