@@ -18,7 +18,7 @@ use crate::{
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
-        Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock,
+        Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock, Queue,
         RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, keyed::Keyed,
     },
     store::{inspect, report},
@@ -353,6 +353,26 @@ impl Client {
         let object = Object::new(Kind::Permits, Name::new(name)?);
         Ok(ExpirableSemaphore::new(Arc::clone(&self.engine), object, self.ttl)
             .replicated(self.replicas))
+    }
+
+    /// Returns the queue `name`, with elements of type `T` as text. Sends no request.
+    ///
+    /// [`Queue::codec`] sets another codec.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let jobs = client.queue::<String>("jobs")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn queue<T>(&self, name: impl AsRef<str>) -> Result<Queue<T>> {
+        let object = Object::new(Kind::Queue, Name::new(name)?);
+        Ok(Queue::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
     }
 
     /// Returns the rate limiter `name`. Sends no request.

@@ -30,6 +30,7 @@
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
+//! - [`Queue`]: elements in order, each claimed by one worker, and claimed again if that one dies;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
 //! - [`QuorumLock`]: a majority of independent servers grants it;
 //! - [`Map`]: entries with a lock for each key, which the guard writes; [`Set`]: elements;
@@ -79,10 +80,11 @@ pub use crate::{
     },
     error::{Cause, Error, Result},
     primitives::{
-        Arrived, Barrier, Election, ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard,
-        FencedLock, Guard, Latch, Leadership, Lock, LockContext, LockGuard, Map, MapStream,
-        MultiContext, MultiGuard, MultiLock, MultiRelease, Observer, OnLoss, RateLimiter,
-        ReadWriteLock, Release, RunOutcome, Semaphore, SemaphoreGuard, Set, SetStream, Throttle,
+        Arrived, Barrier, Claim, Election, ExpirablePermits, ExpirableSemaphore, Fenced,
+        FencedGuard, FencedLock, Guard, Latch, Leadership, Lock, LockContext, LockGuard, Map,
+        MapStream, MultiContext, MultiGuard, MultiLock, MultiRelease, Observer, OnLoss, Queue,
+        RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore, SemaphoreGuard, Set, SetStream,
+        Throttle,
     },
     quorum::{QuorumClient, QuorumContext, QuorumGuard, QuorumLock},
 };

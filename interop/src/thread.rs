@@ -303,6 +303,17 @@ impl Thread {
         self.on_lock(op, name, arguments).wait(PATIENCE)
     }
 
+    /// Starts the method `op` of the queue `name`, whose elements are text. **Java only.**
+    pub fn start_queue(&self, op: &str, name: &str, arguments: Value) -> Pending {
+        self.on_lock(&format!("queue.{op}"), name, arguments)
+    }
+
+    /// The same, and returns the reply.
+    #[track_caller]
+    pub fn queue(&self, op: &str, name: &str, arguments: Value) -> Answer {
+        self.start_queue(op, name, arguments).wait(PATIENCE)
+    }
+
     /// Calls the method `op` of the expirable semaphore `name`. **Java only.**
     pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
         self.on_lock(&format!("permits.{op}"), name, arguments)

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock, RateLimiter,
-    ReadWriteLock, Semaphore, Set, Throttle, waiting::Core,
+    Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock, Queue,
+    RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, waiting::Core,
 };
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
@@ -213,6 +213,22 @@ impl Client {
     /// ```
     pub fn set<T>(&self, name: impl AsRef<str>) -> Result<Set<T>> {
         Ok(Set::new(Arc::clone(&self.core), self.core.client().set(name)?))
+    }
+
+    /// Does what [`Client::queue`](crate::Client::queue) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn queue<T>(&self, name: impl AsRef<str>) -> Result<Queue<T>> {
+        Ok(Queue::new(Arc::clone(&self.core), self.core.client().queue(name)?))
     }
 
     /// Does what [`Client::throttle`](crate::Client::throttle) does.

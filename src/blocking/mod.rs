@@ -37,6 +37,7 @@ mod lock;
 mod map;
 mod multi;
 mod permits;
+mod queue;
 mod rate_limiter;
 mod read_write;
 mod reentry;
@@ -54,6 +55,7 @@ pub use self::{
     map::{Map, MapStream},
     multi::{MultiGuard, MultiLock},
     permits::{ExpirablePermits, ExpirableSemaphore},
+    queue::{Claim, Queue},
     rate_limiter::{RateLimiter, Throttle},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},

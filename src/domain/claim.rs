@@ -1,6 +1,6 @@
 //! Requests to a store, and its replies.
 
-use std::{fmt, num::NonZero, time::Duration};
+use std::{fmt, num::NonZero, sync::Arc, time::Duration};
 
 use super::{CENTURY, Name, Object, Owner};
 
@@ -28,6 +28,28 @@ pub(crate) enum Share {
     Units(u32),
     /// Nothing: the caller only waits.
     Nothing,
+    /// An element of a queue, and what happens to it at the end of the claim.
+    Element(Ending),
+}
+
+/// What happens to the element of a claim at the end of the claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ending {
+    /// It goes back to the head of the queue.
+    Back,
+    /// It is done, if it was taken then. If a late request has taken another one, that one goes
+    /// back.
+    Done { taken_at: u64 },
+    /// It is set aside, because its codec cannot read it. Otherwise as `Done`.
+    Aside { taken_at: u64 },
+}
+
+/// A claimed element of a queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Element {
+    /// When it was taken, in microseconds since 1970 on the clock of the server.
+    pub(crate) taken_at: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Maximum number of tokens that one grant draws, for the waiters of this process. Unused tokens
@@ -57,7 +79,7 @@ impl Share {
             Self::Behind { .. } => {
                 Self::Behind { waited: u32::try_from(waited.as_millis()).unwrap_or(u32::MAX) }
             }
-            Self::Beside | Self::Units(_) | Self::Nothing => self,
+            Self::Beside | Self::Units(_) | Self::Nothing | Self::Element(_) => self,
         }
     }
 
@@ -65,7 +87,11 @@ impl Share {
     pub(crate) fn tokens(self) -> u32 {
         match self {
             Self::Whole { tokens } => tokens,
-            Self::Beside | Self::Behind { .. } | Self::Units(_) | Self::Nothing => 0,
+            Self::Beside
+            | Self::Behind { .. }
+            | Self::Units(_)
+            | Self::Nothing
+            | Self::Element(_) => 0,
         }
     }
 }
@@ -113,14 +139,18 @@ impl Share {
     pub(crate) fn units(self) -> u32 {
         match self {
             Self::Units(units) => units,
-            Self::Whole { .. } | Self::Beside | Self::Behind { .. } | Self::Nothing => 0,
+            Self::Whole { .. }
+            | Self::Beside
+            | Self::Behind { .. }
+            | Self::Nothing
+            | Self::Element(_) => 0,
         }
     }
 }
 
 impl Verdict {
     /// A grant without a token.
-    pub(crate) const GRANTED: Self = Self::Granted { token: None };
+    pub(crate) const GRANTED: Self = Self::Granted { token: None, element: None };
 }
 
 /// A number that grows with each hold of a name.
@@ -162,8 +192,8 @@ pub(crate) enum Verdict {
     /// Others hold it.
     Busy(Taken),
     /// The claim holds it from now on for its whole lease. `token` is the first of the drawn
-    /// tokens; the others follow it.
-    Granted { token: Option<Token> },
+    /// tokens; the others follow it. `element` is that of a queue.
+    Granted { token: Option<Token>, element: Option<Arc<Element>> },
 }
 
 /// The obstacle to a grant.

@@ -30,8 +30,8 @@ pub(crate) use self::log_throttle::LOG_INTERVAL;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
-        Claim, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal,
-        Share, Taken, Token, Verdict, in_millis,
+        Claim, Element, Ending, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply,
+        RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     guarded::{Edit, Work},

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Election,
     /// Members that wait for each other.
     Barrier,
+    /// Elements of a list, each of which is claimed by one client at a time.
+    Queue,
 }
 
 /// The properties of a kind that the engine uses.
@@ -42,6 +44,8 @@ enum Holders {
     One,
     /// Many holds. Each can be handed to the next local waiter that requests as many units.
     Many,
+    /// Many holds, each of something else. No hold is handed to another task.
+    Each,
     /// Many. Tasks of one process share one hold of the store, within the local budget, and while
     /// no local task waits for the other side.
     Shared,
@@ -64,6 +68,11 @@ impl KindTraits {
         self.holders != Holders::None
     }
 
+    /// Returns whether the store recognizes a repeated release, and replies as to the first one.
+    pub(crate) fn recognizes_releases(self) -> bool {
+        self.holders == Holders::Each
+    }
+
     /// Returns whether a hold can be handed to another task of this process.
     pub(crate) fn is_passed_on(self) -> bool {
         matches!(self.holders, Holders::One | Holders::Many)
@@ -83,10 +92,12 @@ pub(crate) enum WaiterRecord {
     WaitingTime,
     /// Not at all.
     Nothing,
+    /// Not at all, and clients that announce nothing may end the wait.
+    Unannounced,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Lock,
         Self::Fair,
         Self::Read,
@@ -96,6 +107,7 @@ impl Kind {
         Self::Permits,
         Self::Election,
         Self::Barrier,
+        Self::Queue,
     ];
 
     pub(crate) const fn traits(self) -> KindTraits {
@@ -107,6 +119,7 @@ impl Kind {
             Self::Semaphore => (Holders::Many, WaiterRecord::WaitingTime),
             Self::Permits => (Holders::Many, WaiterRecord::Nothing),
             Self::Latch | Self::Barrier => (Holders::None, WaiterRecord::Nothing),
+            Self::Queue => (Holders::Each, WaiterRecord::Unannounced),
         };
         KindTraits { holders, waiter_record }
     }
@@ -122,7 +135,8 @@ impl Kind {
             | Self::Permits
             | Self::Latch
             | Self::Election
-            | Self::Barrier => None,
+            | Self::Barrier
+            | Self::Queue => None,
         }
     }
 }

@@ -72,7 +72,11 @@ impl PermitId {
 pub(crate) fn permits_of(owner: &Owner, share: Share) -> impl Iterator<Item = PermitId> {
     let count = match share {
         Share::Units(count) => u16::try_from(count).unwrap_or(u16::MAX),
-        Share::Whole { .. } | Share::Beside | Share::Behind { .. } | Share::Nothing => 0,
+        Share::Whole { .. }
+        | Share::Beside
+        | Share::Behind { .. }
+        | Share::Nothing
+        | Share::Element(_) => 0,
     };
     (0..count).map(|place| PermitId::of(owner, place))
 }

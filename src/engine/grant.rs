@@ -3,12 +3,12 @@
 //! A grant outlives its first hold. It may go to the next hold of this client, and the last hold
 //! releases it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{clock::Stamp, timing::LONGEST_TIMEOUT};
-use crate::domain::{Claim, Token};
+use crate::domain::{Claim, Element, Token};
 
 /// The grant of the store, and when the reply came.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub(crate) struct Grant {
     pub(crate) budget: LocalBudget,
     /// The token of its hold. The next hold has the next one.
     pub(crate) token: Option<Token>,
+    /// The element of a queue.
+    pub(crate) element: Option<Arc<Element>>,
 }
 
 /// How many replicas of a server have a grant.

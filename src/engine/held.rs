@@ -21,7 +21,7 @@ use super::{
     timing::END_IS_NEAR,
 };
 use crate::{
-    domain::{Claim, Failure, LostReason, Outcome, Token, Value, Work},
+    domain::{Claim, Element, Ending, Failure, LostReason, Outcome, Token, Value, Work},
     error::Error,
     store::RedisStore,
 };
@@ -141,6 +141,16 @@ impl Watch {
     /// Notes that the store knows more of this hold than its grant.
     pub(crate) fn note_more(&self) {
         self.hold.note_more();
+    }
+
+    /// Returns the claimed element of a queue.
+    pub(crate) fn element(&self) -> Option<&Arc<Element>> {
+        self.hold.grant.element.as_ref()
+    }
+
+    /// Notes how the hold ends: what happens to its element.
+    pub(crate) fn note_ending(&self, ending: Ending) {
+        self.hold.note_ending(ending);
     }
 
     /// Notes a read hold under this hold of a writer.

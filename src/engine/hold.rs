@@ -4,6 +4,7 @@
 //! changing state except the number of its shares, and is a leaf.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{
         Arc, MutexGuard,
@@ -28,8 +29,8 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, Ended, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal,
-        WaiterRecord,
+        Claim, Ended, Ending, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal,
+        Share, WaiterRecord,
     },
     store::LATEST,
 };
@@ -67,6 +68,8 @@ struct State {
     replication: ReplicationStatus,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
+    /// How it ends, if its element does not go back to its queue.
+    ending: Option<Ending>,
     /// Whether the store no longer has it, as far as this client knows.
     has_left: bool,
     /// Notified when it is over, and when it has left, if a task waits for that.
@@ -86,6 +89,7 @@ impl Hold {
             writes: 0,
             replication,
             over: None,
+            ending: None,
             has_left: false,
             watchers: None,
         };
@@ -180,6 +184,24 @@ impl Hold {
             _ => return None,
         };
         (rest >= SHORTEST_HOLD_BACK).then(|| rest.min(LONGEST_HOLD_BACK))
+    }
+
+    /// Notes how it ends.
+    pub(super) fn note_ending(&self, ending: Ending) {
+        self.state.lock().ending = Some(ending);
+    }
+
+    /// Returns the claim to release. What was lost is not done: its element goes back, if the store
+    /// still has it.
+    pub(super) fn claim_at_end(&self) -> Cow<'_, Claim> {
+        let state = self.state.lock();
+        let lost = state.over.is_some_and(|reason| reason != LostReason::Released);
+        match state.ending.filter(|_| !lost) {
+            Some(ending) => {
+                Cow::Owned(Claim { share: Share::Element(ending), ..self.grant.claim.clone() })
+            }
+            None => Cow::Borrowed(&self.grant.claim),
+        }
     }
 
     /// Returns the request that renews it.

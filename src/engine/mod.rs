@@ -262,7 +262,8 @@ impl Engine {
             WaiterRecord::QueueEntry
             | WaiterRecord::ExpiringEntry
             | WaiterRecord::WaitingTime
-            | WaiterRecord::Nothing => object.clone(),
+            | WaiterRecord::Nothing
+            | WaiterRecord::Unannounced => object.clone(),
         }
     }
 

@@ -53,7 +53,7 @@ impl PendingRelease {
         // A forgotten hold is not released: its lease ends it.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
-            claim: hold.grant.claim.clone(),
+            claim: hold.claim_at_end().into_owned(),
             grant: Some(hold.grant.id),
             mode,
             until: hold.pending_until(now),

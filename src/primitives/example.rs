@@ -38,6 +38,9 @@ macro_rules! example {
     (barrier: $($line:literal),+) => {
         $crate::primitives::example!("let barrier = client.barrier(\"phase\", 2)?;": $($line),+)
     };
+    (jobs: $($line:literal),+) => {
+        $crate::primitives::example!("let jobs = client.queue::<String>(\"jobs\")?;": $($line),+)
+    };
     (election: $($line:literal),+) => {
         $crate::primitives::example!("let election = client.election(\"scheduler\")?;": $($line),+)
     };

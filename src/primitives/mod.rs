@@ -16,6 +16,7 @@ mod lock;
 mod map;
 mod multi;
 mod permits;
+mod queue;
 mod rate_limiter;
 mod read_write;
 mod run;
@@ -35,6 +36,7 @@ pub use self::{
     map::{Map, MapStream},
     multi::{MultiContext, MultiGuard, MultiLock, MultiRelease},
     permits::{ExpirablePermits, ExpirableSemaphore},
+    queue::{Claim, Queue},
     rate_limiter::RateLimiter,
     read_write::ReadWriteLock,
     run::{LockContext, OnLoss, RunOutcome},

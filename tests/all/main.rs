@@ -12,6 +12,8 @@ mod blocking;
 mod bounds;
 #[path = "../cancel.rs"]
 mod cancel;
+#[path = "../claims.rs"]
+mod claims;
 #[path = "../dependencies.rs"]
 mod dependencies;
 #[path = "../election.rs"]
@@ -45,6 +47,8 @@ mod rate_limiter;
 mod read_write;
 #[path = "../redis_barrier.rs"]
 mod redis_barrier;
+#[path = "../redis_claims.rs"]
+mod redis_claims;
 #[path = "../redis_client_info.rs"]
 mod redis_client_info;
 #[path = "../redis_cluster.rs"]

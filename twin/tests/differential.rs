@@ -248,6 +248,8 @@ const SHAPES: &[&str] = &[
     "LRANGE K 0 -1",
     "LREM K N F",
     "LLEN K",
+    "LINDEX K N",
+    "LPOP K",
     "SUBSCRIBE C",
     "SUBSCRIBE C C",
     "UNSUBSCRIBE C",

@@ -23,8 +23,8 @@ use tracing::Instrument;
 use super::{AcquireRequest, LastReply, waiting::Waiting};
 use crate::{
     domain::{
-        Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy,
-        WaiterRecord,
+        Backoff, Claim, Element, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict,
+        WaitStrategy, WaiterRecord,
     },
     engine::{
         Engine,
@@ -88,11 +88,12 @@ pub(super) enum AttemptEnd<T> {
     PassedBy(LinePosition),
 }
 
-/// The grant of the store: its lease, the first of its tokens, and when it was received.
-#[derive(Clone, Copy)]
+/// The grant of the store: its lease, the first of its tokens or its element, and when it was
+/// received.
 pub(super) struct Granted {
     lease: Lease,
     token: Option<Token>,
+    element: Option<Arc<Element>>,
     now: Instant,
 }
 
@@ -258,7 +259,7 @@ impl<'a> Attempt<'a> {
                 return Some(self.waiting.is_known(now));
             }
             WaiterRecord::WaitingTime => return self.waiting.waited(now),
-            WaiterRecord::Nothing => return None,
+            WaiterRecord::Nothing | WaiterRecord::Unannounced => return None,
         }
         if self.request.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
             self.inbox = slot.inbox.clone();
@@ -282,8 +283,8 @@ impl<'a> Attempt<'a> {
             verdict => verdict,
         };
         let asked = match verdict {
-            Ok(Verdict::Granted { token }) => {
-                return Asked::Granted(Granted { lease, token, now });
+            Ok(Verdict::Granted { token, element }) => {
+                return Asked::Granted(Granted { lease, token, element, now });
             }
             Ok(Verdict::Busy(taken)) => {
                 let holder = taken.holder.as_ref();
@@ -308,7 +309,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes the grant a hold. If the client was shut down, it releases the grant.
     fn enter(&mut self, granted: Granted) -> Result<Held, Error> {
-        let Granted { lease, token, now } = granted;
+        let Granted { lease, token, element, now } = granted;
         self.asked = None;
         let waited = std::mem::take(&mut self.waiting);
         let (since, refused) = (waited.since(), waited.was_refused());
@@ -324,6 +325,7 @@ impl<'a> Attempt<'a> {
             contended: refused || self.engine.contention.is_contended(&self.claim.object),
             budget: self.budget(now),
             token,
+            element,
         };
         self.engine.enter(self.request, grant, self.slot.take(), now, false)
     }
@@ -361,6 +363,7 @@ impl<'a> Attempt<'a> {
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let alive = match self.claim.object.traits().waiter_record {
             WaiterRecord::EntryPerTask => self.waiting.to_stay_alive(),
+            WaiterRecord::Unannounced => self.waiting.for_the_unannounced(),
             WaiterRecord::QueueEntry
             | WaiterRecord::ExpiringEntry
             | WaiterRecord::WaitingTime

@@ -122,6 +122,11 @@ impl Waiting {
         spread(self.unhurried(LONGEST_SEATED_WAIT).min(LONGEST_WAIT))
     }
 
+    /// How long to wait for a change that may come without a message.
+    pub(super) fn for_the_unannounced(&self) -> Duration {
+        spread(self.unhurried(LONGEST_WAIT_UNNOTIFIED))
+    }
+
     /// How long to wait without messages, from `first` to `longest`.
     pub(super) fn for_poll(&mut self, first: Duration, longest: Duration) -> Duration {
         self.polls.next((first.min(longest), longest))

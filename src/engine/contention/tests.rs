@@ -68,6 +68,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
         contended: false,
         budget: TERMS.local.from(now),
         token: None,
+        element: None,
     }
 }
 

@@ -433,6 +433,7 @@ mod tests {
             contended: false,
             budget: LocalHandoff::default().from(now),
             token: None,
+            element: None,
         };
 
         // when no task wants it any more, and then the first request is executed

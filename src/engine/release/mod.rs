@@ -187,12 +187,17 @@ impl Engine {
         let until = hold.store_ends().min(now + limit);
         let retry_if = Failure::is_temporary_for_release;
         let moves = self.core.moves();
-        let given = pin!(release(&self.core, &hold.grant.claim, mode, retry_if, (now, until)));
+        let claim = hold.claim_at_end();
+        let given = pin!(release(&self.core, &claim, mode, retry_if, (now, until)));
         let given = within(limit, given).await?;
         if !hold.grant.unsure {
             promise.cancel();
         }
         match given {
+            // The store has recognized no earlier release, so there was none.
+            Answered { answer, .. } if hold.object().traits().recognizes_releases() => {
+                Ok(Some(answer))
+            }
             // Either the old server executed the request, or the hold was lost with it.
             Answered { answer: ReleaseReply::NotHeld { .. }, unsure: true, .. }
                 if self.core.moves() != moves =>

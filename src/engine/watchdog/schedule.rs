@@ -282,6 +282,7 @@ mod tests {
                 contended: false,
                 budget: terms.local.from(self.at(at)),
                 token: None,
+                element: None,
             };
             let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));
             self.schedule.watch(&hold, false);

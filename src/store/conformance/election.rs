@@ -20,7 +20,7 @@ impl Bench {
     /// Has the claim lead. Returns its term.
     async fn lead(&self, claim: &Claim) -> u64 {
         match self.one.acquire(claim, None).await.unwrap() {
-            Verdict::Granted { token: Some(term) } => term.get(),
+            Verdict::Granted { token: Some(term), .. } => term.get(),
             other => panic!("{other:?}"),
         }
     }

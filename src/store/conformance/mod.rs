@@ -4,6 +4,7 @@
 //! on a real server they pass in real time.
 
 mod barrier;
+mod claims;
 mod election;
 mod fair;
 mod guarded;
@@ -204,6 +205,7 @@ pub(crate) async fn all(bench: &Bench) {
     latch::all(bench).await;
     election::all(bench).await;
     barrier::all(bench).await;
+    claims::all(bench).await;
     permits::all(bench).await;
     rate_limiter::all(bench).await;
     map::all(bench).await;
@@ -227,7 +229,7 @@ async fn kind_rejects_unsupported_requests(t: &Bench) {
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     let fenced = |tokens| Claim { share: Share::Whole { tokens }, ..t.claim("fenced") };
     let drawn = async |claim: &Claim| match t.one.acquire(claim, None).await.unwrap() {
-        Verdict::Granted { token } => token.map(NonZero::get),
+        Verdict::Granted { token, .. } => token.map(NonZero::get),
         Verdict::Busy(taken) => panic!("{taken:?}"),
     };
     let (one, block, next) = (fenced(1), fenced(3), fenced(1));
@@ -251,7 +253,7 @@ async fn token_counter_is_raised_and_never_lowered(t: &Bench) {
     let (held, next) = (fenced(), fenced());
     let raise = async |least| lock::raise_token(&t.other, held.name(), least).await.unwrap();
     let first = async |claim: &Claim| match t.one.acquire(claim, None).await.unwrap() {
-        Verdict::Granted { token } => token.map(NonZero::get),
+        Verdict::Granted { token, .. } => token.map(NonZero::get),
         Verdict::Busy(taken) => panic!("{taken:?}"),
     };
     // A free lock, that has no counter yet.

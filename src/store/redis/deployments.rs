@@ -75,7 +75,8 @@ const OF_REPLICAS: &str = "+wait";
 
 /// The permissions for everything below `app:`, at one server and in other deployments.
 fn permissions(more: &[&str]) -> Vec<&'static str> {
-    let users = ["leasehold", "permits", "semaphores", "latches", "barriers", "limiters", "maps"];
+    let users =
+        ["leasehold", "permits", "semaphores", "latches", "barriers", "queues", "limiters", "maps"];
     let commands = users.into_iter().flat_map(commands_of_the_guide);
     let special = |it: &&str| [IN_A_CLUSTER, OF_REPLICAS].contains(it);
     let meant =

@@ -132,6 +132,26 @@ pub(super) fn passed(name: &Name) -> String {
     own("leasehold_barrier__receipt", name) + ":"
 }
 
+/// The claimed elements of the queue `name`, by owner.
+pub(super) fn claims(name: &Name) -> String {
+    own("leasehold_queue__claims", name)
+}
+
+/// Until when each claim of the queue `name` lasts.
+pub(super) fn claimants(name: &Name) -> String {
+    own("leasehold_queue__claimants", name)
+}
+
+/// The elements of the queue `name` that a codec could not read.
+pub(super) fn aside(name: &Name) -> String {
+    own("leasehold_queue__aside", name)
+}
+
+/// The channel on which elements of the queue `name` are announced.
+pub(super) fn pushes(name: &Name) -> String {
+    own("leasehold_queue__channel", name)
+}
+
 /// When the throttle `name` has its whole burst again.
 pub(super) fn throttle(name: &Name) -> String {
     own("leasehold_throttle", name)
@@ -253,6 +273,11 @@ mod tests {
                 generation(name),
                 openings(name),
                 passed(name),
+                claims(name),
+                claimants(name),
+                aside(name),
+                pushes(name),
+                receipt("queue", name, &id),
             ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }

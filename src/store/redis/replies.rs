@@ -100,10 +100,10 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
     let is_own = |granted: &Value| text(granted) == Some(claim.owner.as_str());
     let fenced = claim.tokens() > 0;
     match reply {
-        granted if is_own(granted) && !fenced => Ok(Verdict::Granted { token: None }),
+        granted if is_own(granted) && !fenced => Ok(Verdict::GRANTED),
         Value::Array(parts) if parts.len() == 2 => match parts[..] {
             [ref granted, Value::Int(token @ 1..)] if is_own(granted) && fenced => {
-                Ok(Verdict::Granted { token: NonZero::new(token.unsigned_abs()) })
+                Ok(Verdict::Granted { token: NonZero::new(token.unsigned_abs()), element: None })
             }
             _ => Err(unreadable(reply)),
         },
@@ -414,7 +414,10 @@ mod tests {
         let (plain, fenced, other) = (claim("8c6d:42", 0), claim("8c6d:42", 2), claim("x:1", 2));
         let granted = |token| Value::Array(vec![bulk("8c6d:42"), token]);
         let token = NonZero::new(7);
-        assert_eq!(verdict(&granted(Value::Int(7)), &fenced).unwrap(), Verdict::Granted { token });
+        assert_eq!(
+            verdict(&granted(Value::Int(7)), &fenced).unwrap(),
+            Verdict::Granted { token, element: None }
+        );
         for (reply, claim) in [
             (bulk("8c6d:42"), &fenced),
             (granted(Value::Int(0)), &fenced),

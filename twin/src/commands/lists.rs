@@ -11,7 +11,12 @@ use crate::{
 type List = VecDeque<Vec<u8>>;
 
 pub(super) const COMMANDS: &[Spec] = &[
+    Spec::new("lindex", 3, READ, Keys::One, lindex),
     Spec::new("llen", 2, READ, Keys::One, llen),
+    Spec::new("lpop", 2, WRITE, Keys::One, |core, call| {
+        let first = core.change(call, |list: &mut List| list.pop_front())?;
+        Ok(first.flatten().map_or(Reply::Nil, Reply::bulk))
+    }),
     Spec::new("lpush", -3, WRITE | GROWS, Keys::One, |core, call| {
         push(core, call, List::push_front)
     }),
@@ -26,6 +31,13 @@ fn push(core: &mut Core, call: &Call<'_>, push: fn(&mut List, Vec<u8>)) -> Answe
     let list = core.make::<List>(call)?;
     call.after(2).iter().for_each(|item| push(list, item.to_vec()));
     Ok(Reply::count(list.len()))
+}
+
+fn lindex(core: &mut Core, call: &Call<'_>) -> Answer {
+    let index = call.integer(2)?;
+    let Some(list) = core.find::<List>(call)? else { return Ok(Reply::Nil) };
+    let (from, count) = window(index, index, list.len());
+    Ok(list.iter().skip(from).take(count).next().map_or(Reply::Nil, Reply::bulk))
 }
 
 fn llen(core: &mut Core, call: &Call<'_>) -> Answer {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{facts::untrue, peer::Peer, site::Site};
+use super::{facts::untrue, jobs::Jobs, peer::Peer, site::Site};
 use crate::{
     Arrived,
     domain::{Kind, Owner},
@@ -37,6 +37,8 @@ pub(super) struct Known {
     pub(super) passed: BTreeMap<u64, BTreeSet<u32>>,
     /// The last term of a leader.
     pub(super) term: u64,
+    /// The elements of the queue.
+    pub(super) jobs: Jobs,
     pub(super) broken: Option<String>,
 }
 
@@ -86,7 +88,10 @@ impl Book {
             held.cloned().collect::<Vec<_>>()
         });
         let untrue = || held.iter().find_map(|it| untrue(&self.site.master(), &it.watch));
-        let rule = together(&held).or_else(untrue).or_else(|| self.too_many(&held));
+        let rule = together(&held)
+            .or_else(|| same_element(&held))
+            .or_else(untrue)
+            .or_else(|| self.too_many(&held));
         if let Some(rule) = rule {
             self.breaks(rule);
         }
@@ -124,6 +129,16 @@ fn together(held: &[Believer]) -> Option<String> {
     let pair =
         pairs.find(|(one, other)| owner(other) != owner(one) && other.writer != Some(owner(one)));
     pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
+}
+
+/// Returns the broken rule, if two tasks believe in claims of one element.
+fn same_element(held: &[Believer]) -> Option<String> {
+    let mut elements = BTreeSet::new();
+    let all = held.iter().filter_map(|it| it.watch.element());
+    let mut again = all.filter(|element| !elements.insert(&element.bytes));
+    again
+        .next()
+        .map(|element| format!("two tasks believe in a claim of {}", element.bytes.escape_ascii()))
 }
 
 /// A noted guard, until this is dropped.

@@ -31,6 +31,7 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
         }
         Kind::Write => (name.to_string(), format!("{owner}:write")),
         Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
+        Kind::Queue => (format!("leasehold_queue__claims:{{{name}}}"), owner.to_owned()),
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
     let known = server.hash(&key).unwrap_or_default();

@@ -19,6 +19,7 @@
 //! records               the rules about the past: tokens, hand-offs, shutdowns
 //! objects               runs of the other objects
 //! book                  their rules
+//! jobs                  what is known of the elements of a queue
 //! facts                 rules about what the server knows
 //! deployment            runs with sentinels or in a cluster
 //! failovers             faults of servers that have replicas, and the time of each fault
@@ -34,6 +35,7 @@ mod facts;
 mod failovers;
 mod faults;
 mod foreign_clients;
+mod jobs;
 mod judge;
 mod objects;
 mod peer;

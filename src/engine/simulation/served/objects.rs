@@ -1,6 +1,6 @@
 //! Stories of the other objects on the simulated server: a fair lock, a read-write lock, a
-//! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier. Each story has
-//! one of them.
+//! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier, a queue.
+//! Each story has one of them.
 //!
 //! A *believer* is a task whose guard says that it holds.
 //!
@@ -13,6 +13,9 @@
 //! | one leader | two tasks believe that they lead, or a later leader has no higher term |
 //! | true records | an election returns a leader with a value that this leader has not proclaimed |
 //! | arrivals count once | a generation has a member twice, or more members have passed than arrived |
+//! | one claimant | two tasks believe in claims of one element |
+//! | done elements | an element that is done is claimed again, or done twice |
+//! | no lost element | the push of an element was confirmed, and at the end it is neither done nor in the queue |
 //! | number of permits | guards have more permits together than the semaphore has |
 //! | true beliefs | a task believes, and the server does not know its hold |
 //! | closed latches | a task passes a latch that was closed all the time |
@@ -22,6 +25,7 @@
 //! The server keeps its data in these stories: after a data loss no rule could be checked.
 
 mod multi;
+mod queue;
 
 use std::{
     future::Future,
@@ -74,6 +78,7 @@ enum Subject {
     Multi,
     Election,
     Barrier,
+    Queue,
 }
 
 /// Runs the story of `seed`.
@@ -90,6 +95,7 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     ];
     let subject = all[chance.usize(..all.len())];
     let subject = match seed % 5 {
+        2 => Subject::Queue,
         3 => Subject::Barrier,
         4 => Subject::Election,
         _ => subject,
@@ -156,6 +162,7 @@ impl Worker {
             Subject::Multi => Box::pin(gate.pass(self.use_multi_lock())).await,
             Subject::Election => Box::pin(gate.pass(self.use_election())).await,
             Subject::Barrier => Box::pin(gate.pass(self.use_barrier())).await,
+            Subject::Queue => Box::pin(gate.pass(self.use_queue())).await,
         }
     }
 
@@ -389,7 +396,8 @@ impl World {
             | Subject::ReadWrite
             | Subject::Multi
             | Subject::Election
-            | Subject::Barrier => {}
+            | Subject::Barrier
+            | Subject::Queue => {}
             Subject::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
@@ -485,6 +493,10 @@ impl World {
                 let lock = client.fair_lock("gate").unwrap();
                 lock.run_within(LONGEST_RETRY, async |_held| self.book.count.into()).await
             }
+            Subject::Queue => {
+                queue::take_the_rest(&client, &self.book).await?;
+                Ok(self.book.count.into())
+            }
             Subject::ReadWrite
             | Subject::Latch
             | Subject::Multi
@@ -509,7 +521,7 @@ impl World {
             "leasehold_election:{office}",
             "leasehold_barrier__members:{phase}",
         ];
-        let held = [&held[..], &MEMBERS].concat();
+        let held = [&held[..], &MEMBERS, &queue::KEYS].concat();
         let left = self.site.master().keys().into_iter().find(|key| held.contains(&key.as_str()));
         match left.or_else(|| endless.first().cloned()) {
             Some(left) => Err(format!("{left} is left on the server")),

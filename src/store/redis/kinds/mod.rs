@@ -8,6 +8,7 @@ pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod permits;
+pub(crate) mod queue;
 pub(crate) mod quorum;
 pub(crate) mod rate_limiter;
 pub(super) mod read_write;
@@ -158,6 +159,10 @@ macro_rules! by_kind {
             }
             Kind::Barrier => {
                 type $InRedis = $crate::store::redis::kinds::barrier::Barrier;
+                $answer
+            }
+            Kind::Queue => {
+                type $InRedis = $crate::store::redis::kinds::queue::Queue;
                 $answer
             }
         }

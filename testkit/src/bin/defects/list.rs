@@ -35,8 +35,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lease is counted from the answer, not from the question",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "return Asked::Granted(Granted { lease, token, now });",
-            to: "return Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, now });",
+            from: "return Asked::Granted(Granted { lease, token, element, now });",
+            to: "return Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, element, now });",
         }],
     },
     Defect {
@@ -2637,6 +2637,105 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a short text has no end for Kryo",
             edits: &[Edit { file: "src/codec/kryo.rs", from: "*last |= 0x80;", to: "*last |= 0;" }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "expired claims go back in the opposite order",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/acquire.lua",
+                from: "taken_at(one) > taken_at(other)",
+                to: "taken_at(one) < taken_at(other)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a repeated claim takes another element",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/acquire.lua",
+                from: "if claim then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a late element of a claim is done unread",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/release.lua",
+                from: "local ours = ARGV[2] == 'back' or taken_at(claim) == ARGV[3]",
+                to: "local ours = true",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a repeated push appends twice",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/push.lua",
+                from: "if before then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "an element stays in the queue while it is claimed",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/acquire.lua",
+                from: "local popped = redis.pcall('LPOP', KEYS[1])",
+                to: "local popped = element",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "the element of an expired claim is lost",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/acquire.lua",
+                from: "        redis.call('LPUSH', KEYS[1], element_of(claim))\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "claims are not renewed",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/renew.lua",
+                from: "if held and lease ~= '0' then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a claim that was lost is done nevertheless",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "match state.ending.filter(|_| !lost) {",
+                to: "match state.ending.filter(|_| true || lost) {",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "the receipt of a release is not kept",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/queue/release.lua",
+                from: "redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[5])\n",
+                to: "",
+            }],
         },
     ),
 ];

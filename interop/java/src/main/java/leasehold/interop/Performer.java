@@ -36,6 +36,8 @@ final class Performer {
             return Data.map(redisson, command);
         } else if (command.op().startsWith(Data.SET)) {
             return Data.set(redisson, command);
+        } else if (command.op().startsWith(Queue.OPS)) {
+            return Queue.perform(redisson, command);
         }
         return switch (command.op()) {
             case "threadId" -> Thread.currentThread().getId();

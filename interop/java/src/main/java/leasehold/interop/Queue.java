@@ -1,0 +1,40 @@
+package leasehold.interop;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.redisson.api.RBlockingQueue;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+
+/** What each command about queues means in Redisson's API. */
+final class Queue {
+    /** What the operations about queues begin with. */
+    static final String OPS = "queue.";
+
+    private Queue() {}
+
+    static Object perform(RedissonClient redisson, Command command) throws Exception {
+        RBlockingQueue<String> queue = redisson.getBlockingQueue(command.text("name"), StringCodec.INSTANCE);
+        return switch (command.op().substring(OPS.length())) {
+            case "offer" -> queue.offer(command.text("element"));
+            case "poll" -> command.has("wait_ms")
+                    ? queue.poll(command.number("wait_ms"), MILLISECONDS)
+                    : queue.poll();
+            case "takeAll" -> takeAll(queue, command.number("wait_ms"));
+            case "size" -> queue.size();
+            default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
+        };
+    }
+
+    /** Takes elements until there is none for so long. */
+    private static List<String> takeAll(RBlockingQueue<String> queue, long millis) throws Exception {
+        List<String> taken = new ArrayList<>();
+        for (String element = queue.poll(millis, MILLISECONDS); element != null; ) {
+            taken.add(element);
+            element = queue.poll(millis, MILLISECONDS);
+        }
+        return taken;
+    }
+}

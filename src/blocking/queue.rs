@@ -1,0 +1,237 @@
+//! The queue, for threads.
+
+use std::{borrow::Borrow, sync::Arc, time::Duration};
+
+use super::{
+    face::{returns, waits},
+    waiting::Core,
+};
+use crate::{
+    LostReason, Name, Owner, Release, Replicas, WaitStrategy,
+    codec::{Codec, Text},
+    error::Result,
+    primitives::{
+        self,
+        settings::{Settings, replicated},
+    },
+};
+
+/// A [`Queue`](crate::Queue) for threads.
+///
+/// # Examples
+///
+/// ```
+/// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
+/// jobs.push(&"resize 1.png".to_owned())?;
+/// let claim = jobs.claim()?;
+/// println!("{}", claim.value()); // … the work …
+/// claim.done()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Queue<T, C = Text> {
+    core: Arc<Core>,
+    inner: primitives::Queue<T, C>,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new(core: Arc<Core>, inner: primitives::Queue<T>) -> Self {
+        Self { core, inner }
+    }
+}
+
+impl<T, C> Queue<T, C> {
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        Self { inner: self.inner.with(change), ..self }
+    }
+
+    /// Does what [`Queue::codec`](crate::Queue::codec) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::codec::Bytes;
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let images = client.queue::<Vec<u8>>("images")?.codec(Bytes);
+    /// images.push(&vec![0xff, 0xd8])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn codec<D>(self, codec: D) -> Queue<T, D> {
+        Queue { core: self.core, inner: self.inner.codec(codec) }
+    }
+
+    /// Does what [`Queue::ttl`](crate::Queue::ttl) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let jobs = client.queue::<String>("jobs")?.ttl(std::time::Duration::from_secs(10));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|settings| settings.ttl = ttl)
+    }
+
+    /// Does what [`Queue::max_hold`](crate::Queue::max_hold) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let jobs = client.queue::<String>("jobs")?.max_hold(std::time::Duration::from_secs(3600));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        self.with(|settings| settings.max_hold = Some(most))
+    }
+
+    /// Does what [`Queue::wait_strategy`](crate::Queue::wait_strategy) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::WaitStrategy;
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let jobs = client.queue::<String>("jobs")?.wait_strategy(WaitStrategy::PubSub);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
+        self.with(|settings| settings.wait_strategy = wait_strategy)
+    }
+
+    replicated!("leasehold::blocking::Client", "queue::<String>", |this, replicas| {
+        this.with(|settings| settings.replicas = replicas)
+    });
+
+    returns! { Queue, "let jobs = client.queue::<String>(\"jobs\")?;":
+        fn name() -> &Name; "assert_eq!(jobs.name().as_str(), \"jobs\");"
+    }
+
+    waits! { Queue, "let jobs = client.queue::<String>(\"jobs\")?;":
+        fn len() -> u64; "assert_eq!(jobs.len()?, 0);"
+
+        fn is_empty() -> bool; "assert!(jobs.is_empty()?);"
+
+        fn claimed() -> u64; "assert_eq!(jobs.claimed()?, 0);"
+    }
+}
+
+impl<T, C: Codec<T>> Queue<T, C> {
+    fn bound(&self, inner: primitives::Claim<T>) -> Claim<T> {
+        Claim { inner, core: Arc::clone(&self.core) }
+    }
+
+    fn maybe(&self, claim: Option<primitives::Claim<T>>) -> Option<Claim<T>> {
+        claim.map(|claim| self.bound(claim))
+    }
+
+    waits! { Queue, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;":
+        fn push(value: &T) -> u64; "assert_eq!(jobs.push(&\"b\".to_owned())?, 2);"
+
+        fn push_all(values: impl IntoIterator<Item = impl Borrow<T>>) -> u64;
+            "assert_eq!(jobs.push_all([\"b\", \"c\"].map(str::to_owned))?, 3);"
+
+        fn claim() -> Claim<T>, bound; "assert_eq!(jobs.claim()?.value(), \"a\");"
+
+        fn claim_within(timeout: Duration) -> Claim<T>, bound;
+            "assert_eq!(jobs.claim_within(Duration::from_secs(5))?.value(), \"a\");"
+
+        fn try_claim() -> Option<Claim<T>>, maybe; "assert!(jobs.try_claim()?.is_some());"
+
+        fn pop() -> Option<T>; "assert_eq!(jobs.pop()?.as_deref(), Some(\"a\"));"
+    }
+}
+
+/// A [`Claim`](crate::Claim) for threads.
+///
+/// # Examples
+///
+/// ```
+/// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
+/// jobs.push(&"a".to_owned())?;
+/// jobs.claim()?.done()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the element goes back to the queue as soon as the claim is dropped"]
+pub struct Claim<T> {
+    // Dropped before the core, so that its release is in flight when the runtime ends.
+    inner: primitives::Claim<T>,
+    core: Arc<Core>,
+}
+
+impl<T> Claim<T> {
+    /// Blocks for [`Claim::done`](crate::Claim::done).
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
+    /// background task gives the element back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
+    /// jobs.push(&"a".to_owned())?;
+    /// assert_eq!(jobs.claim()?.done()?, leasehold::Release::Released);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn done(self) -> Result<Release> {
+        let Self { inner, core } = self;
+        core.wait(inner.done())?
+    }
+
+    /// Blocks for [`Claim::give_back`](crate::Claim::give_back).
+    ///
+    /// # Errors
+    ///
+    /// As [`done`](Self::done).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
+    /// jobs.push(&"a".to_owned())?;
+    /// jobs.claim()?.give_back()?.into_result()?;
+    /// assert_eq!(jobs.len()?, 1);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn give_back(self) -> Result<Release> {
+        let Self { inner, core } = self;
+        core.wait(inner.give_back())?
+    }
+
+    /// Blocks for [`Claim::lost`](crate::Claim::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
+    /// jobs.push(&"a".to_owned())?;
+    /// let claim = jobs.max_hold(std::time::Duration::from_millis(50)).claim()?;
+    /// assert_eq!(claim.lost()?, leasehold::LostReason::MaxHold);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost(&self) -> Result<LostReason> {
+        self.core.wait(self.inner.lost())
+    }
+
+    returns! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;":
+        fn value() -> &T; "assert_eq!(jobs.claim()?.value(), \"a\");"
+
+        fn is_held() -> bool; "assert!(jobs.claim()?.is_held());"
+
+        fn owner() -> &Owner; "println!(\"{}\", jobs.claim()?.owner());"
+
+        fn name() -> &Name; "assert_eq!(jobs.claim()?.name().as_str(), \"jobs\");"
+    }
+}

@@ -1,0 +1,469 @@
+//! The queue: elements in order, each claimed by one worker at a time.
+
+use std::{borrow::Borrow, fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
+
+use super::{
+    Guard, OnLoss, Release, coded, example,
+    settings::{Settings, checked_timeout, replicated, setting_example},
+};
+use crate::{
+    codec::{Codec, Text},
+    domain::{Ending, LostReason, Name, Object, Owner, Replicas, Share, WaitStrategy},
+    engine::{Engine, acquire::AcquireRequest, held::Held},
+    error::{Error, Result},
+    store::queue,
+};
+
+/// A queue of elements, which a crashed worker does not lose.
+///
+/// A `Queue` is a name, a codec and settings. Creating one costs nothing and sends no request. The
+/// elements are in Redisson's list, as of an `RQueue` or `RBlockingQueue`, in the bytes of the
+/// [codec](crate::codec). Java and Rust push to it and take from it.
+///
+/// A worker [claims](Self::claim) an element, works on it, and says that it is [done](Claim::done).
+/// Until then the element belongs to the claim, which has a lease. If the worker dies, the element
+/// goes back to the head of the queue when the lease ends. So **each element is done at least
+/// once**, and some are worked on twice: make the work idempotent.
+///
+/// Java's `poll` and `take` have no claims: an element that Java took is lost if Java dies.
+#[doc = example!(jobs:
+    "jobs.push(&\"resize 1.png\".to_owned()).await?;",
+    "",
+    "let claim = jobs.claim().await?;",
+    "println!(\"{}\", claim.value()); // … the work …",
+    "claim.done().await?.into_result()?;",
+    "assert_eq!(jobs.len().await?, 0);")]
+pub struct Queue<T, C = Text> {
+    engine: Arc<Engine>,
+    object: Object,
+    settings: Settings,
+    codec: C,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T, C: Clone> Clone for Queue<T, C> {
+    fn clone(&self) -> Self {
+        let Self { engine, object, settings, codec, of } = self;
+        let (engine, object, codec) = (Arc::clone(engine), object.clone(), codec.clone());
+        Self { engine, object, settings: *settings, codec, of: *of }
+    }
+}
+
+impl<T, C: fmt::Debug> fmt::Debug for Queue<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("name", &self.object.name)
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
+        Self { engine, object, settings: Settings::new(ttl), codec: Text, of: PhantomData }
+    }
+}
+
+/// Settings. The first claim checks them: it returns [`Error::Duration`] for a duration that Redis
+/// cannot keep.
+impl<T, C> Queue<T, C> {
+    /// Sets the codec of the elements. Default: [`Text`].
+    #[doc = example!(jobs:
+        "use leasehold::codec::Bytes;",
+        "let images = client.queue::<Vec<u8>>(\"images\")?.codec(Bytes);",
+        "images.push(&vec![0xff, 0xd8]).await?;")]
+    #[must_use]
+    pub fn codec<D>(self, codec: D) -> Queue<T, D> {
+        let Self { engine, object, settings, of, .. } = self;
+        Queue { engine, object, settings, codec, of }
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// Sets how long a claim survives a worker that died. Default: 30 s.
+    ///
+    /// A background task renews a claim every third of this time while its worker lives. So this
+    /// setting bounds how late the element of a dead worker goes back, not how long the work may
+    /// take.
+    #[doc = setting_example!("leasehold::Client", "queue::<String>", ".ttl(Duration::from_secs(10))")]
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|settings| settings.ttl = ttl)
+    }
+
+    /// Sets the longest time that a claim may last. Default: no limit.
+    ///
+    /// Without a limit, the claim of a worker that hangs but lives is renewed for ever. After this
+    /// time the claim is lost with [`LostReason::MaxHold`], and its element goes back at the latest
+    /// one ttl later.
+    #[doc = setting_example!("leasehold::Client", "queue::<String>", ".max_hold(Duration::from_secs(3600))")]
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        self.with(|settings| settings.max_hold = Some(most))
+    }
+
+    /// Sets how a waiting worker learns of an element. Default: by pub/sub messages, and by a
+    /// request each 250 ms, because Java's pushes send no message.
+    ///
+    /// [`WaitStrategy::Polling`] sets other intervals, and uses no messages.
+    #[doc = setting_example!("leasehold::Client", "queue::<String>", ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
+    #[must_use]
+    pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
+        self.with(|settings| settings.wait_strategy = wait_strategy)
+    }
+
+    replicated!("leasehold::Client", "queue::<String>", |this, replicas| {
+        this.with(|settings| settings.replicas = replicas)
+    });
+
+    /// Returns the name of the queue, which is its key in Redis.
+    #[doc = example!(jobs: "assert_eq!(jobs.name().as_str(), \"jobs\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.object.name
+    }
+
+    /// Returns the number of elements in the queue, without the claimed ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the store did not answer within the
+    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
+    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(jobs: "assert_eq!(jobs.len().await?, 0);")]
+    pub async fn len(&self) -> Result<u64> {
+        self.engine.ask(self.name(), |store| queue::len(store, self.name())).await
+    }
+
+    /// Returns whether the queue has no element, apart from claimed ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`len`](Self::len).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(jobs: "assert!(jobs.is_empty().await?);")]
+    pub async fn is_empty(&self) -> Result<bool> {
+        Ok(self.len().await? == 0)
+    }
+
+    /// Returns the number of claimed elements, by all clients. Those of dead workers count until
+    /// they go back.
+    ///
+    /// # Errors
+    ///
+    /// As [`len`](Self::len).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "let claim = jobs.claim().await?;",
+        "assert_eq!((jobs.len().await?, jobs.claimed().await?), (0, 1));")]
+    pub async fn claimed(&self) -> Result<u64> {
+        self.engine.ask(self.name(), |store| queue::claimed(store, self.name())).await
+    }
+
+    fn request(&self) -> Result<AcquireRequest> {
+        self.settings.request_share(&self.object, Share::Element(Ending::Back))
+    }
+}
+
+/// Elements.
+impl<T, C: Codec<T>> Queue<T, C> {
+    /// Appends an element. Returns how many elements the queue has then.
+    ///
+    /// A request that is retried after a lost reply appends once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Codec`] if the codec cannot write the value. Others as [`len`](Self::len). After
+    /// [`Error::Unavailable`] the element may be in the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future the element may be in the queue or not.
+    #[doc = example!(jobs: "assert_eq!(jobs.push(&\"resize 1.png\".to_owned()).await?, 1);")]
+    pub async fn push(&self, value: &T) -> Result<u64> {
+        self.append(&[coded::encode(self.name(), &self.codec, value)?]).await
+    }
+
+    /// Appends several elements in order, by one request: all or none.
+    ///
+    /// The server does nothing else meanwhile: push a million elements in parts.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`push`](Self::push).
+    #[doc = example!(jobs:
+        "let more = [\"resize 1.png\", \"resize 2.png\"].map(str::to_owned);",
+        "assert_eq!(jobs.push_all(more).await?, 2);")]
+    pub async fn push_all(&self, values: impl IntoIterator<Item = impl Borrow<T>>) -> Result<u64> {
+        let encode = |value| coded::encode(self.name(), &self.codec, Borrow::borrow(&value));
+        let elements: Result<Vec<_>> = values.into_iter().map(encode).collect();
+        match elements?.as_slice() {
+            [] => self.len().await,
+            elements => self.append(elements).await,
+        }
+    }
+
+    async fn append(&self, elements: &[Vec<u8>]) -> Result<u64> {
+        let (name, receipt) = (self.name(), self.engine.receipt());
+        self.engine.change(name, |store| queue::push(store, name, elements, &receipt)).await
+    }
+
+    /// Claims the first element, waiting until there is one.
+    ///
+    /// Tasks of one client claim in the order in which they came. Only one of them asks the store
+    /// at a time. An element that a Leasehold client pushed is claimed at once. **One that Java
+    /// pushed is claimed up to 250 ms later**, because Java sends no message;
+    /// [`wait_strategy`](Self::wait_strategy) changes that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Codec`] if the codec cannot read the element. The element is then set aside, so
+    /// that it neither is lost nor blocks the queue: it moves to the list
+    /// `leasehold_queue__aside:{NAME}`. [`Error::Duration`] if a setting is invalid.
+    /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
+    /// request for good. [`Error::NotReady`] if the server is full. [`Error::ShutDown`], and
+    /// [`Error::NoRuntime`] outside of tokio. If claims are [`replicated`](Self::replicated), those
+    /// of [`Lock::acquire`](crate::Lock::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is safe at any point: an element that it has claimed, or still claims,
+    /// goes back in the background, or when its lease ends.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "let claim = jobs.claim().await?;",
+        "assert_eq!(claim.value(), \"a\");")]
+    pub async fn claim(&self) -> Result<Claim<T>> {
+        self.open(self.engine.acquire(&self.request()?).await?)
+    }
+
+    /// Claims the first element, waiting for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim). [`Error::TimedOut`] if there was none. [`Error::Unavailable`] if
+    /// the store did not answer. A timeout of zero is invalid.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`claim`](Self::claim).
+    #[doc = example!(jobs:
+        "let none = jobs.claim_within(Duration::from_secs(5)).await;",
+        "assert!(none.is_err_and(|error| error.is_busy()));")]
+    pub async fn claim_within(&self, timeout: Duration) -> Result<Claim<T>> {
+        let (request, timeout) = (self.request()?, checked_timeout(timeout)?);
+        self.open(self.engine.acquire_within(&request, timeout).await?)
+    }
+
+    /// Claims the first element if there is one now, by one request.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim). [`Error::Unavailable`] if the store did not answer within the
+    /// [request timeout](crate::ClientBuilder::request_timeout).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`claim`](Self::claim).
+    #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
+    pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
+        let held = self.engine.try_acquire(&self.request()?, None).await?;
+        held.map(|held| self.open(held)).transpose()
+    }
+
+    /// Removes the first element and returns it: **at most once**. `None` if there is none.
+    ///
+    /// The caller loses the element if it dies. To keep it then, [`claim`](Self::claim) it. This
+    /// is a claim that is done at once, by two requests.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_claim`](Self::try_claim). After [`Error::Unavailable`] an element may be gone.
+    /// [`Error::Lost`] if the claim was lost between both requests: the element is in the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future an element may be gone.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "assert_eq!(jobs.pop().await?.as_deref(), Some(\"a\"));")]
+    pub async fn pop(&self) -> Result<Option<T>> {
+        let Some(Claim { guard, value, taken_at }) = self.try_claim().await? else {
+            return Ok(None);
+        };
+        end(guard, Ending::Done { taken_at }).await?.into_result()?;
+        Ok(Some(value))
+    }
+
+    /// Reads the element of `held`. If the codec cannot, a background task sets it aside.
+    fn open(&self, held: Held) -> Result<Claim<T>> {
+        let name = self.name();
+        let Some(element) = held.watch.element().cloned() else {
+            return Err(Error::silent(name.clone(), "a claim without an element".to_owned()));
+        };
+        let taken_at = element.taken_at;
+        match coded::decode(name, &self.codec, &element.bytes) {
+            Ok(value) => Ok(Claim { guard: Guard::new(held, OnLoss::default()), value, taken_at }),
+            Err(error) => {
+                held.watch.note_ending(Ending::Aside { taken_at });
+                tracing::warn!(target: "leasehold", queue = %name, %error, "element set aside");
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A claimed element. Dropping it gives the element back to the head of the queue.
+///
+/// The claim is renewed until it ends. The drop gives back **soon**, in a background task. Call
+/// [`Client::shutdown`](crate::Client::shutdown) before `main` returns: it completes what is
+/// pending.
+#[doc = example!(jobs:
+    "jobs.push(&\"a\".to_owned()).await?;",
+    "let claim = jobs.claim().await?;",
+    "tokio::select! {",
+    "    () = std::future::ready(()) => claim.done().await?.into_result()?, // the work",
+    "    reason = claim.lost() => eprintln!(\"another worker has it: {reason}\"),",
+    "}")]
+#[must_use = "the element goes back to the queue as soon as the claim is dropped"]
+pub struct Claim<T> {
+    guard: Guard<Claimed>,
+    value: T,
+    taken_at: u64,
+}
+
+/// Marks the guard of an element.
+pub(crate) enum Claimed {}
+
+impl<T> Claim<T> {
+    /// Returns the element.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "assert_eq!(jobs.claim().await?.value(), \"a\");")]
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// Removes the element for good, because the work is done.
+    ///
+    /// [`Release::Released`] says that no other worker gets it. [`Release::NotHeld`] says that the
+    /// claim was lost before, and why: the element has gone back, and is done again. The answer is
+    /// true after a lost reply, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the store did not answer within the
+    /// [release timeout](crate::ClientBuilder::release_timeout). A background task continues.
+    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store refused.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future undoes nothing: a background task continues to remove the element.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "let claim = jobs.claim().await?;",
+        "assert_eq!(claim.done().await?, leasehold::Release::Released);",
+        "assert_eq!(jobs.claimed().await?, 0);")]
+    pub async fn done(self) -> Result<Release> {
+        end(self.guard, Ending::Done { taken_at: self.taken_at }).await
+    }
+
+    /// Gives the element back to the head of the queue, for the next worker.
+    ///
+    /// # Errors
+    ///
+    /// As [`done`](Self::done).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future undoes nothing: a background task continues to give the element back.
+    #[doc = example!(jobs:
+        "jobs.push_all([\"a\", \"b\"].map(str::to_owned)).await?;",
+        "jobs.claim().await?.give_back().await?.into_result()?;",
+        "assert_eq!(jobs.claim().await?.value(), \"a\");")]
+    pub async fn give_back(self) -> Result<Release> {
+        self.guard.release().await
+    }
+
+    /// Waits until the claim is over, and returns why.
+    ///
+    /// The future borrows nothing. It also ends when the claim is done or given back, with
+    /// [`LostReason::Released`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "let claim = jobs.max_hold(Duration::from_secs(60)).claim().await?;",
+        "assert_eq!(claim.lost().await, leasehold::LostReason::MaxHold);")]
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<T> {
+        self.guard.lost()
+    }
+
+    /// Returns whether this client still believes in the claim. It sends no request.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "assert!(jobs.claim().await?.is_held());")]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// Returns the owner of the claim, which is unique to it.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "assert!(jobs.claim().await?.owner().as_str().starts_with(client.id()));")]
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        self.guard.owner()
+    }
+
+    /// Returns the name of the queue.
+    #[doc = example!(jobs:
+        "jobs.push(&\"a\".to_owned()).await?;",
+        "assert_eq!(jobs.claim().await?.name().as_str(), \"jobs\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.guard.name()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn watch(&self) -> &crate::engine::held::Watch {
+        self.guard.watch()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Claim<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("name", self.name())
+            .field("owner", self.owner())
+            .field("value", &self.value)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn end(guard: Guard<Claimed>, ending: Ending) -> Result<Release> {
+    guard.watch().note_ending(ending);
+    guard.release().await
+}

@@ -1,0 +1,198 @@
+//! The contract of every store for claimed elements of a queue.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Bench, freed};
+use crate::{
+    domain::{
+        Claim, Ending, Kind, Outcome, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal, Share,
+        Taken, Verdict,
+    },
+    store::{Event, SubscriptionLevel, queue},
+};
+
+const SHORT: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_secs(10);
+const ENDED: ReleaseReply = ReleaseReply::Freed(RemoteWaiters::Nobody);
+const GONE: ReleaseReply = ReleaseReply::NotHeld { holder: None };
+
+/// Runs every case on `bench`.
+pub(super) async fn all(bench: &Bench) {
+    elements_are_claimed_in_order(bench).await;
+    repeated_request_gets_the_same_element(bench).await;
+    repeated_push_appends_once(bench).await;
+    done_element_is_gone_and_repetition_agrees(bench).await;
+    expired_claims_go_back_in_order(bench).await;
+    renewed_claim_lasts(bench).await;
+    late_element_of_a_done_claim_goes_back(bench).await;
+    unreadable_element_is_set_aside(bench).await;
+    waiter_is_notified_of_elements(bench).await;
+}
+
+fn wants(t: &Bench, name: &str, ttl: Duration) -> Claim {
+    let share = Share::Element(Ending::Back);
+    Claim { object: t.object(Kind::Queue, name), share, ..t.claim_for(name, ttl) }
+}
+
+async fn push(t: &Bench, claim: &Claim, elements: &[&str]) -> u64 {
+    let elements: Vec<_> = elements.iter().map(|it| it.as_bytes().to_vec()).collect();
+    queue::push(&t.one, claim.name(), &elements, &t.identity.fresh_owner()).await.unwrap()
+}
+
+/// Claims an element. Returns when it was taken, and the element.
+async fn take(t: &Bench, claim: &Claim) -> (u64, String) {
+    match t.one.acquire(claim, None).await.unwrap() {
+        Verdict::Granted { element: Some(it), token: None } => {
+            (it.taken_at, String::from_utf8(it.bytes.clone()).unwrap())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn taken(t: &Bench, claim: &Claim) -> String {
+    take(t, claim).await.1
+}
+
+async fn end(t: &Bench, claim: &Claim, ending: Ending) -> ReleaseReply {
+    let claim = Claim { share: Share::Element(ending), ..claim.clone() };
+    t.other.release(&claim, ReleaseMode::HandOver).await.unwrap()
+}
+
+async fn counts(t: &Bench, claim: &Claim) -> (u64, u64) {
+    let name = claim.name();
+    (queue::len(&t.other, name).await.unwrap(), queue::claimed(&t.other, name).await.unwrap())
+}
+
+async fn elements_are_claimed_in_order(t: &Bench) {
+    let [one, two, three, four] = [(); 4].map(|()| wants(t, "q-order", LONG));
+    assert_eq!(t.other.acquire(&one, None).await.unwrap(), Verdict::Busy(Taken::UNKNOWN));
+    // Equal elements are two elements, and a byte of any value is part of one.
+    assert_eq!(push(t, &one, &["a:\0\r\n", "a:\0\r\n"]).await, 2);
+    assert_eq!(push(t, &one, &[""]).await, 3);
+    assert_eq!(taken(t, &one).await, "a:\0\r\n");
+    assert_eq!(taken(t, &two).await, "a:\0\r\n");
+    assert_eq!(counts(t, &one).await, (1, 2));
+    assert_eq!(taken(t, &three).await, "");
+    match t.other.acquire(&four, None).await.unwrap() {
+        Verdict::Busy(Taken { at_most: Some(left), .. }) => {
+            assert!(left <= LONG && left > LONG / 2);
+        }
+        other => panic!("{other:?}"),
+    }
+    // An element that is given back is the next one.
+    push(t, &one, &["last"]).await;
+    assert_eq!(end(t, &two, Ending::Back).await, ENDED);
+    assert_eq!(taken(t, &four).await, "a:\0\r\n");
+    assert_eq!(counts(t, &one).await, (1, 3));
+}
+
+async fn repeated_request_gets_the_same_element(t: &Bench) {
+    let claim = wants(t, "q-again", LONG);
+    push(t, &claim, &["a", "b"]).await;
+    let short = Claim { ttl: SHORT, ..claim.clone() };
+    let first = take(t, &short).await;
+    assert_eq!(take(t, &claim).await, first);
+    sleep(2 * SHORT).await;
+    assert_eq!(taken(t, &wants(t, "q-again", LONG)).await, "b", "the first has a fresh lease");
+    assert_eq!(counts(t, &claim).await, (0, 2));
+}
+
+async fn repeated_push_appends_once(t: &Bench) {
+    let (claim, receipt) = (wants(t, "q-push", LONG), t.identity.fresh_owner());
+    let elements = [b"a".to_vec(), b"b".to_vec()];
+    for _ in 0..2 {
+        assert_eq!(queue::push(&t.one, claim.name(), &elements, &receipt).await.unwrap(), 2);
+    }
+    assert_eq!(counts(t, &claim).await, (2, 0));
+}
+
+async fn done_element_is_gone_and_repetition_agrees(t: &Bench) {
+    let [claim, never] = [(); 2].map(|()| wants(t, "q-done", LONG));
+    push(t, &claim, &["a"]).await;
+    let (taken_at, _) = take(t, &claim).await;
+    assert_eq!(end(t, &never, Ending::Done { taken_at }).await, GONE);
+    for _ in 0..2 {
+        assert_eq!(end(t, &claim, Ending::Done { taken_at }).await, ENDED);
+        assert_eq!(counts(t, &claim).await, (0, 0));
+    }
+}
+
+async fn expired_claims_go_back_in_order(t: &Bench) {
+    let claims: [Claim; 3] = [5, 4, 3].map(|times| wants(t, "q-expired", times * SHORT / 3));
+    let next = wants(t, "q-expired", LONG);
+    push(t, &next, &["a", "b", "c", "d"]).await;
+    let (taken_at, _) = take(t, &claims[0]).await;
+    taken(t, &claims[1]).await;
+    taken(t, &claims[2]).await;
+    sleep(2 * SHORT).await;
+    for element in ["a", "b", "c", "d"] {
+        assert_eq!(taken(t, &wants(t, "q-expired", LONG)).await, element);
+    }
+    assert_eq!(counts(t, &next).await, (0, 4));
+    assert_eq!(end(t, &claims[0], Ending::Done { taken_at }).await, GONE);
+    assert_eq!(counts(t, &next).await, (0, 4), "it belongs to another claim");
+}
+
+async fn renewed_claim_lasts(t: &Bench) {
+    let [kept, lost, other] = [(); 3].map(|()| wants(t, "q-renewed", 2 * SHORT));
+    push(t, &kept, &["a", "b"]).await;
+    taken(t, &kept).await;
+    taken(t, &lost).await;
+    let renewal = |claim: &Claim, ttl| {
+        let Claim { object, owner, share, .. } = claim.clone();
+        Renewal { object, owner, share, ttl }
+    };
+    let renewals = [
+        renewal(&kept, Some(LONG)),
+        renewal(&lost, None),
+        renewal(&other, Some(LONG)),
+        renewal(&wants(t, "q-renewed-empty", LONG), Some(LONG)),
+    ];
+    let each = async || {
+        let mut outcomes = Vec::new();
+        for renewal in &renewals {
+            outcomes.extend(t.one.renew(std::slice::from_ref(renewal)).await.unwrap());
+        }
+        outcomes
+    };
+    const NO: Outcome = Outcome::NotOurs;
+    assert_eq!(each().await, [Outcome::Renewed, Outcome::Renewed, NO, NO]);
+    sleep(3 * SHORT).await;
+    assert_eq!(each().await, [Outcome::Renewed, NO, NO, NO]);
+    assert_eq!(taken(t, &other).await, "b");
+}
+
+/// A request that is executed after its claim was done takes another element.
+async fn late_element_of_a_done_claim_goes_back(t: &Bench) {
+    let claim = wants(t, "q-late", LONG);
+    push(t, &claim, &["a", "b"]).await;
+    let (taken_at, _) = take(t, &claim).await;
+    assert_eq!(end(t, &claim, Ending::Done { taken_at }).await, ENDED);
+    assert_eq!(taken(t, &claim).await, "b");
+    assert_eq!(end(t, &claim, Ending::Done { taken_at }).await, ENDED, "as before");
+    assert_eq!(counts(t, &claim).await, (1, 0), "and `b` is not done");
+}
+
+async fn unreadable_element_is_set_aside(t: &Bench) {
+    let claim = wants(t, "q-aside", LONG);
+    push(t, &claim, &["a", "b"]).await;
+    let (taken_at, _) = take(t, &claim).await;
+    assert_eq!(end(t, &claim, Ending::Aside { taken_at }).await, ENDED);
+    assert_eq!(end(t, &claim, Ending::Aside { taken_at }).await, ENDED);
+    assert_eq!(counts(t, &claim).await, (1, 0));
+}
+
+async fn waiter_is_notified_of_elements(t: &Bench) {
+    let claim = wants(t, "q-notified", LONG);
+    t.other.listen(&claim.object);
+    let subscribed = Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases);
+    t.received(&subscribed, 1).await;
+    push(t, &claim, &["a"]).await;
+    t.received(&freed(&claim), 1).await;
+    taken(t, &claim).await;
+    end(t, &claim, Ending::Back).await;
+    t.received(&freed(&claim), 2).await;
+    t.other.unlisten(&claim.object);
+}

@@ -1,0 +1,67 @@
+-- queue/acquire: claims the head of a queue, after the elements of expired claims went back.
+--
+--   KEYS[1]  queue      list of elements, as Redisson has it
+--   KEYS[2]  claims     hash {owner: claim}
+--   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
+--   ARGV[1]  owner      which no other acquisition has
+--   ARGV[2]  lease      in milliseconds
+--   ARGV[3]  channel    on which returned elements are announced
+--
+--   {owner, claim}  granted. A repeated request of the same owner gets the same element and a fresh
+--                   lease, so a lost reply is safe
+--   {pttl}          the queue is empty; the first lease ends in pttl milliseconds (-1: no element
+--                   is claimed)
+--
+-- An element is in the queue or claimed at any time: the claim is written before the element is
+-- removed, and a rejected removal removes the claim. A server that rejects both keeps the element
+-- twice.
+--
+-- Expired elements go to the head in the order in which they were taken: for each of them HGET,
+-- LPUSH, HDEL and ZREM; once PUBLISH.
+--
+-- Time: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
+
+local now, micros = clock()
+
+local expired = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now))
+if #expired > 0 then
+    local claims = {}
+    for _, owner in ipairs(expired) do
+        claims[#claims + 1] = redis.call('HGET', KEYS[2], owner) or nil
+    end
+    table.sort(claims, function(one, other)
+        return taken_at(one) > taken_at(other)
+    end)
+    for _, claim in ipairs(claims) do
+        redis.call('LPUSH', KEYS[1], element_of(claim))
+    end
+    for _, owner in ipairs(expired) do
+        redis.call('HDEL', KEYS[2], owner)
+        redis.call('ZREM', KEYS[3], owner)
+    end
+    announce(ARGV[3])
+end
+
+local claim = redis.call('HGET', KEYS[2], ARGV[1])
+local ends = string.format('%.0f', now + ARGV[2])
+if claim then
+    redis.call('ZADD', KEYS[3], ends, ARGV[1])
+    return {ARGV[1], claim}
+end
+
+local element = redis.call('LINDEX', KEYS[1], '0')
+if not element then
+    local first = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')
+    return {first[2] and math.max(1, first[2] - now) or -1}
+end
+
+claim = micros .. ':' .. element
+redis.call('ZADD', KEYS[3], ends, ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], claim)
+local popped = redis.pcall('LPOP', KEYS[1])
+if type(popped) == 'table' then
+    redis.call('HDEL', KEYS[2], ARGV[1])
+    redis.call('ZREM', KEYS[3], ARGV[1])
+    return popped
+end
+return {ARGV[1], claim}

@@ -1,0 +1,26 @@
+-- queue/prelude: what the scripts of claims share. Precedes them.
+--
+--   {ms, µs}   the time of the server since 1970; microseconds as a text of sixteen digits
+--
+-- A claim is the text `TIME:ELEMENT`: when the element was taken, in those microseconds, and its
+-- bytes.
+--
+-- Time: TIME; PUBLISH.
+
+local function clock()
+    local time = redis.call('TIME')
+    local micros = time[1] * 1000000 + time[2]
+    return math.floor(micros / 1000), string.format('%016.0f', micros)
+end
+
+local function taken_at(claim)
+    return string.sub(claim, 1, 16)
+end
+
+local function element_of(claim)
+    return string.sub(claim, 18)
+end
+
+local function announce(channel)
+    redis.pcall('PUBLISH', channel, '0')
+end

@@ -1,0 +1,45 @@
+-- queue/release: ends a claim. Its element is done, is set aside, or goes back to the head.
+--
+--   KEYS[1]  queue      list of elements, as Redisson has it
+--   KEYS[2]  claims     hash {owner: claim}
+--   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
+--   KEYS[4]  receipt    of this release
+--   KEYS[5]  aside      list of elements that a codec could not read
+--   ARGV[1]  owner      of the claim
+--   ARGV[2]  ending     'back', 'done' or 'aside'
+--   ARGV[3]  taken      when the element was taken, for 'done' and 'aside'. An element that a late
+--                       request of the same owner took goes back
+--   ARGV[4]  channel    on which a returned element is announced
+--   ARGV[5]  rest       milliseconds for which the receipt is kept
+--
+--   1   the claim has ended as requested: now, or by an earlier request without a reply
+--   0   there was no such claim: it had expired, and its element went back
+--
+-- Time: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
+
+local function ended_before()
+    return redis.call('EXISTS', KEYS[4])
+end
+
+local claim = redis.call('HGET', KEYS[2], ARGV[1])
+if not claim then
+    return ended_before()
+end
+
+local ours = ARGV[2] == 'back' or taken_at(claim) == ARGV[3]
+local back = ARGV[2] == 'back' or not ours
+if back then
+    redis.call('LPUSH', KEYS[1], element_of(claim))
+elseif ARGV[2] == 'aside' then
+    redis.call('RPUSH', KEYS[5], element_of(claim))
+end
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.pcall('ZREM', KEYS[3], ARGV[1])
+if back then
+    announce(ARGV[4])
+end
+if not ours then
+    return ended_before()
+end
+redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[5])
+return 1
