@@ -27,10 +27,11 @@ impl Forcible {
         };
         let lock = match found.kind {
             ObjectKind::Lock => client.lock(name)?,
+            ObjectKind::FairLock => client.fair_lock(name)?,
             ObjectKind::ReadLock => client.read_write_lock(name)?.read(),
             ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
             kind => {
-                let remedy = "only locks and read-write locks are released by force";
+                let remedy = "only locks of any kind are released by force";
                 return Err(Exit::new(DATA, format!("unlock `{name}`: it is a {kind}; {remedy}")));
             }
         };

@@ -270,7 +270,7 @@ fn date() -> SystemTime {
 
 fn seen(name: Name, found: Option<Inspection>) -> Seen {
     let Some(found) = found else { return Seen::absent(name) };
-    let odd = odd(&found);
+    let odd = odd(&found).iter().map(|it| it.text).collect();
     let holders = found.holders.iter().map(|it| (it.owner().as_str().to_owned(), it.remaining()));
     let waiters = found.waiters.iter().map(|it| table::Waiting {
         owner: it.owner.as_str().to_owned(),
