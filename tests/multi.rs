@@ -207,6 +207,39 @@ async fn member_lost_during_the_wait_is_acquired_again() {
     assert!(world.other_lock("a").try_acquire().await.unwrap().is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn member_lost_while_another_is_tried_is_acquired_again() {
+    let world = World::new();
+    let (store, slow) = elsewhere("b");
+    let short = world.one.lock("a").unwrap().lease(millis(50));
+    let both = MultiLock::new([short, slow]).unwrap();
+    store.stall();
+    let waiter = tokio::spawn(async move { both.try_acquire().await.unwrap() });
+    sleep(millis(100)).await;
+    store.resume();
+    assert!(waiter.await.unwrap().expect("both are free").is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_server_keeps_no_member_for_long() {
+    for silent in ["a", "c"] {
+        let world = World::new();
+        let (store, silent) = elsewhere(silent);
+        let both = MultiLock::new([silent, world.one.lock("b").unwrap()]).unwrap();
+        store.stall();
+        let waiter = both.clone();
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        let other = world.other_lock("b").acquire_within(millis(1_100)).await.unwrap();
+        other.release().await.unwrap().into_result().unwrap();
+        let start = Instant::now();
+        let error = both.try_acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        assert!(start.elapsed() <= millis(600), "{:?}", start.elapsed());
+        store.resume();
+        assert!(timeout(secs(10), waiter).await.unwrap().unwrap().unwrap().is_held());
+    }
+}
+
 // Waiting.
 
 #[tokio::test(start_paused = true)]

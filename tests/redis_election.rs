@@ -180,6 +180,22 @@ async fn leader_without_a_record_does_not_lead() {
     assert_eq!(next.term(), 2);
 }
 
+/// The candidate has no time left to publish its value.
+#[tokio::test(flavor = "multi_thread")]
+async fn candidate_that_wins_too_late_times_out() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let election = Client::connect(&proxy.url()).await.unwrap().election("scheduler").unwrap();
+    steps_down(election.campaign("one").await.unwrap()).await;
+    proxy.delay(ms(20));
+    let start = Instant::now();
+    assert_eq!(election.leader().await.unwrap(), None);
+    let late = election.campaign_within("two", start.elapsed() * 3 / 2).await.unwrap_err();
+    assert!(matches!(late, Error::TimedOut { .. }), "{late}");
+    let next = election.campaign_within("three", SOON).await.unwrap();
+    assert_eq!(next.term(), 3);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn proclamation_whose_reply_is_lost_is_repeated() {
     let redis = Redis::start();

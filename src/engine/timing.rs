@@ -51,6 +51,9 @@ pub(crate) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 pub(crate) const HOLDER_LOOK_RESTS: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
+/// How long a multi-lock awaits a reply at first while it holds members that others may want.
+pub(crate) const MEMBER_SILENCE: Duration = Duration::from_millis(500);
+
 /// How many notifications in a row a waiter follows without a grant. Then it follows at most one in
 /// each [`VAIN_REST`], because messages may be forged.
 pub(crate) const VAIN_QUESTIONS: u32 = 16;

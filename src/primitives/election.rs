@@ -11,10 +11,10 @@ use super::{
 #[cfg(test)]
 use crate::engine::held::Watch;
 use crate::{
-    domain::{Failure, Kind, Leader, LostReason, Name, Object, Owner, Replicas},
+    domain::{Failure, Kind, Leader, LostReason, Name, Object, Owner, Replicas, in_millis},
     engine::{
         Engine,
-        acquire::{following::Follower, pacing::Paced},
+        acquire::{SILENCE, following::Follower, pacing::Paced},
         grant::LocalHandoff,
         timing::{LONGEST_TIMEOUT, LONGEST_WAIT, NEXT_TICK},
     },
@@ -115,7 +115,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if another one still leads. Others as [`Lock::acquire_within`] and
+    /// [`Error::TimedOut`] if another one still leads, or led until the last moment. Others as [`Lock::acquire_within`] and
     /// [`campaign`](Self::campaign).
     ///
     /// # Cancel safety
@@ -134,9 +134,24 @@ impl Election {
         let guard = self.lock.acquire_in_time(checked_timeout(timeout)?).await?;
         let limit = timeout.saturating_sub(since.elapsed());
         let begun = tokio::time::timeout(limit, Leadership::begin(guard, value.into())).await;
-        let silent =
-            |_| Err(Error::silent(self.name().clone(), format!("no reply within {limit:?}")));
-        begun.unwrap_or_else(silent)
+        begun.unwrap_or_else(|_| Err(self.unpublished(limit, in_millis(since.elapsed()))))
+    }
+
+    /// The error of a candidate that won, and could not publish its value in the rest of its
+    /// timeout.
+    fn unpublished(&self, rest: Duration, waited: Duration) -> Error {
+        let name = self.name().clone();
+        if rest < SILENCE {
+            // It won too late. The store may well have replied in time.
+            return Error::TimedOut {
+                name,
+                waited,
+                holder: None,
+                by_this_client: false,
+                unset: false,
+            };
+        }
+        Error::silent(name, format!("no reply within {rest:?}"))
     }
 
     /// Leads if there is no leader now, and returns `None` otherwise.

@@ -13,11 +13,17 @@
 //! So multi-locks never wait for each other in a circle. Redisson's multi-locks and nested locks
 //! may hold and wait in another order. In a circle with them the holder of the busy member does not
 //! change, so the multi-lock releases its members.
+//!
+//! A silent server must not keep others from the free members. If it has not replied for half a
+//! second after another member was granted, the multi-lock holds no member while it waits for it.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use futures_util::future::{join_all, select_all};
-use tokio::time::{sleep, timeout_at};
+use futures_util::{
+    future::{join_all, select_all},
+    stream::{FuturesUnordered, StreamExt},
+};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
     Lock, LockContext, LockGuard, OnLoss, Release, RunOutcome, example,
@@ -28,7 +34,7 @@ use crate::{
     domain::{Holder, LostReason, Name, spread},
     engine::{
         acquire::Deadline,
-        timing::{HOLDER_LOOK_RESTS, HOLDER_LOOKS},
+        timing::{HOLDER_LOOK_RESTS, HOLDER_LOOKS, MEMBER_SILENCE},
     },
     error::{Error, Result},
 };
@@ -162,7 +168,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`].
+    /// As [`Lock::try_acquire`]. [`Error::Unavailable`] also if a server is silent for half a
+    /// second after another member was granted.
     ///
     /// # Cancel safety
     ///
@@ -235,12 +242,12 @@ impl Lock {
         }
     }
 
-    /// Waits until two requests in a row find the same holder, or one fails, but for a limited
-    /// time.
-    async fn until_holder_is_stable(&self) {
+    /// Waits until two requests in a row find the same holder, or one has no reply within `silence`,
+    /// but for a limited time.
+    async fn until_holder_is_stable(&self, silence: Duration) {
         let mut before = None;
         for _ in 0..HOLDER_LOOKS {
-            let Ok(holder) = self.holder().await else { return };
+            let Ok(Ok(holder)) = timeout(silence, self.holder()).await else { return };
             let owner = holder.as_ref().map(Holder::owner).cloned();
             if before.replace(owner.clone()) == Some(owner) {
                 return;
@@ -254,6 +261,8 @@ impl Lock {
 struct Gathered<'a> {
     members: &'a [Lock],
     guards: Vec<Option<LockGuard>>,
+    /// How long a server may be silent while members are held.
+    silence: Duration,
 }
 
 /// A member that could not be acquired at once, because it is busy or because of an error.
@@ -271,7 +280,8 @@ impl Missing {
 
 impl<'a> Gathered<'a> {
     fn none(members: &'a [Lock]) -> Self {
-        Self { members, guards: members.iter().map(|_| None).collect() }
+        let guards = members.iter().map(|_| None).collect();
+        Self { members, guards, silence: MEMBER_SILENCE }
     }
 
     /// Acquires all members, waiting for each busy one.
@@ -280,33 +290,83 @@ impl<'a> Gathered<'a> {
             match missing.error {
                 Some(error) if !error.is_transient() => return Err(error),
                 // If the error is permanent, the wait returns it.
-                _ => self.wait_for(missing.at, within).await?,
+                Some(_) => {
+                    self.guards.fill_with(|| None);
+                    self.wait_for(missing.at, within).await?;
+                }
+                None => self.wait_for(missing.at, within).await?,
             }
         }
         Ok(())
     }
 
     /// Tries all members that are not held, at once. Returns the one to wait for, or whose error
-    /// ends the acquisition.
+    /// ends the acquisition; or `None` once all are held at the same time.
     async fn try_missing(&mut self, within: Option<Deadline>) -> Option<Missing> {
-        let until = within.map(|within| within.until);
-        // A member may have been lost while another one was waited for.
-        self.guards.iter_mut().for_each(|guard| drop(guard.take_if(|guard| !guard.is_held())));
-        let all = self.members.iter().zip(&self.guards).enumerate();
-        let tries =
-            all.filter(|(_, (_, guard))| guard.is_none()).map(|(at, (member, _))| async move {
-                (at, Box::pin(member.try_acquire_until(until)).await)
-            });
-        let tried = join_all(tries).await;
-        let mut missing = vec![];
-        for (at, tried) in tried {
-            match tried {
-                Ok(Some(guard)) => self.guards[at] = Some(guard),
-                Ok(None) => missing.push(Missing { at, error: None }),
-                Err(error) => missing.push(Missing { at, error: Some(error) }),
+        loop {
+            // A member may have been lost while another one was tried or waited for.
+            self.guards.iter_mut().for_each(|guard| drop(guard.take_if(|guard| !guard.is_held())));
+            if self.guards.iter().all(Option::is_some) {
+                return None;
+            }
+            let missing = self.try_once(within).await.into_iter();
+            let first = missing.min_by_key(|missing| (!missing.is_final(), missing.at));
+            if first.is_some() {
+                return first;
             }
         }
-        missing.into_iter().min_by_key(|missing| (!missing.is_final(), missing.at))
+    }
+
+    /// Tries all members that are not held, at once. Returns those that could not be acquired.
+    ///
+    /// A silent server must not keep others from the members that are held. So from the first of
+    /// these on, the others are tried for no longer than `silence`.
+    async fn try_once(&mut self, within: Option<Deadline>) -> Vec<Missing> {
+        let (members, mut missing) = (self.members, vec![]);
+        let until = within.map(|within| within.until);
+        let is_missing = |at: &usize| self.guards[*at].is_none();
+        let mut tries: FuturesUnordered<_> = (0..members.len())
+            .filter(is_missing)
+            .map(|at| async move { (at, Box::pin(members[at].try_acquire_until(until)).await) })
+            .collect();
+        let mut ends = None;
+        loop {
+            if self.guards.iter().any(Option::is_some) {
+                ends.get_or_insert_with(|| Instant::now() + self.silence);
+            }
+            let tried = match ends {
+                Some(ends) => timeout_at(ends, tries.next()).await,
+                None => Ok(tries.next().await),
+            };
+            match tried {
+                Ok(Some((at, tried))) => missing.extend(self.note(at, tried)),
+                Ok(None) => return missing,
+                Err(_) => break,
+            }
+        }
+        let known: Vec<_> = missing.iter().map(|it| it.at).collect();
+        let silent =
+            (0..members.len()).filter(|at| self.guards[*at].is_none() && !known.contains(at));
+        missing.extend(silent.map(|at| self.silent(at)));
+        // Servers that are all as slow must not time out for ever.
+        self.silence *= 2;
+        missing
+    }
+
+    /// Keeps the member `at`, or returns it if it could not be acquired.
+    fn note(&mut self, at: usize, tried: Result<Option<LockGuard>>) -> Option<Missing> {
+        match tried {
+            Ok(Some(guard)) => self.guards[at] = Some(guard),
+            Ok(None) => return Some(Missing { at, error: None }),
+            Err(error) => return Some(Missing { at, error: Some(error) }),
+        }
+        None
+    }
+
+    fn silent(&self, at: usize) -> Missing {
+        let silence = self.silence;
+        let reason = format!("no reply within {silence:?}, while other members were held");
+        Missing { at, error: Some(Error::silent(self.members[at].name().clone(), reason)) }
     }
 
     /// Waits for the member `at`. Keeps only the members before it, and these only while its queue
@@ -322,7 +382,7 @@ impl<'a> Gathered<'a> {
                     self.guards[at] = Some(waited?);
                     return Ok(());
                 }
-                () = member.until_holder_is_stable() => self.guards.fill_with(|| None),
+                () = member.until_holder_is_stable(self.silence) => self.guards.fill_with(|| None),
             }
         }
         self.guards[at] = Some(wait.await?);

@@ -87,7 +87,7 @@ type NotGranted = Result<(Taken, Instant), Failure>;
 type LastReply = Mutex<Option<Result<NotGranted, Instant>>>;
 
 /// A request without a reply for this long counts as unanswered at the timeout.
-const SILENCE: Duration = Duration::from_millis(100);
+pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
 /// A task that takes one share after the other never waits, so it yields now and then. Tokio's
 /// budget is not enough: it only wakes the tasks of its own runtime, and other executors may poll

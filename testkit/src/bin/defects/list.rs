@@ -2484,8 +2484,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a dead waiter of a fair lock is dropped by Redisson's rule alone",
             edits: &[Edit {
                 file: "src/store/redis/kinds/fair/prelude.lua",
-                from: "if (lives or deadline) > now then",
-                to: "if deadline > now then",
+                from: "return (alive or deadline) > now",
+                to: "return deadline > now",
             }],
         },
     ),
@@ -2497,8 +2497,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a living waiter of a fair lock is dropped by Redisson's rule",
             edits: &[Edit {
                 file: "src/store/redis/kinds/fair/prelude.lua",
-                from: "if (lives or deadline) > now then",
-                to: "if math.min(lives or deadline, deadline) > now then",
+                from: "return (alive or deadline) > now",
+                to: "return math.min(alive or deadline, deadline) > now",
             }],
         },
     ),
@@ -2523,6 +2523,30 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/kinds/fair/prelude.lua",
                 from: "if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then",
                 to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::kinds::fair::tests::dead_waiter_behind_a_living_one_is_dropped",
+        ),
+        Defect {
+            says: "a dead waiter of a fair lock stays behind a living one",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/prelude.lua",
+                from: "for _, owner in ipairs(old) do",
+                to: "for _, owner in ipairs({}) do",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::kinds::fair::tests::waiters_keep_their_order_after_an_outage"),
+        Defect {
+            says: "the waiters of a fair lock lose their order in an outage",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/fair/prelude.lua",
+                from: "now - OUTAGE",
+                to: "now",
             }],
         },
     ),

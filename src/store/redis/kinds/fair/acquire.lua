@@ -19,7 +19,8 @@
 -- channel. The message of the release went to a dead one.
 --
 -- To wait costs ZADD and ZSCORE, and a new entry LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and PEXPIRE.
--- A grant from the queue costs LRANGE, LREM, two ZREM, ZRANGE and ZADD, all as long as the queue.
+-- A grant costs ZREM, and one from the queue LRANGE, LREM, two ZREM, ZRANGE and ZADD, all as long as
+-- the queue.
 --
 -- Time: that of fair/prelude, HSCAN, HSET and PEXPIRE.
 
@@ -77,7 +78,10 @@ local owner, count = holder_of(KEYS[1])
 
 if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then
     if head == ARGV[1] then
-        leave(ARGV[1], ARGV[2])
+        leave({[ARGV[1]] = WAIT}, tonumber(ARGV[2]))
+    elseif waits then
+        -- Redisson may have dropped its entry.
+        redis.call('ZREM', KEYS[4], ARGV[1])
     end
     if not owner then
         redis.call('HSET', KEYS[1], ARGV[1], '1')

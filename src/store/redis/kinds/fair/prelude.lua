@@ -13,10 +13,10 @@
 -- and a deadline, or neither. Each deadline is later than the one before it by the time that its
 -- waiter is ready to wait. All times are of the server's clock.
 --
--- An owner that is dropped costs LREM and two ZREM, and all of them together ZRANGE and ZADD. A
--- damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
+-- An owner that is dropped costs LREM and two ZREM, and all of them together LRANGE, ZRANGE and ZADD.
+-- A damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
 --
--- Time: TIME, LLEN, ZCARD and LRANGE; with a queue also ZSCORE twice.
+-- Time: TIME, LLEN, ZCARD and LRANGE; with a queue also ZRANGEBYSCORE, and ZSCORE twice.
 
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
@@ -24,6 +24,10 @@ local WAIT = 300000
 -- A deadline that is moved stays at least so far ahead, and beyond the lease: by then its waiter
 -- asks again. Redisson drops a waiter after its deadline, and may wait without end for a past one.
 local AHEAD = 1000
+
+-- How long a dead waiter of Leasehold stays behind a living one. Clients that were all silent during
+-- an outage keep their order, and its deadline is not yet in the past.
+local OUTAGE = 30000
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -52,17 +56,18 @@ local function remove(owner)
     redis.call('ZREM', KEYS[4], owner)
 end
 
--- Moves all deadlines forward, or those of the owners that are keys of `moved`, while the lock is
--- held for this lease.
-local function advance(millis, lease, moved)
+-- Moves the deadlines of the owners that are keys of `sooner` forward by its milliseconds, while the
+-- lock is held for this lease.
+local function advance(sooner, lease)
     local all = redis.call('ZRANGE', KEYS[3], '0', '-1', 'WITHSCORES')
     local least = now + lease + AHEAD
     local pairs_of = {}
     for i = 1, #all, 2 do
         local owner, deadline = all[i], tonumber(all[i + 1])
-        if not moved or moved[owner] then
-            local sooner = math.max(deadline - millis, math.min(deadline, least))
-            pairs_of[#pairs_of + 1] = string.format('%.0f', sooner)
+        local millis = sooner[owner]
+        if millis then
+            local moved = math.max(deadline - millis, math.min(deadline, least))
+            pairs_of[#pairs_of + 1] = string.format('%.0f', moved)
             pairs_of[#pairs_of + 1] = owner
         end
     end
@@ -72,20 +77,22 @@ local function advance(millis, lease, moved)
     end
 end
 
--- Removes an owner from the queue. The waiters behind it wait for one owner less, so their
--- deadlines move back.
-local function leave(owner, lease)
-    local behind, found = {}, false
+-- Removes the owners that are keys of `gone` from the queue. The deadlines behind each move forward by
+-- its value.
+local function leave(gone, lease)
+    local sooner, millis = {}, 0
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
-        if waiter == owner then
-            found = true
-        elseif found then
-            behind[waiter] = true
+        if gone[waiter] then
+            millis = millis + gone[waiter]
+        elseif millis > 0 then
+            sooner[waiter] = millis
         end
     end
-    remove(owner)
-    if next(behind) then
-        advance(WAIT, lease, behind)
+    for owner in pairs(gone) do
+        remove(owner)
+    end
+    if next(sooner) then
+        advance(sooner, lease)
     end
 end
 
@@ -107,30 +114,48 @@ local function repair()
     end
 end
 
--- Drops dead waiters in front of the queue. A waiter of Leasehold is dead if it has not asked for
--- long, and any other one after its deadline. `lease` is that of a grant that may follow.
+-- A waiter of Leasehold is dead if it has not asked for long, and any other one after its deadline.
+local function lives(owner)
+    local alive, deadline = time_of(owner, KEYS[4]), time_of(owner, KEYS[3])
+    if not deadline then
+        repair()
+        deadline = time_of(owner, KEYS[3])
+    end
+    return (alive or deadline) > now
+end
+
+-- Drops the dead waiters in front of the queue, and some that died long ago. `lease` is that of a
+-- grant that may follow.
 local function settle(lease)
     if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then
         repair()
     end
-    local head, early, dropped = first(), 0, false
-    while head do
-        local lives, deadline = time_of(head, KEYS[4]), time_of(head, KEYS[3])
-        if not deadline then
-            repair()
-            deadline = time_of(head, KEYS[3])
-        end
-        if (lives or deadline) > now then
-            break
-        end
-        early = early + (deadline > now and 1 or 0)
-        remove(head)
-        head, dropped = first(), true
+    local head, gone = first(), {}
+    if not head then
+        return nil, false
     end
-    if head and early > 0 then
-        advance(early * WAIT, math.max(lease_left(), tonumber(lease or 0)))
+    local function drop(owner)
+        -- Behind a deadline that is past, the others are as late as they would be without it.
+        gone[owner] = (time_of(owner, KEYS[3]) or 0) > now and WAIT or 0
     end
-    return head, dropped
+    if not lives(head) then
+        for _, owner in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
+            if lives(owner) then
+                break
+            end
+            drop(owner)
+        end
+    end
+    local long_ago = string.format('%.0f', now - OUTAGE)
+    local old = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', long_ago, 'LIMIT', '0', '100')
+    for _, owner in ipairs(old) do
+        drop(owner)
+    end
+    if next(gone) then
+        leave(gone, math.max(lease_left(), tonumber(lease or 0)))
+    end
+    local left = first()
+    return left, left ~= head
 end
 
 -- Notifies the head of the queue that the lock is free. Returns whether the server allowed it.

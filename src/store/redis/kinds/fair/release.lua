@@ -21,7 +21,7 @@ local head = settle()
 
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     if time_of(ARGV[1], KEYS[3]) then
-        leave(ARGV[1], lease_left())
+        leave({[ARGV[1]] = WAIT}, lease_left())
         head = first()
     end
     local pttl = redis.call('PTTL', KEYS[1])

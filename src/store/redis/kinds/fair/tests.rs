@@ -202,6 +202,56 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     assert_eq!(*output.lock(), [to(dead.owner.as_str()), to("java:1")]);
 }
 
+/// Behind its past deadline Redisson's clients would wait without end.
+#[tokio::test(start_paused = true)]
+async fn dead_waiter_behind_a_living_one_is_dropped() {
+    let t = Bench::new();
+    let [held, first, dead, last] = t.in_order().await;
+    for _ in 0..2 {
+        t.ask_for(Duration::from_secs(18), &[&first, &last]).await;
+        assert!(t.is_granted(&held).await, "a repeated request extends the lease");
+    }
+    let waiting = [&first, &last].map(|it| it.owner.as_str().to_owned());
+    assert_eq!(t.queue().await, waiting);
+    assert_eq!(t.ahead(dead.owner.as_str()).await, None);
+    assert_eq!(t.twin.zset(ALIVE).unwrap().len(), 2);
+    // Its deadline is now that of the second in the queue.
+    assert_eq!(t.all_ahead(&[&last]).await, [LEASE + 2 * WAIT - 36_000]);
+    t.frees(&held).await;
+    assert!(!t.is_granted(&last).await);
+    assert!(t.is_granted(&first).await);
+}
+
+/// No client could ask for some seconds, and the head asks first.
+#[tokio::test(start_paused = true)]
+async fn waiters_keep_their_order_after_an_outage() {
+    let t = Bench::new();
+    let [held, first, second, third] = t.in_order().await;
+    sleep(Duration::from_secs(20)).await;
+    for waiter in [&first, &third, &second] {
+        assert!(!t.is_granted(waiter).await);
+    }
+    t.frees(&held).await;
+    for (next, others) in [(&first, vec![&second, &third]), (&second, vec![&third])] {
+        for other in others {
+            assert!(!t.is_granted(other).await);
+        }
+        assert!(t.is_granted(next).await);
+        t.frees(next).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_of_a_waiter_that_redisson_dropped_leaves_no_key() {
+    let t = Bench::new();
+    let [held, waiter] = t.in_order().await;
+    t.raw(&["LREM", QUEUE, "0", waiter.owner.as_str()]).await;
+    t.raw(&["ZREM", DEADLINES, waiter.owner.as_str()]).await;
+    t.frees(&held).await;
+    assert!(t.is_granted(&waiter).await);
+    assert_eq!(t.twin.keys(), ["door"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn dead_redisson_waiter_is_dropped_after_its_deadline() {
     let t = Bench::new();
