@@ -18,8 +18,8 @@ use crate::{
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{
-        Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock, Queue,
-        RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, keyed::Keyed,
+        Barrier, DoubleBarrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map,
+        MultiLock, Queue, RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, keyed::Keyed,
     },
     store::{inspect, report},
 };
@@ -333,7 +333,24 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
-        Barrier::new(Arc::clone(&self.engine), Name::new(name)?, parties)
+        Barrier::new(Arc::clone(&self.engine), Kind::Barrier, Name::new(name)?, parties)
+    }
+
+    /// Returns the double barrier `name` for this number of members. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// As [`barrier`](Self::barrier).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let phase = client.double_barrier("phase", 3)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn double_barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<DoubleBarrier> {
+        DoubleBarrier::new(Arc::clone(&self.engine), Name::new(name)?, parties, self.ttl)
     }
 
     /// Returns the expirable semaphore `name`. Sends no request.

@@ -144,6 +144,23 @@ pub enum Error {
         members: Vec<Owner>,
     },
 
+    /// The timeout elapsed before all other members had left the double barrier `name`. This member
+    /// has left.
+    #[error(
+        "timed out after {waited:?} waiting to leave `{name}`: {count} members are inside{}",
+        listed(members)
+    )]
+    MembersInside {
+        /// The double barrier.
+        name: Name,
+        /// How long the caller waited, rounded down to milliseconds.
+        waited: Duration,
+        /// How many members were inside at the last request.
+        count: u32,
+        /// At most 16 of them.
+        members: Vec<Owner>,
+    },
+
     /// The text is not a valid name.
     #[error("invalid name: {0}")]
     Name(#[from] InvalidName),
@@ -387,7 +404,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// The members that have arrived.
+/// The members that are there.
 fn listed(members: &[Owner]) -> String {
     let separator = |at| if at == 0 { ": " } else { ", " };
     members.iter().enumerate().map(|(at, it)| format!("{}{it}", separator(at))).collect()
@@ -423,7 +440,10 @@ impl Error {
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
-            Self::TimedOut { .. } | Self::RateLimited { .. } | Self::MembersMissing { .. }
+            Self::TimedOut { .. }
+                | Self::RateLimited { .. }
+                | Self::MembersMissing { .. }
+                | Self::MembersInside { .. }
         )
     }
 

@@ -80,11 +80,11 @@ pub use crate::{
     },
     error::{Cause, Error, Result},
     primitives::{
-        Arrived, Barrier, Claim, Election, ExpirablePermits, ExpirableSemaphore, Fenced,
-        FencedGuard, FencedLock, Guard, Latch, Leadership, Lock, LockContext, LockGuard, Map,
-        MapStream, MultiContext, MultiGuard, MultiLock, MultiRelease, Observer, OnLoss, Queue,
-        RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore, SemaphoreGuard, Set, SetStream,
-        Throttle,
+        Arrived, Barrier, Claim, DoubleBarrier, DoubleBarrierGuard, Election, ExpirablePermits,
+        ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Latch, Leadership, Lock,
+        LockContext, LockGuard, Map, MapStream, MultiContext, MultiGuard, MultiLock, MultiRelease,
+        Observer, OnLoss, Queue, RateLimiter, ReadWriteLock, Release, RunOutcome, Semaphore,
+        SemaphoreGuard, Set, SetStream, Throttle,
     },
     quorum::{QuorumClient, QuorumContext, QuorumGuard, QuorumLock},
 };

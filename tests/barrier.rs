@@ -1,9 +1,12 @@
-//! The barrier, on the store in memory and in virtual time.
+//! The barrier and the double barrier, on the store in memory and in virtual time.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{FutureExt, future::join_all};
-use leasehold::{Arrived, Barrier, Client, Error, MemoryStore, Result};
+use leasehold::{
+    Arrived, Barrier, Client, DoubleBarrier, DoubleBarrierGuard, Error, LostReason, MemoryStore,
+    Release, Result,
+};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -196,4 +199,179 @@ async fn shutdown_makes_members_leave() {
     assert!(matches!(ended, Err(Error::ShutDown)), "{ended:?}");
     let other = Client::with_store(&store).barrier("phase", 2).unwrap();
     assert_eq!(present(&other).await, 1);
+}
+
+// The double barrier.
+
+/// The double barrier of two clients of one store.
+fn two_double(parties: u32) -> (MemoryStore, [DoubleBarrier; 2]) {
+    let store = MemoryStore::new();
+    let barrier = |()| Client::with_store(&store).double_barrier("phase", parties).unwrap();
+    let barriers = [(); 2].map(barrier);
+    (store, barriers)
+}
+
+fn entering(barrier: &DoubleBarrier) -> JoinHandle<Result<DoubleBarrierGuard>> {
+    let barrier = barrier.clone();
+    tokio::spawn(async move { barrier.enter().await })
+}
+
+async fn enters(member: JoinHandle<Result<DoubleBarrierGuard>>) -> DoubleBarrierGuard {
+    timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
+}
+
+/// A member of each barrier, inside.
+async fn inside(barriers: &[DoubleBarrier; 2]) -> [DoubleBarrierGuard; 2] {
+    let [one, other] = barriers.each_ref().map(entering);
+    [enters(one).await, enters(other).await]
+}
+
+/// A member that has left, and waits for the others.
+async fn leaving(guard: DoubleBarrierGuard) -> JoinHandle<Result<Release>> {
+    let member = tokio::spawn(guard.leave());
+    sleep(millis(1)).await;
+    assert!(!member.is_finished());
+    member
+}
+
+async fn leaves(member: JoinHandle<Result<Release>>) -> Release {
+    timeout(AT_ONCE, member).await.expect("at once").unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_enter_together_and_leave_together() {
+    let (_, barriers) = two_double(2);
+    for generation in 1..=3 {
+        let first = entering(&barriers[0]);
+        sleep(secs(30)).await;
+        assert!(!first.is_finished());
+        let second = barriers[1].enter().await.unwrap();
+        let first = enters(first).await;
+        let arrived = [&first, &second].map(|it| (it.arrived().index, it.arrived().generation));
+        assert_eq!(arrived, [(0, generation), (1, generation)]);
+
+        // For longer than a lease.
+        sleep(secs(100)).await;
+        assert!(first.is_inside() && second.is_inside());
+        let first = leaving(first).await;
+        sleep(secs(100)).await;
+        assert!(!first.is_finished());
+        assert_eq!(second.leave().await.unwrap(), Release::Released);
+        assert_eq!(leaves(first).await, Release::Released);
+    }
+    let zero = Client::in_memory().double_barrier("phase", 0);
+    assert!(matches!(zero, Err(Error::ZeroCount { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_generation_enters_when_all_have_left() {
+    let (_, barriers) = two_double(2);
+    let [one, other] = inside(&barriers).await;
+    let next = [entering(&barriers[0]), entering(&barriers[1]), entering(&barriers[1])];
+    let one = leaving(one).await;
+    sleep(secs(60)).await;
+    assert!(next.iter().all(|member| !member.is_finished()));
+    drop(other);
+    assert_eq!(leaves(one).await, Release::Released);
+    sleep(AT_ONCE).await;
+    let entered: Vec<_> = next.iter().map(JoinHandle::is_finished).collect();
+    assert_eq!(entered.iter().filter(|it| **it).count(), 2, "{entered:?}");
+    next.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_member_that_times_out_names_those_inside() {
+    let (_, barriers) = two_double(2);
+    let error = barriers[0].enter_within(secs(3)).await.unwrap_err();
+    assert!(matches!(error, Error::MembersMissing { arrived: 1, parties: 2, .. }), "{error}");
+    sleep(millis(1)).await;
+
+    let [one, other] = inside(&barriers).await;
+    let start = Instant::now();
+    let error = one.leave_within(secs(20)).await.unwrap_err();
+    assert_eq!(start.elapsed(), secs(20));
+    let text = error.to_string();
+    assert!(
+        text.starts_with("timed out after 20s waiting to leave `phase`: 1 members are inside: "),
+        "{text}"
+    );
+    assert!(error.is_busy() && !error.is_transient());
+    // It has left.
+    assert_eq!(other.leave().await.unwrap(), Release::Released);
+    let [one, _other] = inside(&barriers).await;
+    assert!(matches!(one.leave_within(Duration::ZERO).await, Err(Error::Duration(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_member_of_a_double_barrier_leaves_at_once() {
+    let (_, barriers) = two_double(2);
+    for _ in 0..30 {
+        let members = barriers.each_ref().map(entering);
+        for _ in 0..fastrand::u32(0..10) {
+            tokio::task::yield_now().await;
+        }
+        members.iter().for_each(JoinHandle::abort);
+        drop(join_all(members).await);
+        sleep(millis(1)).await;
+        let missing = barriers[0].enter_within(millis(5)).await.unwrap_err();
+        assert!(matches!(missing, Error::MembersMissing { arrived: 1, .. }), "{missing}");
+        sleep(millis(1)).await;
+    }
+    // Neither does one stay that waits for the others.
+    let [one, other] = inside(&barriers).await;
+    let one = leaving(one).await;
+    one.abort();
+    drop(one.await);
+    assert_eq!(timeout(AT_ONCE, other.leave()).await.unwrap().unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_inside_is_notified_of_its_loss() {
+    let (store, barriers) = two_double(2);
+    let [one, other] = inside(&barriers).await;
+    let lost = one.lost();
+    store.lose_everything();
+    assert_eq!(timeout(secs(11), lost).await, Ok(LostReason::NotOwned));
+    assert!(!one.is_inside());
+    for guard in [one, other] {
+        let left = timeout(AT_ONCE, guard.leave()).await.unwrap().unwrap();
+        assert!(matches!(left, Release::NotHeld { .. }), "{left:?}");
+    }
+    let [one, other] = inside(&barriers).await;
+    let other = leaving(other).await;
+    store.stall();
+    assert_eq!(timeout(secs(31), one.lost()).await, Ok(LostReason::Expired));
+    store.resume();
+    let left = timeout(secs(10), other).await.unwrap().unwrap().unwrap();
+    assert_eq!(left, Release::Released);
+}
+
+/// A member that waits, and learns too late that the barrier has opened.
+#[tokio::test(start_paused = true)]
+async fn member_that_slept_longer_than_its_lease_is_not_inside() {
+    let (_, [one, other]) = two_double(2);
+    let mut asleep = Box::pin(one.enter());
+    for _ in 0..20 {
+        assert!((&mut asleep).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let awake = other.enter().await.unwrap();
+    let awake = leaving(awake).await;
+    sleep(secs(31)).await;
+    assert_eq!(leaves(awake).await, Release::Released);
+    let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Lost { reason: LostReason::Expired, .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_makes_members_inside_leave() {
+    let store = MemoryStore::new();
+    let client = Client::with_store(&store);
+    let barrier = client.double_barrier("phase", 2).unwrap();
+    let other = Client::with_store(&store).double_barrier("phase", 2).unwrap();
+    let [one, other] = inside(&[barrier, other]).await;
+    let other = leaving(other).await;
+    client.shutdown(secs(2)).await;
+    assert_eq!(timeout(AT_ONCE, one.lost()).await, Ok(LostReason::ShutDown));
+    assert_eq!(leaves(other).await, Release::Released);
 }

@@ -1,15 +1,16 @@
-//! The barrier on a real server: its bytes, faults, and deployments.
+//! The barrier and the double barrier on a real server: its bytes, faults, and deployments.
 
 use futures_util::future::join_all;
-use leasehold::{Arrived, Barrier, Client, Error, Result};
+use leasehold::{Arrived, Barrier, Client, DoubleBarrierGuard, Error, Release, Result};
 use testkit::{Cluster, Proxy, Redis, Sentinels, came_with};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 
 use crate::common::{
     Listener, SOON, client, keys, ms, pttl, secs, until_subscribed, with_acl, within,
 };
 
 const MEMBERS: &str = "leasehold_barrier__members:{phase}";
+const INSIDE: &str = "leasehold_barrier__inside:{phase}";
 const CHANNEL: &str = "leasehold_barrier__channel:{phase}";
 
 async fn barrier(redis: &Redis, parties: u32) -> Barrier {
@@ -136,10 +137,82 @@ async fn passes_on(url: &str) {
     }
 }
 
+/// A member of each client inside the double barrier.
+async fn inside(clients: &[Client; 2], name: &str) -> [DoubleBarrierGuard; 2] {
+    let [one, other] = clients.each_ref().map(|it| it.double_barrier(name, 2).unwrap());
+    let (one, other) =
+        within(SOON, "they enter", async { tokio::join!(one.enter(), other.enter()) }).await;
+    [one.unwrap(), other.unwrap()]
+}
+
+/// Members of two clients of `url` enter and leave some times.
+async fn enters_on(url: &str) {
+    let clients = [Client::connect(url).await.unwrap(), Client::connect(url).await.unwrap()];
+    for _ in 0..5 {
+        let [one, other] = inside(&clients, "app:inner").await;
+        assert_eq!(one.arrived().generation, other.arrived().generation);
+        let left = within(SOON, "they leave", async { tokio::join!(one.leave(), other.leave()) });
+        assert!(matches!(left.await, (Ok(Release::Released), Ok(Release::Released))));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_inside_are_a_sorted_set_that_ends_with_the_last() {
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    let mut listener = Listener::to(&redis, CHANNEL);
+    let [one, other] = inside(&clients, "phase").await;
+    assert_eq!(listener.heard(), ["0"]);
+    assert!((1..=30_000).contains(&pttl(&redis, INSIDE)));
+    assert_eq!(redis.command(&["ZCARD", INSIDE]).number(), 2);
+    assert_eq!(present(&redis), 0);
+    let one = tokio::spawn(one.leave());
+    sleep(ms(200)).await;
+    assert_eq!(redis.command(&["ZCARD", INSIDE]).number(), 1);
+    assert_eq!(other.leave().await.unwrap(), Release::Released);
+    assert_eq!(within(SOON, "it leaves", one).await.unwrap().unwrap(), Release::Released);
+    assert_eq!(listener.heard(), ["0"]);
+    assert!(!keys(&redis).contains(&INSIDE.to_owned()));
+}
+
+/// The process of a member dies, with its watchdog.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_that_died_inside_leaves_when_its_lease_ends() {
+    let redis = Redis::start();
+    let (url, living) = (redis.url(), client(&redis).await);
+    let dies = std::thread::spawn(move || {
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            let client = Client::builder().ttl(secs(2)).connect(&url).await.unwrap();
+            std::mem::forget(client.double_barrier("phase", 2).unwrap().enter().await.unwrap());
+        });
+        runtime.shutdown_background();
+    });
+    let guard = living.double_barrier("phase", 2).unwrap().enter().await.unwrap();
+    dies.join().unwrap();
+    let left = within(secs(8), "it leaves without the dead one", guard.leave()).await.unwrap();
+    assert_eq!(left, Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entry_whose_reply_is_lost_counts_once() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let clients = [Client::connect(&proxy.url()).await.unwrap(), client(&redis).await];
+    proxy.lose_reply_to("leasehold_barrier__receipt");
+    let guards = inside(&clients, "phase").await;
+    assert_eq!((proxy.lost_replies(), redis.command(&["ZCARD", INSIDE]).number()), (1, 2));
+    let leaving = join_all(guards.map(|guard| tokio::spawn(guard.leave())));
+    let left = within(SOON, "they leave", leaving).await;
+    assert!(left.into_iter().all(|left| left.unwrap().unwrap() == Release::Released));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn members_pass_in_a_cluster() {
     came_with(7, "sharded channels");
-    passes_on(&Cluster::options().replicas(0).start().url()).await;
+    let cluster = Cluster::options().replicas(0).start();
+    passes_on(&cluster.url()).await;
+    enters_on(&cluster.url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,6 +220,8 @@ async fn barrier_outlives_a_failover_of_sentinels() {
     let sentinels = Sentinels::options().replicas(1).start();
     let url = sentinels.url();
     passes_on(&url).await;
+    enters_on(&url).await;
     sentinels.fail_over();
     passes_on(&url).await;
+    enters_on(&url).await;
 }

@@ -159,15 +159,21 @@ fn texts_that_users_read_are_in_plain_words() {
 
 #[test]
 fn threads_have_the_api_that_tasks_have() {
-    let tasks = api("src/primitives", "src/client.rs");
+    let mut tasks = api("src/primitives", "src/client.rs");
+    tasks.extend(api("src/quorum", "src/client.rs"));
     let threads = api("src/blocking", "src/blocking/client.rs");
     let objects = [
         "Lock",
         "Lock<Fenced>",
         "MultiLock",
         "MultiGuard",
+        "QuorumClient",
+        "QuorumLock",
+        "QuorumGuard",
         "ReadWriteLock",
         "Election",
+        "DoubleBarrier",
+        "DoubleBarrierGuard",
         "Semaphore",
         "ExpirableSemaphore",
         "Latch",
@@ -1119,10 +1125,11 @@ const FOR_THREADS_ALONE: [(&str, &str); 4] = [
 ];
 
 /// Types that both APIs share.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 7] = [
     "ClientBuilder<Made>",
     "LockContext",
     "MultiContext",
+    "QuorumContext",
     "RunOutcome<T>",
     "Release",
     "MultiRelease",

@@ -1,4 +1,4 @@
-//! The barrier, for threads.
+//! The barrier and the double barrier, for threads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use super::{
     face::{returns, waits},
     waiting::Core,
 };
-use crate::{Arrived, Name, error::Result, primitives};
+use crate::{Arrived, LostReason, Name, Release, error::Result, primitives};
 
 /// A [`Barrier`](crate::Barrier) for threads. Each waiting thread is a member.
 ///
@@ -41,5 +41,125 @@ impl Barrier {
 
         fn arrive_and_wait_within(timeout: Duration) -> Arrived;
             "barrier.arrive_and_wait_within(Duration::from_secs(5))?;"
+    }
+}
+
+/// A [`DoubleBarrier`](crate::DoubleBarrier) for threads. Each waiting thread is a member.
+///
+/// # Examples
+///
+/// ```
+/// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 2)?;
+/// let other = barrier.clone();
+/// let other = std::thread::spawn(move || other.enter()?.leave());
+/// barrier.enter()?.leave()?.into_result()?;
+/// other.join().unwrap()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DoubleBarrier {
+    core: Arc<Core>,
+    inner: primitives::DoubleBarrier,
+}
+
+impl DoubleBarrier {
+    pub(super) fn new(core: Arc<Core>, inner: primitives::DoubleBarrier) -> Self {
+        Self { core, inner }
+    }
+
+    returns! { DoubleBarrier, "let barrier = client.double_barrier(\"phase\", 1)?;":
+        fn name() -> &Name; "assert_eq!(barrier.name().as_str(), \"phase\");"
+        fn parties() -> u32; "assert_eq!(barrier.parties(), 1);"
+    }
+
+    waits! { DoubleBarrier, "let barrier = client.double_barrier(\"phase\", 1)?;":
+        fn enter() -> DoubleBarrierGuard, guard; "let guard = barrier.enter()?;"
+
+        fn enter_within(timeout: Duration) -> DoubleBarrierGuard, guard;
+            "let guard = barrier.enter_within(Duration::from_secs(5))?;"
+    }
+
+    fn guard(&self, inner: primitives::DoubleBarrierGuard) -> DoubleBarrierGuard {
+        DoubleBarrierGuard { inner, core: Arc::clone(&self.core) }
+    }
+}
+
+/// A [`DoubleBarrierGuard`](crate::DoubleBarrierGuard) for threads. It may move to another thread.
+///
+/// # Examples
+///
+/// ```
+/// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 1)?;
+/// let guard = barrier.enter()?;
+/// guard.leave()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the member leaves as soon as this is dropped"]
+pub struct DoubleBarrierGuard {
+    // Dropped before the core, so that its release is in flight when the runtime ends.
+    inner: primitives::DoubleBarrierGuard,
+    core: Arc<Core>,
+}
+
+impl DoubleBarrierGuard {
+    returns! { DoubleBarrierGuard, "let it = client.double_barrier(\"phase\", 1)?.enter()?;":
+        fn is_inside() -> bool; "assert!(it.is_inside());"
+        fn arrived() -> Arrived; "assert_eq!(it.arrived().generation, 1);"
+    }
+
+    /// Blocks for [`DoubleBarrierGuard::leave`](crate::DoubleBarrierGuard::leave).
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
+    /// background task leaves.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 1)?;
+    /// barrier.enter()?.leave()?.into_result()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn leave(self) -> Result<Release> {
+        let Self { inner, core } = self;
+        core.wait(inner.leave())?
+    }
+
+    /// Blocks for [`DoubleBarrierGuard::leave_within`](crate::DoubleBarrierGuard::leave_within).
+    ///
+    /// # Errors
+    ///
+    /// As there, and as [`leave`](Self::leave).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 1)?;
+    /// barrier.enter()?.leave_within(Duration::from_secs(5))?.into_result()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn leave_within(self, timeout: Duration) -> Result<Release> {
+        let Self { inner, core } = self;
+        core.wait(inner.leave_within(timeout))?
+    }
+
+    /// Blocks for [`DoubleBarrierGuard::lost`](crate::DoubleBarrierGuard::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 1)?;
+    /// eprintln!("the others wait no more: {}", barrier.enter()?.lost()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost(&self) -> Result<LostReason> {
+        self.core.wait(self.inner.lost())
     }
 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Barrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock, Queue,
-    RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, waiting::Core,
+    Barrier, DoubleBarrier, Election, ExpirableSemaphore, FencedLock, Latch, Lock, Map, MultiLock,
+    Queue, RateLimiter, ReadWriteLock, Semaphore, Set, Throttle, waiting::Core,
 };
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
@@ -47,6 +47,14 @@ macro_rules! makes {
 }
 
 impl Client {
+    pub(super) fn with_core(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// Does what [`Client::connect`](crate::Client::connect) does.
     ///
     /// # Errors
@@ -229,6 +237,23 @@ impl Client {
     /// ```
     pub fn queue<T>(&self, name: impl AsRef<str>) -> Result<Queue<T>> {
         Ok(Queue::new(Arc::clone(&self.core), self.core.client().queue(name)?))
+    }
+
+    /// Does what [`Client::double_barrier`](crate::Client::double_barrier) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 3)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn double_barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<DoubleBarrier> {
+        let barrier = self.core.client().double_barrier(name, parties)?;
+        Ok(DoubleBarrier::new(Arc::clone(&self.core), barrier))
     }
 
     /// Does what [`Client::throttle`](crate::Client::throttle) does.

@@ -38,6 +38,7 @@ mod map;
 mod multi;
 mod permits;
 mod queue;
+mod quorum;
 mod rate_limiter;
 mod read_write;
 mod reentry;
@@ -46,7 +47,7 @@ mod set;
 mod waiting;
 
 pub use self::{
-    barrier::Barrier,
+    barrier::{Barrier, DoubleBarrier, DoubleBarrierGuard},
     client::{Client, ClientBuilder},
     election::{Election, Leadership, Observer},
     guard::{Guard, ThisThread},
@@ -56,6 +57,7 @@ pub use self::{
     multi::{MultiGuard, MultiLock},
     permits::{ExpirablePermits, ExpirableSemaphore},
     queue::{Claim, Queue},
+    quorum::{QuorumClient, QuorumGuard, QuorumLock},
     rate_limiter::{RateLimiter, Throttle},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},

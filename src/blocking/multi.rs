@@ -1,12 +1,15 @@
 //! The multi-lock, for threads.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use super::{Lock, face::returns, waiting::Core};
+use super::{
+    Lock,
+    face::{returns, waits},
+    waiting::Cores,
+};
 use crate::{
-    LockContext, LostReason, MultiContext, MultiRelease, Name, RunOutcome,
-    error::Result,
-    primitives::{self, settings::checked_timeout},
+    LockContext, LostReason, MultiContext, MultiRelease, Name, RunOutcome, error::Result,
+    primitives,
 };
 
 /// A [`MultiLock`](crate::MultiLock) for threads.
@@ -27,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     inner: primitives::MultiLock,
-    cores: Vec<Arc<Core>>,
+    core: Cores,
 }
 
 impl MultiLock {
@@ -48,64 +51,19 @@ impl MultiLock {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn new(members: impl IntoIterator<Item = impl Into<Lock>>) -> Result<Self> {
-        let (mut cores, inner): (Vec<_>, Vec<_>) =
+        let (cores, inner): (Vec<_>, Vec<_>) =
             members.into_iter().map(|member| member.into().into_parts()).unzip();
-        cores.sort_by_key(Arc::as_ptr);
-        cores.dedup_by_key(|core| Arc::as_ptr(core));
-        Ok(Self { inner: primitives::MultiLock::new(inner)?, cores })
+        Ok(Self { inner: primitives::MultiLock::new(inner)?, core: Cores::of(cores) })
     }
 
-    /// Blocks for [`MultiLock::acquire`](crate::MultiLock::acquire).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let guard = client.multi_lock(["from", "to"])?.acquire()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn acquire(&self) -> Result<MultiGuard> {
-        Ok(self.guard(self.wait(self.inner.acquire())?))
-    }
+    waits! { MultiLock, "let both = client.multi_lock([\"from\", \"to\"])?;":
+        fn acquire() -> MultiGuard, guard; "let guard = both.acquire()?;"
 
-    /// Blocks for [`MultiLock::acquire_within`](crate::MultiLock::acquire_within).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let guard = client.multi_lock(["from", "to"])?.acquire_within(Duration::from_secs(5))?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn acquire_within(&self, timeout: Duration) -> Result<MultiGuard> {
-        let timeout = checked_timeout(timeout)?;
-        Ok(self.guard(self.wait(self.inner.acquire_in_time(timeout))?))
-    }
+        fn acquire_within(timeout: Duration) -> MultiGuard, guard;
+            "let guard = both.acquire_within(Duration::from_secs(5))?;"
 
-    /// Blocks for [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// assert!(client.multi_lock(["from", "to"])?.try_acquire()?.is_some());
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn try_acquire(&self) -> Result<Option<MultiGuard>> {
-        Ok(self.wait(self.inner.try_acquire())?.map(|guard| self.guard(guard)))
+        fn try_acquire() -> Option<MultiGuard>, some_guard;
+            "assert!(both.try_acquire()?.is_some());"
     }
 
     /// Does what [`MultiLock::run`](crate::MultiLock::run) does, but cannot stop the work.
@@ -127,17 +85,12 @@ impl MultiLock {
         self.acquire()?.run(work).into_result()
     }
 
-    /// Waits for `future` on the runtime of the first client. The background of each client runs
-    /// on its own runtime, which may live longer.
-    fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        for core in &self.cores {
-            core.wait(async { core.client().start_background() })??;
-        }
-        self.cores[0].wait(future)?
+    fn guard(&self, inner: primitives::MultiGuard) -> MultiGuard {
+        MultiGuard { inner, core: self.core.clone() }
     }
 
-    fn guard(&self, inner: primitives::MultiGuard) -> MultiGuard {
-        MultiGuard { inner, cores: self.cores.clone() }
+    fn some_guard(&self, inner: Option<primitives::MultiGuard>) -> Option<MultiGuard> {
+        inner.map(|inner| self.guard(inner))
     }
 }
 
@@ -156,7 +109,7 @@ impl MultiLock {
 pub struct MultiGuard {
     // Dropped before the cores, so that its releases are in flight when the runtimes end.
     inner: primitives::MultiGuard,
-    cores: Vec<Arc<Core>>,
+    core: Cores,
 }
 
 impl MultiGuard {
@@ -175,8 +128,8 @@ impl MultiGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn release(self) -> Result<MultiRelease> {
-        let Self { inner, cores } = self;
-        cores[0].wait(inner.release())
+        let Self { inner, core } = self;
+        core.first().wait(inner.release())
     }
 
     /// Does what [`MultiGuard::run`](crate::MultiGuard::run) does, but cannot stop the work.
@@ -192,9 +145,9 @@ impl MultiGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&MultiContext) -> T) -> RunOutcome<T> {
-        let Self { inner, cores } = self;
+        let Self { inner, core } = self;
         let context = inner.context().clone();
-        cores[0].run(&context, work, inner.release_after_run())
+        core.first().run(&context, work, inner.release_after_run())
     }
 
     /// Blocks for [`MultiGuard::lost`](crate::MultiGuard::lost).
@@ -214,7 +167,7 @@ impl MultiGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn lost(&self) -> Result<(Name, LostReason)> {
-        self.cores[0].wait(self.inner.lost())
+        self.core.first().wait(self.inner.lost())
     }
 
     returns! { MultiGuard, "let guard = client.multi_lock([\"from\", \"to\"])?.acquire()?;":

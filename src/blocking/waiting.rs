@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
@@ -30,14 +31,29 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Core {
     client: Client,
+    running: Arc<Running>,
+}
+
+/// A runtime on a thread, and its clients.
+#[derive(Debug)]
+struct Running {
+    clients: Vec<Client>,
     handle: Handle,
-    /// Takes the client when the core is dropped.
-    last: Option<oneshot::Sender<Client>>,
+    /// Takes the clients when their last core is dropped.
+    last: Option<oneshot::Sender<Vec<Client>>>,
 }
 
 impl Core {
     /// Starts a runtime, and the client that `connect` makes on it.
     pub(super) fn start(connect: impl AsyncFnOnce() -> Result<Client>) -> Result<Arc<Self>> {
+        let mut cores = Self::start_all(async move || Ok(vec![connect().await?]))?;
+        cores.pop().ok_or(Error::NoRuntime)
+    }
+
+    /// Starts a runtime, and all clients that `connect` makes on it.
+    pub(super) fn start_all(
+        connect: impl AsyncFnOnce() -> Result<Vec<Client>>,
+    ) -> Result<Vec<Arc<Self>>> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|_| Error::NoRuntime)?;
         let handle = runtime.handle().clone();
@@ -46,8 +62,12 @@ impl Core {
         let run = move || runtime.block_on(until_releases_completed(dropped));
         thread.spawn(run).map_err(|_| Error::NoRuntime)?;
         // If it fails, dropping `last` ends the thread.
-        let client = wait(&handle, connect())??;
-        Ok(Arc::new(Self { client, handle, last: Some(last) }))
+        let clients = wait(&handle, connect())??;
+        let running = Arc::new(Running { clients, handle, last: Some(last) });
+        let core = |client: &Client| {
+            Arc::new(Self { client: client.clone(), running: Arc::clone(&running) })
+        };
+        Ok(running.clients.iter().map(core).collect())
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -60,7 +80,7 @@ impl Core {
     ///
     /// [`Error::InsideAsync`] from a task of an async runtime.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        wait(&self.handle, future)
+        wait(&self.running.handle, future)
     }
 
     /// Runs `work` on this thread, then waits for `back`, which releases the hold.
@@ -80,20 +100,48 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for Running {
     /// Does not wait, because the last guard may be dropped in any context.
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
             // The thread is already gone only at the end of the process.
-            drop(last.send(self.client.clone()));
+            drop(last.send(std::mem::take(&mut self.clients)));
         }
     }
 }
 
 /// Keeps the runtime thread alive until the last releases are completed.
-async fn until_releases_completed(dropped: oneshot::Receiver<Client>) {
-    if let Ok(client) = dropped.await {
-        drop(timeout(LAST_RELEASES, client.releases_completed()).await);
+async fn until_releases_completed(dropped: oneshot::Receiver<Vec<Client>>) {
+    if let Ok(clients) = dropped.await {
+        drop(
+            timeout(LAST_RELEASES, join_all(clients.iter().map(Client::releases_completed))).await,
+        );
+    }
+}
+
+/// The cores of several clients, each with its runtime.
+#[derive(Clone, Debug)]
+pub(super) struct Cores(Arc<[Arc<Core>]>);
+
+impl Cores {
+    pub(super) fn of(cores: impl IntoIterator<Item = Arc<Core>>) -> Self {
+        let mut cores: Vec<_> = cores.into_iter().collect();
+        cores.sort_by_key(Arc::as_ptr);
+        cores.dedup_by_key(|core| Arc::as_ptr(core));
+        Self(cores.into())
+    }
+
+    /// Waits for `future` on the runtime of the first client. The background of each client runs on
+    /// its own runtime, which may live longer.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        for core in self.0.iter() {
+            core.wait(async { core.client().start_background() })??;
+        }
+        self.first().wait(future)
+    }
+
+    pub(super) fn first(&self) -> &Core {
+        &self.0[0]
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Barrier,
     /// Elements of a list, each of which is claimed by one client at a time.
     Queue,
+    /// Members that wait for each other, and again when they leave.
+    DoubleBarrier,
 }
 
 /// The properties of a kind that the engine uses.
@@ -97,7 +99,7 @@ pub(crate) enum WaiterRecord {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Lock,
         Self::Fair,
         Self::Read,
@@ -108,6 +110,7 @@ impl Kind {
         Self::Election,
         Self::Barrier,
         Self::Queue,
+        Self::DoubleBarrier,
     ];
 
     pub(crate) const fn traits(self) -> KindTraits {
@@ -117,7 +120,7 @@ impl Kind {
             Self::Read => (Holders::Shared, WaiterRecord::Nothing),
             Self::Write => (Holders::One, WaiterRecord::ExpiringEntry),
             Self::Semaphore => (Holders::Many, WaiterRecord::WaitingTime),
-            Self::Permits => (Holders::Many, WaiterRecord::Nothing),
+            Self::Permits | Self::DoubleBarrier => (Holders::Many, WaiterRecord::Nothing),
             Self::Latch | Self::Barrier => (Holders::None, WaiterRecord::Nothing),
             Self::Queue => (Holders::Each, WaiterRecord::Unannounced),
         };
@@ -136,6 +139,7 @@ impl Kind {
             | Self::Latch
             | Self::Election
             | Self::Barrier
+            | Self::DoubleBarrier
             | Self::Queue => None,
         }
     }

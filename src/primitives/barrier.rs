@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{example, settings::checked_timeout};
 use crate::{
-    domain::{Failure, Kind, Mutex, Name, Object, Owner, in_millis},
+    domain::{Failure, Kind, LostReason, Mutex, Name, Object, in_millis},
     engine::{
         Engine,
         acquire::{member::Member, pacing::Paced},
@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     store::{
         RECEIPT_RESTS, RedisStore,
-        barrier::{self, Arrival},
+        barrier::{self, Arrival, Members},
     },
 };
 
@@ -39,8 +39,8 @@ use crate::{
     "# drop(other);")]
 #[derive(Clone)]
 pub struct Barrier {
-    engine: Arc<Engine>,
-    object: Object,
+    pub(super) engine: Arc<Engine>,
+    pub(super) object: Object,
     parties: u32,
 }
 
@@ -71,14 +71,14 @@ pub struct Arrived {
     pub generation: u64,
 }
 
-/// The members that have arrived, by the last reply: their number, and some of them.
-type Present = Mutex<(u32, Vec<Owner>)>;
+/// The members that were there at the last reply.
+pub(super) type Present = Mutex<Members>;
 
 impl Barrier {
-    pub(crate) fn new(engine: Arc<Engine>, name: Name, parties: u32) -> Result<Self> {
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: Name, parties: u32) -> Result<Self> {
         match parties {
             0 => Err(Error::ZeroCount { name }),
-            _ => Ok(Self { engine, object: Object::new(Kind::Barrier, name), parties }),
+            _ => Ok(Self { engine, object: Object::new(kind, name), parties }),
         }
     }
 
@@ -118,7 +118,7 @@ impl Barrier {
         "barrier.arrive_and_wait().await?;",
         "# drop(other);")]
     pub async fn arrive_and_wait(&self) -> Result<Arrived> {
-        self.arrive(&Present::default()).await
+        self.pass(&Present::default()).await
     }
 
     /// Does what [`arrive_and_wait`](Self::arrive_and_wait) does, for at most `timeout`.
@@ -138,32 +138,51 @@ impl Barrier {
         "let alone = barrier.arrive_and_wait_within(Duration::from_secs(5)).await;",
         "assert!(alone.is_err_and(|error| error.is_busy()));")]
     pub async fn arrive_and_wait_within(&self, timeout: Duration) -> Result<Arrived> {
+        self.in_time(timeout, async |present| self.pass(present).await).await
+    }
+
+    async fn pass(&self, present: &Present) -> Result<Arrived> {
+        let (member, arrived) = self.arrive(present, None).await?;
+        member.passes();
+        Ok(arrived)
+    }
+
+    /// Waits for `passing` within the timeout, or returns an error with the members that were there.
+    pub(super) async fn in_time<T>(
+        &self,
+        timeout: Duration,
+        passing: impl AsyncFnOnce(&Present) -> Result<T>,
+    ) -> Result<T> {
         checked_timeout(timeout)?;
         let (since, present) = (Instant::now(), Present::default());
-        match tokio::time::timeout(timeout, self.arrive(&present)).await {
-            Ok(arrived) => arrived,
-            Err(_) => Err(self.missing(since, present)),
+        match tokio::time::timeout(timeout, passing(&present)).await {
+            Ok(passed) => passed,
+            Err(_) => Err(self.missing(in_millis(since.elapsed()), present)),
         }
     }
 
-    fn missing(&self, since: Instant, present: Present) -> Error {
-        let (name, limit) = (self.name().clone(), in_millis(since.elapsed()));
-        match std::mem::take(&mut *present.lock()) {
-            (0, _) => Error::silent(name, format!("no reply within {limit:?}")),
-            (arrived, members) => {
-                let parties = self.parties;
-                Error::MembersMissing { name, waited: limit, arrived, parties, members }
+    fn missing(&self, limit: Duration, present: Present) -> Error {
+        let (name, parties) = (self.name().clone(), self.parties);
+        let Members { count, some } = std::mem::take(&mut *present.lock());
+        match count {
+            0 => Error::silent(name, format!("no reply within {limit:?}")),
+            arrived => {
+                Error::MembersMissing { name, waited: limit, arrived, parties, members: some }
             }
         }
     }
 
-    async fn arrive(&self, present: &Present) -> Result<Arrived> {
+    /// Arrives, and waits until the barrier opens. A double barrier has a `lease`.
+    pub(super) async fn arrive(
+        &self,
+        present: &Present,
+        lease: Option<Duration>,
+    ) -> Result<(Member, Arrived)> {
         let mut follower = self.engine.follow(&self.object)?;
         let member = self.engine.join(&self.object);
-        let ask = |store| self.ask(store, &member, present);
+        let ask = |store| self.ask(store, &member, present, lease);
         let arrived = self.engine.follow_up(&mut follower, RECEIPT_RESTS / 2, ask).await??;
-        member.passes();
-        Ok(arrived)
+        Ok((member, arrived))
     }
 
     async fn ask(
@@ -171,17 +190,22 @@ impl Barrier {
         store: &RedisStore,
         member: &Member,
         present: &Present,
+        lease: Option<Duration>,
     ) -> Result<Paced<Result<Arrived>>, Failure> {
+        let name = || self.name().clone();
         let Some(asked_at) = member.asks() else {
             let reason = format!("no reply for {RECEIPT_RESTS:?}, and the barrier may have opened");
-            return Ok(Paced::Now(Err(Error::silent(self.name().clone(), reason))));
+            return Ok(Paced::Now(Err(Error::silent(name(), reason))));
         };
-        let arrival = barrier::arrive(store, &member.claim, self.parties).await?;
+        let arrival = barrier::arrive(store, &member.claim, self.parties, lease).await?;
         member.was_answered(asked_at);
         Ok(match arrival {
             Arrival::Passed { generation, index } => Paced::Now(Ok(Arrived { index, generation })),
-            Arrival::Waits { count, members } => {
-                *present.lock() = (count, members);
+            Arrival::Late => {
+                Paced::Now(Err(Error::Lost { name: name(), reason: LostReason::Expired }))
+            }
+            Arrival::Waits(members) => {
+                *present.lock() = members;
                 Paced::After(LONGEST_WAIT)
             }
         })

@@ -41,6 +41,12 @@ macro_rules! example {
     (jobs: $($line:literal),+) => {
         $crate::primitives::example!("let jobs = client.queue::<String>(\"jobs\")?;": $($line),+)
     };
+    (double: $($line:literal),+) => {
+        $crate::primitives::example!("let barrier = client.double_barrier(\"phase\", 2)?;": $($line),+)
+    };
+    (alone: $($line:literal),+) => {
+        $crate::primitives::example!("let barrier = client.double_barrier(\"phase\", 1)?;": $($line),+)
+    };
     (election: $($line:literal),+) => {
         $crate::primitives::example!("let election = client.election(\"scheduler\")?;": $($line),+)
     };

@@ -5,6 +5,7 @@
 
 mod barrier;
 mod coded;
+mod double_barrier;
 mod election;
 mod example;
 mod fenced;
@@ -28,6 +29,7 @@ mod throttle;
 pub(crate) use self::example::example;
 pub use self::{
     barrier::{Arrived, Barrier},
+    double_barrier::{DoubleBarrier, DoubleBarrierGuard},
     election::{Election, Leadership, Observer},
     fenced::{Fenced, FencedGuard, FencedLock},
     guard::{Guard, Release},

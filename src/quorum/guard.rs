@@ -143,9 +143,15 @@ impl QuorumGuard {
         let value = tokio::select! {
             biased;
             reason = self.lost() => return RunOutcome::Cancelled { name, reason },
-            value = work(QuorumContext { shared: Arc::clone(&self.shared) }) => value,
+            value = work(self.context()) => value,
         };
-        let lost = match self.release().await {
+        RunOutcome::of(value, self.release_after_run().await)
+    }
+
+    /// Releases after work that completed, and returns why the hold was lost before, if it was.
+    pub(crate) async fn release_after_run(self) -> Option<(Name, LostReason)> {
+        let name = self.name().clone();
+        match self.release().await {
             Ok(Release::NotHeld { reason, .. }) => Some((name, reason)),
             Ok(_) => None,
             Err(error) => {
@@ -153,8 +159,12 @@ impl QuorumGuard {
                     "release not confirmed after the work: continuing in the background");
                 None
             }
-        };
-        RunOutcome::of(value, lost)
+        }
+    }
+
+    /// Returns what work under this guard gets.
+    pub(crate) fn context(&self) -> QuorumContext {
+        QuorumContext { shared: Arc::clone(&self.shared) }
     }
 
     fn close(&self) -> Vec<LockGuard> {

@@ -1,15 +1,20 @@
 //! A task that waits at a barrier: a member of it from its first request until it passes or leaves.
+//! In a double barrier it then has a hold.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::AcquireRequest;
 use crate::{
     domain::{Claim, Mutex, Object, ReleaseMode, Share},
     engine::{
         Engine,
+        grant::{Grant, ReplicationStatus},
+        held::Held,
         pending::{PendingRelease, Withdrawal},
     },
+    error::Error,
     store::{LATEST, MEMBER_RESTS, RECEIPT_RESTS},
 };
 
@@ -23,7 +28,7 @@ pub(crate) struct Member {
 }
 
 impl Engine {
-    /// Makes a member, which has not asked yet.
+    /// Makes a member of `object`, which has not asked yet.
     pub(crate) fn join(self: &Arc<Self>, object: &Object) -> Member {
         let (object, owner) = (object.clone(), self.identity.fresh_owner());
         let claim = Claim { object, owner, ttl: MEMBER_RESTS, share: Share::Nothing };
@@ -49,6 +54,26 @@ impl Member {
     /// Notes that the barrier has opened for it.
     pub(crate) fn passes(mut self) {
         self.passed = true;
+    }
+
+    /// Makes a hold of the last reply, by which the double barrier has opened for it. `request` has
+    /// the lease.
+    pub(crate) fn enters(mut self, request: &AcquireRequest) -> Result<Held, Error> {
+        self.passed = true;
+        let (engine, answered) = (&self.engine, *self.answered.lock());
+        let now = engine.core.clock.now();
+        let grant = Grant {
+            id: engine.next_grant(),
+            claim: Claim { ttl: request.ttl, ..self.claim.clone() },
+            leased_at: answered,
+            asked_at: answered.into(),
+            replication: ReplicationStatus::default(),
+            unsure: false,
+            contended: false,
+            budget: request.terms.local.from(now),
+            token: None,
+        };
+        engine.enter(request, grant, None, now, false)
     }
 }
 

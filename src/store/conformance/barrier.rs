@@ -1,7 +1,7 @@
-//! The contract of every store for barriers.
+//! The contract of every store for barriers and double barriers.
 
 use super::*;
-use crate::store::barrier::{self, Arrival};
+use crate::store::barrier::{self, Arrival, Members};
 
 pub(super) async fn all(t: &Bench) {
     barrier_opens_for_the_last_member_and_all_before_it(t).await;
@@ -9,6 +9,10 @@ pub(super) async fn all(t: &Bench) {
     member_that_leaves_does_not_count(t).await;
     silent_member_does_not_count(t).await;
     opening_is_announced(t).await;
+    members_are_inside_until_they_leave(t).await;
+    next_generation_enters_when_all_have_left(t).await;
+    member_inside_is_renewed_until_its_lease_ends(t).await;
+    end_of_a_generation_is_announced(t).await;
 }
 
 impl Bench {
@@ -19,12 +23,22 @@ impl Bench {
 
     /// How many members have arrived, or as which it has passed.
     async fn arrive(&self, claim: &Claim, parties: u32) -> Result<(u64, u32), u32> {
-        match barrier::arrive(&self.one, claim, parties).await.unwrap() {
+        self.arrive_with(claim, parties, None).await
+    }
+
+    async fn arrive_with(
+        &self,
+        claim: &Claim,
+        parties: u32,
+        lease: Option<Duration>,
+    ) -> Result<(u64, u32), u32> {
+        match barrier::arrive(&self.one, claim, parties, lease).await.unwrap() {
             Arrival::Passed { generation, index } => Ok((generation, index)),
-            Arrival::Waits { count, members } => {
-                assert!(members.contains(&claim.owner) && members.len() as u32 == count);
+            Arrival::Waits(Members { count, some }) => {
+                assert!(some.contains(&claim.owner) && some.len() as u32 == count);
                 Err(count)
             }
+            Arrival::Late => Err(0),
         }
     }
 }
@@ -97,5 +111,108 @@ async fn opening_is_announced(t: &Bench) {
     assert_eq!(t.count(&freed(&one)), 0);
     t.arrive(&other, 2).await.unwrap();
     t.received(&freed(&one), 1).await;
+    t.other.unlisten(&one.object);
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+impl Bench {
+    /// A member of a double barrier.
+    fn inner(&self, name: &str) -> Claim {
+        Claim { object: self.object(Kind::DoubleBarrier, name), ..self.member(name) }
+    }
+
+    async fn enter(&self, claim: &Claim, lease: Duration) -> Result<(u64, u32), u32> {
+        self.arrive_with(claim, 2, Some(lease)).await
+    }
+
+    /// Two members that are inside.
+    async fn pair(&self, name: &str, lease: Duration) -> [Claim; 2] {
+        let [one, other] = [(); 2].map(|()| self.inner(name));
+        assert_eq!(self.enter(&one, lease).await, Err(1));
+        self.enter(&other, lease).await.unwrap();
+        self.enter(&one, lease).await.unwrap();
+        [one, other]
+    }
+
+    /// How many members are inside, unless this generation has left.
+    async fn inside(&self, name: &str, generation: u64) -> Option<u32> {
+        let name = self.object(Kind::DoubleBarrier, name).name;
+        let members = barrier::inside(&self.one, &name, generation).await.unwrap()?;
+        assert_eq!(members.some.len() as u32, members.count);
+        Some(members.count)
+    }
+
+    async fn renews(&self, claim: &Claim, ttl: Option<Duration>) -> Outcome {
+        let (object, owner) = (claim.object.clone(), claim.owner.clone());
+        let renewal = Renewal { object, owner, share: Share::Nothing, ttl };
+        self.one.renew(&[renewal]).await.unwrap()[0]
+    }
+}
+
+async fn members_are_inside_until_they_leave(t: &Bench) {
+    let name = "b-inside";
+    assert_eq!(t.inside(name, 1).await, None);
+    let [one, other] = t.pair(name, LONG).await;
+    assert_eq!(t.inside(name, 1).await, Some(2));
+    assert_eq!(t.enter(&one, LONG).await, Ok((1, 0)), "a repeated request changes nothing");
+    t.leaves(&one).await;
+    assert_eq!(t.inside(name, 1).await, Some(1));
+    assert_eq!(t.enter(&one, LONG).await, Err(0), "it has left");
+    t.leaves(&other).await;
+    assert_eq!(t.inside(name, 1).await, None);
+}
+
+async fn next_generation_enters_when_all_have_left(t: &Bench) {
+    let name = "b-next";
+    let [one, other] = t.pair(name, LONG).await;
+    let next = [(); 3].map(|()| t.inner(name));
+    for (at, member) in next.iter().enumerate() {
+        assert_eq!(t.enter(member, LONG).await, Err(at as u32 + 1));
+    }
+    t.leaves(&one).await;
+    assert_eq!(t.enter(&next[2], LONG).await, Err(3));
+    t.leaves(&other).await;
+    // No more than two of the three that wait.
+    assert_eq!(t.enter(&next[2], LONG).await, Ok((2, 1)));
+    assert_eq!(t.inside(name, 2).await, Some(2));
+    assert_eq!(t.inside(name, 1).await, None, "all of that generation have left");
+    let mut entered = 0;
+    for member in &next {
+        match t.enter(member, LONG).await {
+            Ok(_) => entered += 1,
+            Err(waiting) => assert_eq!(waiting, 1),
+        }
+        t.leaves(member).await;
+    }
+    assert_eq!(entered, 2);
+}
+
+async fn member_inside_is_renewed_until_its_lease_ends(t: &Bench) {
+    let (name, short) = ("b-lease", Duration::from_millis(100));
+    let [one, dead] = t.pair(name, short).await;
+    assert_eq!(t.renews(&one, Some(LONG)).await, Outcome::Renewed);
+    assert_eq!(t.renews(&dead, None).await, Outcome::Renewed);
+    sleep(2 * short).await;
+    assert_eq!(t.inside(name, 1).await, Some(1));
+    assert_eq!(t.renews(&one, None).await, Outcome::Renewed);
+    assert_eq!(t.renews(&dead, Some(LONG)).await, Outcome::NotOurs);
+    assert_eq!(t.enter(&dead, LONG).await, Err(0), "its lease is over");
+    t.leaves(&one).await;
+    assert_eq!(t.renews(&one, Some(LONG)).await, Outcome::NotOurs);
+    assert_eq!(t.inside(name, 1).await, None);
+}
+
+async fn end_of_a_generation_is_announced(t: &Bench) {
+    let name = "b-end";
+    let [one, other] = t.pair(name, LONG).await;
+    let level = Event::Subscribed(one.object.clone(), SubscriptionLevel::Releases);
+    t.other.listen(&one.object);
+    t.told(&level, 1).await;
+    let before = t.count(&freed(&one));
+    t.leaves(&one).await;
+    assert_eq!(t.count(&freed(&one)), before);
+    t.leaves(&other).await;
+    t.told(&freed(&one), before + 1).await;
     t.other.unlisten(&one.object);
 }

@@ -117,6 +117,11 @@ pub(super) fn members(name: &Name) -> String {
     own("leasehold_barrier__members", name)
 }
 
+/// The key of the members inside the double barrier `name`.
+pub(super) fn inside(name: &Name) -> String {
+    own("leasehold_barrier__inside", name)
+}
+
 /// The counter of openings of the barrier `name`.
 pub(super) fn generation(name: &Name) -> String {
     own("leasehold_barrier__generation", name)
@@ -270,6 +275,7 @@ mod tests {
                 leader(name),
                 leaders(name),
                 members(name),
+                inside(name),
                 generation(name),
                 openings(name),
                 passed(name),

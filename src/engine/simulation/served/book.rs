@@ -44,6 +44,8 @@ pub(super) struct Known {
 
 #[derive(Clone)]
 pub(super) struct Believer {
+    /// That of a member inside a double barrier.
+    pub(super) generation: u64,
     pub(super) watch: Watch,
     /// The owner of the write hold, if this is a read hold under it.
     pub(super) writer: Option<Owner>,
@@ -89,6 +91,7 @@ impl Book {
         });
         let untrue = || held.iter().find_map(|it| untrue(&self.site.master(), &it.watch));
         let rule = together(&held)
+            .or_else(|| mixed(&held))
             .or_else(|| same_element(&held))
             .or_else(untrue)
             .or_else(|| self.too_many(&held));
@@ -110,11 +113,29 @@ impl Book {
         }
     }
 
+    /// Notes that all members of a generation have left a double barrier.
+    pub(super) fn left(&self, generation: u64) {
+        let inside = self.note(|known| {
+            let mut all = known.believers.values();
+            all.any(|it| it.generation == generation && it.watch.remaining().is_ok())
+        });
+        if inside {
+            self.breaks(format!("a member of generation {generation} is still inside"));
+        }
+    }
+
     fn too_many(&self, held: &[Believer]) -> Option<String> {
         let permits = held.iter().filter(|it| it.watch.claim().object.kind != Kind::Lock);
         let taken: u32 = permits.map(|it| it.watch.claim().units()).sum();
         (taken > self.count).then(|| format!("{taken} of {} permits are believed in", self.count))
     }
+}
+
+/// Two generations that are inside a double barrier.
+fn mixed(held: &[Believer]) -> Option<String> {
+    let first = held.first()?.generation;
+    let other = held.iter().find(|it| it.generation != first)?.generation;
+    Some(format!("generations {first} and {other} are inside"))
 }
 
 /// Returns the rule that two holds break together, if there are such holds.

@@ -32,6 +32,13 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
         Kind::Write => (name.to_string(), format!("{owner}:write")),
         Kind::Semaphore => (format!("leasehold_semaphore:{{{name}}}"), owner.to_owned()),
         Kind::Queue => (format!("leasehold_queue__claims:{{{name}}}"), owner.to_owned()),
+        Kind::DoubleBarrier => {
+            let inside = server.zset(&format!("leasehold_barrier__inside:{{{name}}}"));
+            let known = inside.unwrap_or_default();
+            let is_inside = known.iter().any(|(member, _)| member == owner);
+            return (!is_inside)
+                .then(|| format!("{owner} believes to be inside `{name}`: {known:?}"));
+        }
         Kind::Permits | Kind::Latch | Kind::Barrier => return None,
     };
     let known = server.hash(&key).unwrap_or_default();

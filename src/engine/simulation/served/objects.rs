@@ -1,5 +1,6 @@
 //! Stories of the other objects on the simulated server: a fair lock, a read-write lock, a
-//! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier, a queue.
+//! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier, a double barrier,
+//! a queue.
 //! Each story has one of them.
 //!
 //! A *believer* is a task whose guard says that it holds.
@@ -16,6 +17,8 @@
 //! | one claimant | two tasks believe in claims of one element |
 //! | done elements | an element that is done is claimed again, or done twice |
 //! | no lost element | the push of an element was confirmed, and at the end it is neither done nor in the queue |
+//! | one generation inside | members of two generations believe that they are inside a double barrier |
+//! | leaving together | a member has left while another one believes that it is inside |
 //! | number of permits | guards have more permits together than the semaphore has |
 //! | true beliefs | a task believes, and the server does not know its hold |
 //! | closed latches | a task passes a latch that was closed all the time |
@@ -24,6 +27,7 @@
 //!
 //! The server keeps its data in these stories: after a data loss no rule could be checked.
 
+mod barrier;
 mod multi;
 mod queue;
 
@@ -79,6 +83,7 @@ enum Subject {
     Election,
     Barrier,
     Queue,
+    DoubleBarrier,
 }
 
 /// Runs the story of `seed`.
@@ -94,8 +99,9 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
         Subject::Multi,
     ];
     let subject = all[chance.usize(..all.len())];
-    let subject = match seed % 5 {
-        2 => Subject::Queue,
+    let subject = match seed % 6 {
+        1 => Subject::Queue,
+        2 => Subject::DoubleBarrier,
         3 => Subject::Barrier,
         4 => Subject::Election,
         _ => subject,
@@ -163,6 +169,7 @@ impl Worker {
             Subject::Election => Box::pin(gate.pass(self.use_election())).await,
             Subject::Barrier => Box::pin(gate.pass(self.use_barrier())).await,
             Subject::Queue => Box::pin(gate.pass(self.use_queue())).await,
+            Subject::DoubleBarrier => Box::pin(gate.pass(self.use_double_barrier())).await,
         }
     }
 
@@ -196,6 +203,7 @@ impl Worker {
         let claim = watch.claim();
         self.log(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
         self.book.entered(Believer {
+            generation: 0,
             watch: watch.clone(),
             writer: writer.map(|writer| writer.claim().owner.clone()),
             gate: self.peer.gate.clone(),
@@ -314,23 +322,6 @@ impl Worker {
         }
     }
 
-    /// Arrives at a barrier repeatedly.
-    async fn use_barrier(mut self) {
-        let barrier = self.client().barrier("phase", self.book.count).unwrap();
-        for _ in 0..self.scenario.rounds {
-            self.pause(self.scenario.rest).await;
-            self.book.note(|known| known.arrivals += 1);
-            let arrived = match self.chance.u32(..3) {
-                0 => timeout(self.up_to(500), barrier.arrive_and_wait()).await.ok(),
-                _ => Some(barrier.arrive_and_wait_within(self.up_to(20_000)).await),
-            };
-            self.log(|| format!("{arrived:?}"));
-            if let Some(Ok(arrived)) = arrived {
-                self.book.passed(arrived);
-            }
-        }
-    }
-
     /// Waits for a latch repeatedly.
     async fn wait_for_latch(mut self) {
         let latch = self.client().latch("start").unwrap();
@@ -397,6 +388,7 @@ impl World {
             | Subject::Multi
             | Subject::Election
             | Subject::Barrier
+            | Subject::DoubleBarrier
             | Subject::Queue => {}
             Subject::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
@@ -501,7 +493,8 @@ impl World {
             | Subject::Latch
             | Subject::Multi
             | Subject::Election
-            | Subject::Barrier => Ok(self.book.count.into()),
+            | Subject::Barrier
+            | Subject::DoubleBarrier => Ok(self.book.count.into()),
         };
         let free = free.map_err(|error| error.to_string())?;
         if free != i64::from(self.book.count) {
@@ -520,6 +513,7 @@ impl World {
             "office",
             "leasehold_election:{office}",
             "leasehold_barrier__members:{phase}",
+            "leasehold_barrier__inside:{phase}",
         ];
         let held = [&held[..], &MEMBERS, &queue::KEYS].concat();
         let left = self.site.master().keys().into_iter().find(|key| held.contains(&key.as_str()));

@@ -165,6 +165,10 @@ macro_rules! by_kind {
                 type $InRedis = $crate::store::redis::kinds::queue::Queue;
                 $answer
             }
+            Kind::DoubleBarrier => {
+                type $InRedis = $crate::store::redis::kinds::barrier::DoubleBarrier;
+                $answer
+            }
         }
     };
 }

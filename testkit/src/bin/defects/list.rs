@@ -1837,8 +1837,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a barrier opens before all members have arrived",
             edits: &[Edit {
                 file: "src/store/redis/kinds/barrier/arrive.lua",
-                from: "if count < tonumber(ARGV[2]) then",
-                to: "if count + 1 < tonumber(ARGV[2]) then",
+                from: "if count < parties or",
+                to: "if count + 1 < parties or",
             }],
         },
     ),
@@ -1881,7 +1881,58 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the members of an opening wait on",
             edits: &[Edit {
                 file: "src/store/redis/kinds/barrier/arrive.lua",
-                from: "redis.call('DEL', KEYS[1])\n",
+                from: "    redis.call('ZREM', KEYS[1], member)\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a double barrier lets members in while others are inside",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/arrive.lua",
+                from: "or is_occupied() then",
+                to: "then",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a member leaves a double barrier before the others",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/left.lua",
+                from: "if count == 0 then",
+                to: "if true then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a double barrier lets in all that wait",
+            edits: &[
+                Edit {
+                    file: "src/store/redis/kinds/barrier/arrive.lua",
+                    from: "if member ~= ARGV[1] and index < parties - 1 then",
+                    to: "if member ~= ARGV[1] then",
+                },
+                Edit {
+                    file: "src/store/redis/kinds/barrier/arrive.lua",
+                    from: "0, parties - 1)) do",
+                    to: "0, -1)) do",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a dead member stays inside a double barrier",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/barrier/left.lua",
+                from: "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))\n",
                 to: "",
             }],
         },

@@ -3,6 +3,7 @@
 --   KEYS[1]  members     zset {member: millisecond until which it counts}
 --   KEYS[2]  generation  counter of openings; expires when the barrier is unused for long
 --   KEYS[3]  receipt     of this member: `generation:index` once it has passed
+--   KEYS[4]  inside      only of a double barrier: zset {member: millisecond until which it is inside}
 --   ARGV[1]  member      which no other arrival has
 --   ARGV[2]  parties     how many members open the barrier
 --   ARGV[3]  ttl         milliseconds for which a member counts after its last request
@@ -10,26 +11,57 @@
 --   ARGV[5]  receipts    prefix of the receipts of all members
 --   ARGV[6]  rest        milliseconds for which a receipt is kept
 --   ARGV[7]  idle        milliseconds until an unused counter expires
+--   ARGV[8]  lease       only of a double barrier: milliseconds for which a member is inside, unless a
+--                        renewal comes
 --
 --   {1, generation, index}    passed: the barrier has opened for this member. A repeated request
 --                             returns the same, so a lost reply is safe
 --   {0, count, member, …}     waits: how many members have arrived, and up to sixteen of them
+--   {2}                       passed a double barrier, and is no longer inside: its lease is over
 --
 -- A member that asks no more leaves when its time is over, as if it had never come. The member that
--- opens the barrier has the highest index.
+-- opens the barrier has the highest index. A double barrier opens when nobody is inside. Then more
+-- members may wait than it opens for.
 --
--- An opening costs INCR, PEXPIRE, SET for each member, DEL and PUBLISH.
+-- An opening costs INCR, PEXPIRE, PUBLISH, and SET and ZREM for each member; of a double barrier also
+-- PEXPIRE, and ZADD for each member. A request of a double barrier costs ZREMRANGEBYSCORE and ZCARD
+-- more, and that of a member inside ZSCORE, ZADD, PTTL and PEXPIRE.
 --
--- Time: GET, TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE, ZCARD and ZRANGE.
+-- Time: TIME, GET, ZREMRANGEBYSCORE, ZADD, PEXPIRE, ZCARD and ZRANGE.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Lets a member in until its lease is over.
+local function let_in(member)
+    redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[8]), member)
+    if redis.call('PTTL', KEYS[4]) < tonumber(ARGV[8]) then
+        redis.call('PEXPIRE', KEYS[4], ARGV[8])
+    end
+end
 
 local passed = redis.call('GET', KEYS[3])
 if passed then
+    if KEYS[4] then
+        local ends = redis.call('ZSCORE', KEYS[4], ARGV[1])
+        if not ends or tonumber(ends) <= now then
+            return {2}
+        end
+        let_in(ARGV[1])
+    end
     local generation, index = string.match(passed, '^(%d+):(%d+)$')
     return {1, tonumber(generation), tonumber(index)}
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Returns whether members of an earlier generation are inside.
+local function is_occupied()
+    if not KEYS[4] then
+        return false
+    end
+    redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', string.format('%.0f', now))
+    return redis.call('ZCARD', KEYS[4]) > 0
+end
+
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[3]), ARGV[1])
 local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
@@ -39,8 +71,8 @@ if type(lease) == 'table' then
     return lease
 end
 
-local count = redis.call('ZCARD', KEYS[1])
-if count < tonumber(ARGV[2]) then
+local count, parties = redis.call('ZCARD', KEYS[1]), tonumber(ARGV[2])
+if count < parties or is_occupied() then
     local reply = redis.call('ZRANGE', KEYS[1], 0, 15)
     table.insert(reply, 1, count)
     table.insert(reply, 1, 0)
@@ -49,18 +81,21 @@ end
 
 local generation = redis.call('INCR', KEYS[2])
 redis.pcall('PEXPIRE', KEYS[2], ARGV[7])
-local index = 0
 local function pass(member, at)
     local text = string.format('%.0f:%d', generation, at)
     redis.call('SET', ARGV[5] .. member, text, 'PX', ARGV[6])
+    redis.call('ZREM', KEYS[1], member)
+    if KEYS[4] then
+        let_in(member)
+    end
 end
-for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-    if member ~= ARGV[1] then
+local index = 0
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do
+    if member ~= ARGV[1] and index < parties - 1 then
         pass(member, index)
         index = index + 1
     end
 end
 pass(ARGV[1], index)
-redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', ARGV[4], '0')
 return {1, generation, index}

@@ -1,11 +1,22 @@
--- barrier/leave: removes a member that no longer waits.
+-- barrier/leave: removes a member that no longer waits, or leaves a double barrier.
 --
 --   KEYS[1]  members  zset {member: millisecond until which it counts}
+--   KEYS[2]  inside   only of a double barrier: zset {member: millisecond until which it is inside}
 --   ARGV[1]  member   that leaves
+--   ARGV[2]  channel  on which `0` announces that nobody is inside
 --
 --   1   removed
 --   0   it was not there: it has passed, or its time was over
 --
--- Time: ZREM.
+-- Time: ZREM; of a double barrier ZREM, ZCARD and PUBLISH.
 
-return redis.call('ZREM', KEYS[1], ARGV[1])
+local waited = redis.call('ZREM', KEYS[1], ARGV[1])
+if waited == 1 or not KEYS[2] then
+    return waited
+end
+
+local left = redis.call('ZREM', KEYS[2], ARGV[1])
+if left == 1 and redis.call('ZCARD', KEYS[2]) == 0 then
+    redis.pcall('PUBLISH', ARGV[2], '0')
+end
+return left

@@ -1,13 +1,15 @@
 //! The barrier, which only Leasehold has: members with deadlines, and a receipt for each that has
-//! passed.
+//! passed. Members of a double barrier are then inside, each with a lease, until they leave.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::Value;
 
 use super::{InRedis, Reply};
 use crate::{
-    domain::{Claim, Failure, Name, Owner, ReleaseMode, ReleaseReply, RemoteWaiters},
+    domain::{
+        Claim, Failure, Name, Outcome, Owner, ReleaseMode, ReleaseReply, RemoteWaiters, Renewal,
+    },
     store::{
         GENERATION_RESTS, RECEIPT_RESTS,
         redis::{
@@ -21,6 +23,8 @@ use crate::{
 
 static ARRIVE: LazyLock<Script> = script!("arrive");
 static LEAVE: LazyLock<Script> = script!("leave");
+static LEFT: LazyLock<Script> = script!("left");
+static RENEW: LazyLock<Script> = script!("renew");
 
 /// It has no holds. A member that gives up is withdrawn by a release.
 pub(in crate::store::redis) struct Barrier;
@@ -35,14 +39,47 @@ impl InRedis for Barrier {
     }
 
     async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
-        let keys = [keys::members(claim.name())];
-        let request = Request::script(&LEAVE, &keys, claim.owner.as_str());
-        let removed = store.ask(request.read(replies::number)).await?;
-        Ok(match removed {
-            1 => ReleaseReply::Freed(RemoteWaiters::Nobody),
-            _ => ReleaseReply::NotHeld { holder: None },
-        })
+        leave(store, claim, &[keys::members(claim.name())]).await
     }
+}
+
+/// A barrier whose members have a hold each from its opening until they leave.
+pub(in crate::store::redis) struct DoubleBarrier;
+
+impl InRedis for DoubleBarrier {
+    const SCRIPTS: Scripts = &[&LEFT, &RENEW];
+
+    const WAKES: &'static str = Barrier::WAKES;
+
+    fn channel(name: &Name) -> String {
+        Barrier::channel(name)
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<ReleaseReply> {
+        leave(store, claim, &[keys::members(claim.name()), keys::inside(claim.name())]).await
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let names = renewals.iter().map(|it| &it.object.name);
+        let keys: Vec<String> =
+            names.flat_map(|name| [keys::inside(name), keys::generation(name)]).collect();
+        let several = renewals.len() > 1;
+        let mut request =
+            Request::script(&RENEW, &keys, millis(GENERATION_RESTS)).reporting_split(several);
+        for Renewal { owner, ttl, .. } in renewals {
+            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
+        }
+        store.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
+    }
+}
+
+async fn leave(store: &RedisStore, claim: &Claim, keys: &[String]) -> Reply<ReleaseReply> {
+    let arguments = (claim.owner.as_str(), Barrier::channel(claim.name()));
+    let request = Request::script(&LEAVE, keys, arguments);
+    Ok(match store.ask(request.read(replies::number)).await? {
+        1 => ReleaseReply::Freed(RemoteWaiters::Nobody),
+        _ => ReleaseReply::NotHeld { holder: None },
+    })
 }
 
 /// The reply to the arrival of a member.
@@ -50,34 +87,82 @@ impl InRedis for Barrier {
 pub(crate) enum Arrival {
     /// The barrier has opened for this member.
     Passed { generation: u64, index: u32 },
-    /// This number of members has arrived. Some of them are named.
-    Waits { count: u32, members: Vec<Owner> },
+    /// It waits for others.
+    Waits(Members),
+    /// A double barrier has opened for it, and its lease is over.
+    Late,
 }
 
-/// Counts the member of this `claim`, whose ttl is its deadline, until `parties` have arrived. A
-/// repeated request within [`RECEIPT_RESTS`] counts once, and returns the same.
-pub(crate) async fn arrive(store: &RedisStore, claim: &Claim, parties: u32) -> Reply<Arrival> {
+/// This number of members is there. Some of them are named.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Members {
+    pub(crate) count: u32,
+    pub(crate) some: Vec<Owner>,
+}
+
+/// Counts the member of this `claim`, whose ttl is its deadline, until `parties` have arrived. With
+/// a `lease`, the barrier is a double barrier, and all of them are then inside. A repeated request
+/// within [`RECEIPT_RESTS`] counts once, and returns the same.
+pub(crate) async fn arrive(
+    store: &RedisStore,
+    claim: &Claim,
+    parties: u32,
+    lease: Option<Duration>,
+) -> Reply<Arrival> {
     let (name, member) = (claim.name(), claim.owner.as_str());
     let receipts = keys::passed(name);
-    let keys = [keys::members(name), keys::generation(name), format!("{receipts}{member}")];
+    let mut keys = vec![keys::members(name), keys::generation(name), format!("{receipts}{member}")];
+    keys.extend(lease.map(|_| keys::inside(name)));
     let times = [millis(RECEIPT_RESTS), millis(GENERATION_RESTS)];
     let arguments = (member, parties, millis(claim.ttl), keys::openings(name), receipts, &times);
-    let arrived = store.ask(Request::script(&ARRIVE, &keys, arguments).read(arrival));
-    store.announced::<Barrier, _>(name, arrived).await
+    let mut request = Request::script(&ARRIVE, &keys, arguments);
+    if let Some(lease) = lease {
+        request.command.arg(millis(lease));
+    }
+    store.announced::<Barrier, _>(name, store.ask(request.read(arrival))).await
+}
+
+/// Returns the members of a double barrier that are inside, unless all of this `generation` have
+/// left.
+pub(crate) async fn inside(
+    store: &RedisStore,
+    name: &Name,
+    generation: u64,
+) -> Reply<Option<Members>> {
+    let keys = [keys::inside(name), keys::generation(name)];
+    let read = |reply: &Value| match parts(reply)? {
+        [Value::Int(1)] => Ok(None),
+        [Value::Int(0), there @ ..] => members(there, reply).map(Some),
+        _ => Err(replies::unreadable(reply)),
+    };
+    store.ask(Request::script(&LEFT, &keys, generation).read(read)).await
 }
 
 fn arrival(reply: &Value) -> Result<Arrival, Failure> {
     let unreadable = || replies::unreadable(reply);
-    let Value::Array(parts) = reply else { return Err(unreadable()) };
-    match &parts[..] {
+    match parts(reply)? {
         [Value::Int(1), Value::Int(generation), Value::Int(index)] => Ok(Arrival::Passed {
             generation: generation.unsigned_abs(),
             index: u32::try_from(*index).map_err(|_| unreadable())?,
         }),
-        [Value::Int(0), Value::Int(count), members @ ..] => Ok(Arrival::Waits {
-            count: u32::try_from(*count).map_err(|_| unreadable())?,
-            members: members.iter().map(|it| Owner::lossy(&replies::into_text(it))).collect(),
-        }),
+        [Value::Int(0), there @ ..] => members(there, reply).map(Arrival::Waits),
+        [Value::Int(2)] => Ok(Arrival::Late),
         _ => Err(unreadable()),
     }
+}
+
+fn parts(reply: &Value) -> Result<&[Value], Failure> {
+    match reply {
+        Value::Array(parts) => Ok(parts),
+        _ => Err(replies::unreadable(reply)),
+    }
+}
+
+/// A count, and some members.
+fn members(parts: &[Value], reply: &Value) -> Result<Members, Failure> {
+    let [Value::Int(count), some @ ..] = parts else { return Err(replies::unreadable(reply)) };
+    Ok(Members {
+        count: u32::try_from(*count).map_err(|_| replies::unreadable(reply))?,
+        some: some.iter().map(|it| Owner::lossy(&replies::into_text(it))).collect(),
+    })
 }

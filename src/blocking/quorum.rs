@@ -1,0 +1,281 @@
+//! The quorum lock, for threads.
+
+use std::time::Duration;
+
+use super::{
+    Client,
+    face::{returns, waits},
+    waiting::{Core, Cores},
+};
+use crate::{LostReason, Name, QuorumContext, Release, RunOutcome, error::Result, quorum};
+
+/// A [`QuorumClient`](crate::QuorumClient) for threads.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::blocking::QuorumClient;
+/// let servers = ["redis://a.internal", "redis://b.internal", "redis://c.internal"];
+/// let quorum = QuorumClient::connect(servers)?;
+/// let guard = quorum.lock("orders:42")?.acquire()?;
+/// guard.release()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct QuorumClient {
+    clients: Vec<Client>,
+    inner: quorum::QuorumClient,
+    core: Cores,
+}
+
+impl QuorumClient {
+    /// Does what [`QuorumClient::connect`](crate::QuorumClient::connect) does.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::blocking::QuorumClient;
+    /// let quorum = QuorumClient::connect(["redis://a", "redis://b", "redis://c"])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn connect(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
+        let connect = async || Ok(quorum::QuorumClient::connect(urls).await?.clients().to_vec());
+        Self::of(Core::start_all(connect)?.into_iter().map(Client::with_core))
+    }
+
+    /// Does what [`QuorumClient::of`](crate::QuorumClient::of) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let quorum = QuorumClient::of([Client::in_memory()?, Client::in_memory()?, Client::in_memory()?])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn of(clients: impl IntoIterator<Item = Client>) -> Result<Self> {
+        let clients: Vec<Client> = clients.into_iter().collect();
+        let cores = || clients.iter().map(Client::core);
+        let inner = quorum::QuorumClient::of(cores().map(|core| core.client().clone()))?;
+        let core = Cores::of(cores().cloned());
+        Ok(Self { clients, inner, core })
+    }
+
+    /// Returns the clients of the servers, as [`QuorumClient::clients`](crate::QuorumClient::clients)
+    /// does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let quorum = QuorumClient::of([Client::in_memory()?])?;
+    /// assert!(quorum.clients()[0].health()?.is_ready());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    /// Does what [`QuorumClient::lock`](crate::QuorumClient::lock) does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lock(&self, name: impl AsRef<str>) -> Result<QuorumLock> {
+        Ok(QuorumLock { inner: self.inner.lock(name)?, core: self.core.clone() })
+    }
+}
+
+/// A [`QuorumLock`](crate::QuorumLock) for threads.
+///
+/// It is **not reentrant**: a thread that already holds it waits for itself. Its guard may move to
+/// another thread.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::blocking::{Client, QuorumClient};
+/// let quorum = QuorumClient::of([Client::in_memory()?, Client::in_memory()?, Client::in_memory()?])?;
+/// let lock = quorum.lock("orders:42")?;
+/// assert_eq!(lock.run(|held| held.check().map(|()| 6 * 7))??, 42);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct QuorumLock {
+    inner: quorum::QuorumLock,
+    core: Cores,
+}
+
+impl QuorumLock {
+    /// Does what [`QuorumLock::ttl`](crate::QuorumLock::ttl) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
+    /// let lock = lock.ttl(std::time::Duration::from_secs(10));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { inner: self.inner.ttl(ttl), ..self }
+    }
+
+    /// Does what [`QuorumLock::lease`](crate::QuorumLock::lease) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
+    /// let lock = lock.lease(std::time::Duration::from_secs(60));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { inner: self.inner.lease(lease), ..self }
+    }
+
+    returns! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        fn name() -> &Name; "assert_eq!(lock.name().as_str(), \"orders:42\");"
+    }
+
+    waits! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        fn acquire() -> QuorumGuard, guard; "let guard = lock.acquire()?;"
+
+        fn acquire_within(timeout: Duration) -> QuorumGuard, guard;
+            "let guard = lock.acquire_within(Duration::from_secs(5))?;"
+
+        fn try_acquire() -> Option<QuorumGuard>, some_guard;
+            "assert!(lock.try_acquire()?.is_some());"
+
+        fn force_release() -> usize; "assert_eq!(lock.force_release()?, 0);"
+    }
+
+    /// Does what [`QuorumLock::run`](crate::QuorumLock::run) does, but cannot stop the work.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the lock was lost
+    /// meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
+    /// assert!(lock.run(|held| held.is_held())?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(&self, work: impl FnOnce(&QuorumContext) -> T) -> Result<T> {
+        self.acquire()?.run(work).into_result()
+    }
+
+    fn guard(&self, inner: quorum::QuorumGuard) -> QuorumGuard {
+        QuorumGuard { inner, core: self.core.clone() }
+    }
+
+    fn some_guard(&self, inner: Option<quorum::QuorumGuard>) -> Option<QuorumGuard> {
+        inner.map(|inner| self.guard(inner))
+    }
+}
+
+/// A [`QuorumGuard`](crate::QuorumGuard) for threads. It may move to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::blocking::{Client, QuorumClient};
+/// let guard = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?.acquire()?;
+/// std::thread::spawn(move || guard.release()).join().unwrap()?.into_result()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "what the guard holds is released as soon as the guard is dropped"]
+pub struct QuorumGuard {
+    // Dropped before the cores, so that its releases are in flight when the runtimes end.
+    inner: quorum::QuorumGuard,
+    core: Cores,
+}
+
+impl QuorumGuard {
+    returns! { QuorumGuard, "let guard = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?.acquire()?;":
+        fn name() -> &Name; "assert_eq!(guard.name().as_str(), \"orders:42\");"
+        fn is_held() -> bool; "assert!(guard.is_held());"
+        fn remaining() -> Option<Duration>; "assert!(guard.remaining().is_some());"
+    }
+
+    /// Blocks for [`QuorumGuard::lost`](crate::QuorumGuard::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
+    /// let guard = lock.lease(Duration::from_millis(50)).acquire()?;
+    /// assert_eq!(guard.lost()?, leasehold::LostReason::Expired);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost(&self) -> Result<LostReason> {
+        self.core.first().wait(self.inner.lost())
+    }
+
+    /// Blocks for [`QuorumGuard::release`](crate::QuorumGuard::release).
+    ///
+    /// # Errors
+    ///
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then
+    /// background tasks release the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let guard = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?.acquire()?;
+    /// guard.release()?.into_result()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn release(self) -> Result<Release> {
+        let Self { inner, core } = self;
+        core.first().wait(inner.release())?
+    }
+
+    /// Does what [`QuorumGuard::run`](crate::QuorumGuard::run) does, but cannot stop the work.
+    ///
+    /// It never returns [`RunOutcome::Cancelled`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::blocking::{Client, QuorumClient};
+    /// let guard = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?.acquire()?;
+    /// assert!(guard.run(|held| held.is_held()).into_result()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&QuorumContext) -> T) -> RunOutcome<T> {
+        let Self { inner, core } = self;
+        core.first().run(&inner.context(), work, inner.release_after_run())
+    }
+}
