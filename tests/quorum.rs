@@ -1,6 +1,12 @@
 //! The quorum lock on simulated servers, in virtual time.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use leasehold::{
     Client, Error, LostReason, MemoryStore, QuorumClient, QuorumGuard, QuorumLock, Release,
@@ -316,6 +322,61 @@ async fn clients_that_divide_the_servers_make_progress() {
     }
     let each = start.elapsed() / 120;
     assert!(each < SECOND / 5, "{each:?} for each hold");
+}
+
+// Redisson's tests of its `RedissonRedLock`. A Java thread is a task of its own client here.
+
+/// `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes` and
+/// `testTryLockLeasetime`.
+#[tokio::test(start_paused = true)]
+async fn tasks_with_leases_hold_one_at_a_time() {
+    const ROUNDS: u32 = 5;
+    for lease in [2 * SECOND, 60 * SECOND] {
+        let (setup, count) = (Setup::<3>::known().await, Arc::new(AtomicU32::new(0)));
+        let tasks: Vec<_> = (0..10)
+            .map(|task| {
+                let (lock, count) = (setup.lock().lease(lease), Arc::clone(&count));
+                tokio::spawn(async move {
+                    for _ in 0..ROUNDS {
+                        let guard = match task % 2 {
+                            0 => lock.acquire().await.unwrap(),
+                            _ => lock.acquire_within(120 * SECOND).await.unwrap(),
+                        };
+                        let before = count.load(Relaxed);
+                        sleep(SECOND).await;
+                        count.store(before + 1, Relaxed);
+                        assert_eq!(guard.release().await.unwrap(), Release::Released);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(count.load(Relaxed), 10 * ROUNDS, "{lease:?}");
+    }
+}
+
+/// `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and `test`.
+#[tokio::test(start_paused = true)]
+async fn lock_held_at_a_minority_is_granted_and_at_a_majority_not() {
+    let setup = Setup::<3>::known().await;
+    let [first, second, _] = setup.servers.each_ref().map(Client::with_store);
+    let one = first.lock("door").unwrap().acquire().await.unwrap();
+    let guard = setup.lock().acquire_within(SECOND / 2).await.unwrap();
+    sleep(3 * SECOND).await;
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+
+    let other = second.lock("door").unwrap().acquire().await.unwrap();
+    for _ in 0..2 {
+        assert!(setup.lock().try_acquire().await.unwrap().is_none());
+    }
+    let lock = setup.lock();
+    let waiter = tokio::spawn(async move { acquire(&lock).await });
+    sleep(3 * SECOND).await;
+    assert!(!waiter.is_finished());
+    drop((one, other));
+    assert!(waiter.await.unwrap().is_held());
 }
 
 #[test]

@@ -106,7 +106,8 @@ async fn release_passes_no_remote_waiter_for_a_local_task() {
     assert_eq!(t.order(), [1, 0, 2, 4, 3]);
 }
 
-/// `testMultipleLocks`, `testConcurrency_SingleInstance` and `testConcurrencyLoop_MultiInstance`.
+/// `testMultipleLocks`, `testConcurrency_SingleInstance`, `testConcurrencyLoop_MultiInstance` and
+/// `testConcurrency_MultiInstance`.
 #[tokio::test(start_paused = true)]
 async fn five_hundred_tasks_each_hold_once_within_three_minutes() {
     let (t, start) = (Setup::new(5), Instant::now());
