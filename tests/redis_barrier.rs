@@ -162,7 +162,7 @@ async fn members_inside_are_a_sorted_set_that_ends_with_the_last() {
     let clients = [client(&redis).await, client(&redis).await];
     let mut listener = Listener::to(&redis, CHANNEL);
     let [one, other] = inside(&clients, "phase").await;
-    assert_eq!(listener.heard(), ["0"]);
+    assert_eq!(listener.received(), ["0"]);
     assert!((1..=30_000).contains(&pttl(&redis, INSIDE)));
     assert_eq!(redis.command(&["ZCARD", INSIDE]).number(), 2);
     assert_eq!(present(&redis), 0);
@@ -171,7 +171,7 @@ async fn members_inside_are_a_sorted_set_that_ends_with_the_last() {
     assert_eq!(redis.command(&["ZCARD", INSIDE]).number(), 1);
     assert_eq!(other.leave().await.unwrap(), Release::Released);
     assert_eq!(within(SOON, "it leaves", one).await.unwrap().unwrap(), Release::Released);
-    assert_eq!(listener.heard(), ["0"]);
+    assert_eq!(listener.received(), ["0"]);
     assert!(!keys(&redis).contains(&INSIDE.to_owned()));
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{ms, secs};
-use leasehold::{Error, LostReason, QuorumClient, QuorumLock, Release};
+use leasehold::{
+    Error, LostReason, QuorumClient, QuorumLock, Release, blocking::QuorumClient as QuorumThreads,
+};
 use testkit::{Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -122,6 +124,35 @@ async fn quorum_connects_to_three_of_five_servers() {
     assert!(matches!(error, Error::Connect { permanent: false, .. }), "{error}");
     let error = QuorumClient::connect(["redis://127.0.0.1:x"]).await.unwrap_err();
     assert!(matches!(error, Error::Url(_)), "{error}");
+}
+
+/// One of three servers is down.
+#[test]
+fn threads_exclude_each_other_by_a_quorum_lock() {
+    let servers = [(); 3].map(|()| Redis::start());
+    let connect = || QuorumThreads::connect(servers.iter().map(Redis::url)).unwrap();
+    let (one, other) = (connect(), connect());
+    one.lock("door").unwrap().acquire().unwrap().release().unwrap().into_result().unwrap();
+    servers[2].stop();
+    let guard = one.lock("door").unwrap().ttl(TTL).acquire().unwrap();
+    assert!(guard.is_held() && one.clients().len() == 3);
+    assert!(other.lock("door").unwrap().try_acquire().unwrap().is_none());
+    let waiter = std::thread::spawn(move || {
+        let lock = other.lock("door").unwrap();
+        let held = lock.acquire_within(secs(10)).unwrap().run(|held| held.is_held());
+        assert!(held.into_result().unwrap());
+        // Its releases are completed although the client is dropped at once.
+        drop(lock.acquire().unwrap());
+    });
+    std::thread::sleep(ms(200));
+    assert!(!waiter.is_finished());
+    assert_eq!(guard.release().unwrap(), Release::Released);
+    waiter.join().unwrap();
+    for server in &servers[..2] {
+        eventually("it is free", secs(2), || server.command(&["EXISTS", "door"]).number() == 0);
+    }
+    let late = QuorumThreads::connect(["redis://127.0.0.1:1", "redis://127.0.0.1:1"]);
+    assert!(matches!(late, Err(Error::Connect { permanent: false, .. })), "{late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

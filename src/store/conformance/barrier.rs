@@ -208,11 +208,11 @@ async fn end_of_a_generation_is_announced(t: &Bench) {
     let [one, other] = t.pair(name, LONG).await;
     let level = Event::Subscribed(one.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&one.object);
-    t.told(&level, 1).await;
+    t.received(&level, 1).await;
     let before = t.count(&freed(&one));
     t.leaves(&one).await;
     assert_eq!(t.count(&freed(&one)), before);
     t.leaves(&other).await;
-    t.told(&freed(&one), before + 1).await;
+    t.received(&freed(&one), before + 1).await;
     t.other.unlisten(&one.object);
 }
