@@ -359,7 +359,8 @@ async fn member_that_slept_longer_than_its_lease_is_not_inside() {
     }
     let awake = other.enter().await.unwrap();
     let awake = leaving(awake).await;
-    sleep(secs(31)).await;
+    // The lease, and the time until it asks again.
+    sleep(secs(36)).await;
     assert_eq!(leaves(awake).await, Release::Released);
     let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Lost { reason: LostReason::Expired, .. }), "{error}");
