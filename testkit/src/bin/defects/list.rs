@@ -88,11 +88,11 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a hold whose release is on its way is still believed",
+        says: "a hold is still believed while its release is in flight",
         edits: &[Edit {
             file: "src/engine/release/mod.rs",
-            from: "let counts = usize::from(hold.end(LostReason::Released).is_ok());",
-            to: "let counts = usize::from(hold.shares() == 0);",
+            from: "let counts = hold.end(LostReason::Released, now).is_ok();",
+            to: "let counts = hold.shares() == 0;",
         }],
     },
     Defect {
