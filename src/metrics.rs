@@ -139,6 +139,8 @@ fn labels(object: &Object, fenced: bool) -> Vec<Label> {
         Kind::Permits => "permits",
         Kind::Election => "election",
         Kind::Barrier => "barrier",
+        Kind::DoubleBarrier => "double_barrier",
+        Kind::Queue => "queue",
     };
     let mut labels = Vec::with_capacity(4);
     labels.push(Label::from_static_parts("leasehold.kind", kind));

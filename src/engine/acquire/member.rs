@@ -72,6 +72,7 @@ impl Member {
             contended: false,
             budget: request.terms.local.from(now),
             token: None,
+            element: None,
         };
         engine.enter(request, grant, None, now, false)
     }
