@@ -333,7 +333,7 @@ fn json_has_the_fields_that_the_guide_lists() {
             fields.push(row);
         }
     }
-    assert_eq!(fields.len(), 15, "{fields:?}");
+    assert_eq!(fields.len(), 16, "{fields:?}");
 }
 
 #[test]
