@@ -34,8 +34,8 @@ fn push(core: &mut Core, call: &Call<'_>, push: fn(&mut List, Vec<u8>)) -> Answe
 }
 
 fn lindex(core: &mut Core, call: &Call<'_>) -> Answer {
-    let index = call.integer(2)?;
     let Some(list) = core.find::<List>(call)? else { return Ok(Reply::Nil) };
+    let index = call.integer(2)?;
     let (from, count) = window(index, index, list.len());
     Ok(list.iter().skip(from).take(count).next().map_or(Reply::Nil, Reply::bulk))
 }
