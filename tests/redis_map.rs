@@ -1,8 +1,6 @@
 //! The map and the set on a real server: their bytes, their costs, and the result of faults.
 
-use crate::common::{
-    SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within,
-};
+use crate::common::{SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within};
 use leasehold::{Client, Error, Map, Set};
 use testkit::{Proxy, Redis};
 
