@@ -51,7 +51,7 @@ macro_rules! example {
         $crate::primitives::example!("let election = client.election(\"scheduler\")?;": $($line),+)
     };
     (orders: $($line:literal),+) => {
-        $crate::primitives::example!("let orders = client.map::<String, u32>(\"orders\")?;": $($line),+)
+        $crate::primitives::example!("let orders = client.map::<String, i64>(\"orders\")?;": $($line),+)
     };
     (seen: $($line:literal),+) => {
         $crate::primitives::example!("let seen = client.set::<String>(\"seen\")?;": $($line),+)

@@ -411,7 +411,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Dropping the future drops `compute`, and releases the lock in the background. If `compute`
     /// has returned, the value may be inserted or not.
     #[doc = example!(orders:
-        "async fn load() -> Result<u32, leasehold::Error> { Ok(7) }",
+        "async fn load() -> Result<i64, leasehold::Error> { Ok(7) }",
         "let (order, timeout) = (\"42\".to_owned(), Duration::from_secs(5));",
         "assert_eq!(orders.get_or_insert_with(&order, timeout, load).await?, 7);",
         "assert_eq!(orders.get(&order).await?, Some(7));")]

@@ -84,7 +84,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "            match self.ask().await? {\n",
-            to: "            let asked = match self.notified {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    let lease = Lease::new(now, self.claim.ttl);\n                    Asked::Granted(Granted { lease, token: None, now })\n                }\n            };\n            match asked {\n",
+            to: "            let asked = match self.notified {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    let lease = Lease::new(now, self.claim.ttl);\n                    Asked::Granted(Granted { lease, token: None, element: None, now })\n                }\n            };\n            match asked {\n",
         }],
     },
     Defect {
