@@ -80,7 +80,7 @@ async fn open_latch_wakes_all_waiters_of_every_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latch_wait_times_out_with_the_closed_count() {
+async fn wait_for_a_latch_times_out_while_it_is_closed() {
     let [latch, _] = two();
     latch.set(1).await.unwrap();
     let start = Instant::now();

@@ -160,6 +160,20 @@ async fn undecodable_element_is_in_a_list_of_its_own() {
     assert!(numbers.try_claim().await.unwrap().is_none());
 }
 
+/// A reply with such an element would end the connection, which all callers share.
+#[tokio::test(flavor = "multi_thread")]
+async fn element_that_is_too_long_is_set_aside() {
+    let redis = Redis::start();
+    let long = "x".repeat(300_000);
+    java_pushes(&redis, &[&long, "b"]);
+    let jobs = queue(&redis).await;
+    let error = jobs.claim().await.unwrap_err();
+    assert!(error.to_string().contains("element of 300000 bytes is too long"), "{error}");
+    assert_eq!(jobs.claim().await.unwrap().value(), "b");
+    let aside = redis.command(&["LRANGE", "leasehold_queue__aside:{jobs}", "0", "-1"]);
+    assert_eq!(aside.texts(), [long]);
+}
+
 /// A rejection in the middle of a script neither loses nor hides an element.
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_commands_lose_no_element() {

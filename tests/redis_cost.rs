@@ -211,7 +211,7 @@ async fn scripts_are_sent_once_per_connection_and_not_with_each_call() {
 // Renewal.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_evalsha_per_third_of_the_ttl_renews_a_hundred_locks() {
+async fn hundred_locks_are_renewed_by_one_evalsha() {
     // given a hundred locks that were acquired together
     let t = Setup::new().await;
     let locks: Vec<_> =

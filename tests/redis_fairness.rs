@@ -187,7 +187,7 @@ async fn redisson_client_acquires_behind_an_eager_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_acquires_behind_a_returning_client() {
+async fn client_that_reacquires_starves_no_polling_waiter() {
     // The releasing client leaves the lock alone for a fiftieth of the time.
     let bound = secs(60);
     for hold in [ms(20), ms(60)] {

@@ -323,7 +323,7 @@ async fn closed_port_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_without_an_address_is_named() {
+async fn error_names_a_host_that_has_no_address() {
     let error = refusal(hasty(), "redis://:hunter2@no-such-host.invalid:6379").await;
     says(&error, &["no-such-host.invalid:6379"]);
 }

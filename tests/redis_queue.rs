@@ -487,7 +487,7 @@ async fn lock_with_a_foreign_field_is_not_handed_off() {
 // Waiters without a queue entry.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unqueued_waiter_gets_regular_yield_windows() {
+async fn unqueued_waiter_regularly_finds_the_lock_free() {
     // given clients that acquire in turns, and a Redisson client that waits
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;

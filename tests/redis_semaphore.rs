@@ -100,7 +100,7 @@ async fn redissons_release_by_hand_wakes_a_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_message_only_delays_latch_waiter() {
+async fn lost_message_only_delays_semaphore_waiter() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let waiter = waiting(&pool, 1);

@@ -30,7 +30,7 @@ pub struct Settings {
     pub seed: u64,
     /// The deployment: `single`, `sentinel` or `cluster`.
     pub on: String,
-    /// Whether one worker sometimes enters without a request.
+    /// Whether one worker sometimes enters without the lock, to test the referee.
     pub disobeys: bool,
     /// The folder of the history and the report.
     pub folder: PathBuf,

@@ -162,6 +162,22 @@ fn texts_of_kryo_are_shared_in_every_length() {
 }
 
 #[test]
+fn texts_of_json_have_the_bytes_of_java() {
+    let both = Both::start();
+    let texts = both.rust.map::<String, String>("texts").unwrap().codecs(Text, Json);
+    for value in ["", "é€", "🔒", "a\u{1b}b\n\"\\/\u{7f}"] {
+        let ask = |op: &str| {
+            both.ask(op, "texts", json!({ "codec": "json", "key": KEY, "value": value }))
+        };
+        texts.insert(&key(), &value.to_owned()).unwrap();
+        assert_eq!(ask("map.get").text(), value);
+        assert!(ask("map.removeIf").is_true(), "other bytes than Java's: {value}");
+        ask("map.put");
+        assert!(texts.remove_if(&key(), &value.to_owned()).unwrap(), "other bytes: {value}");
+    }
+}
+
+#[test]
 fn numbers_are_added_to_by_both() {
     let both = Both::start();
     let stock = both.rust.map::<String, i64>("stock").unwrap();

@@ -1,7 +1,12 @@
 //! JSON as Redisson's two codecs for it write it.
 
+use std::io::{self, Write};
+
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde_json::{
+    Map, Serializer, Value,
+    ser::{CharEscape, CompactFormatter, Formatter},
+};
 
 use super::{Codec, CodecError};
 
@@ -26,7 +31,10 @@ pub struct Json;
 
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn encode(&self, value: &T) -> Result<Vec<u8>, CodecError> {
-        written(&value_of(value)?)
+        let value = value_of(value)?;
+        let bytes = written(&sorted(&value))?;
+        readable::<T>(self, &value, &bytes)?;
+        Ok(bytes)
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<T, CodecError> {
@@ -126,6 +134,19 @@ impl TaggedJson {
 impl<T: Serialize + DeserializeOwned> Codec<T> for TaggedJson {
     fn encode(&self, value: &T) -> Result<Vec<u8>, CodecError> {
         let value = value_of(value)?;
+        let bytes = self.written(sorted(&value))?;
+        readable::<T>(self, &value, &bytes)?;
+        Ok(bytes)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<T, CodecError> {
+        let value = serde_json::from_slice(bytes).map_err(CodecError::new)?;
+        serde_json::from_value(self.untagged(value)?).map_err(CodecError::new)
+    }
+}
+
+impl TaggedJson {
+    fn written(&self, value: Value) -> Result<Vec<u8>, CodecError> {
         match (value, &self.class) {
             (Value::Object(fields), Some(class)) => {
                 let fields = written(&Value::Object(flat(fields)?))?;
@@ -136,11 +157,6 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for TaggedJson {
             }
             (value, _) => written(&self.tagged(value)?),
         }
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<T, CodecError> {
-        let value = serde_json::from_slice(bytes).map_err(CodecError::new)?;
-        serde_json::from_value(self.untagged(value)?).map_err(CodecError::new)
     }
 }
 
@@ -162,24 +178,76 @@ fn flat(fields: Map<String, Value>) -> Result<Map<String, Value>, CodecError> {
 }
 
 fn value_of(value: &impl Serialize) -> Result<Value, CodecError> {
-    serde_json::to_value(value).map(sorted).map_err(CodecError::new)
+    serde_json::to_value(value).map_err(CodecError::new)
+}
+
+/// Refuses a value that could not be read again, because a null that it needs is left out.
+fn readable<T>(codec: &impl Codec<T>, value: &Value, bytes: &[u8]) -> Result<(), CodecError> {
+    if has_null(value) {
+        codec.decode(bytes)?;
+    }
+    Ok(())
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(parts) => parts.iter().any(has_null),
+        Value::Object(fields) => fields.values().any(has_null),
+        _ => false,
+    }
 }
 
 fn written(value: &Value) -> Result<Vec<u8>, CodecError> {
-    serde_json::to_vec(value).map_err(CodecError::new)
+    let mut bytes = vec![];
+    value
+        .serialize(&mut Serializer::with_formatter(&mut bytes, Jackson))
+        .map_err(CodecError::new)?;
+    Ok(bytes)
+}
+
+/// Escapes as Jackson does: a character above U+FFFF as two, and with upper-case digits.
+struct Jackson;
+
+impl Formatter for Jackson {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        to: &mut W,
+        text: &str,
+    ) -> Result<(), io::Error> {
+        for character in text.chars() {
+            let mut units = [0; 2];
+            match character.encode_utf16(&mut units) {
+                [high, low] => write!(to, "\\u{high:04X}\\u{low:04X}")?,
+                _ => write!(to, "{character}")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(
+        &mut self,
+        to: &mut W,
+        escape: CharEscape,
+    ) -> Result<(), io::Error> {
+        match escape {
+            CharEscape::AsciiControl(byte) => write!(to, "\\u{byte:04X}"),
+            other => CompactFormatter.write_char_escape(to, other),
+        }
+    }
 }
 
 /// Sorts the fields of all objects, and leaves out those without a value. Another crate may make
 /// `serde_json` keep the order of insertion.
-fn sorted(value: Value) -> Value {
+fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.into_iter().filter(|(_, it)| !it.is_null()).collect();
+            let mut fields: Vec<_> = fields.iter().filter(|(_, it)| !it.is_null()).collect();
             fields.sort_by(|(one, _), (other, _)| one.cmp(other));
-            Value::Object(fields.into_iter().map(|(name, it)| (name, sorted(it))).collect())
+            Value::Object(fields.into_iter().map(|(name, it)| (name.clone(), sorted(it))).collect())
         }
-        Value::Array(parts) => Value::Array(parts.into_iter().map(sorted).collect()),
-        value => value,
+        Value::Array(parts) => Value::Array(parts.iter().map(sorted).collect()),
+        value => value.clone(),
     }
 }
 
@@ -203,6 +271,31 @@ mod tests {
         let value = json!({"b": 1, "a": {"d": null, "c": "é/"}, "e": null});
         let bytes = Json.encode(&value).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "{\"a\":{\"c\":\"é/\"},\"b\":1}");
+    }
+
+    #[test]
+    fn json_refuses_a_null_that_cannot_be_left_out() {
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        enum Job {
+            Resize(Option<u32>),
+            Rename { to: Option<String> },
+        }
+        assert!(Json.encode(&Job::Resize(None)).is_err());
+        assert!(Codec::<f64>::encode(&Json, &f64::NAN).is_err());
+        let rename = Job::Rename { to: None };
+        let bytes = Json.encode(&rename).unwrap();
+        assert_eq!(Codec::<Job>::decode(&Json, &bytes).unwrap(), rename);
+    }
+
+    #[test]
+    fn json_escapes_as_jackson_does() {
+        shared(&Json, &json!("\u{1f512}\u{1b}é\n\""), "\"\\uD83D\\uDD12\\u001Bé\\n\\\"\"");
+        let order = TaggedJson::new("com.ex.Foo");
+        shared(
+            &order,
+            &json!({"a": "\u{1f512}"}),
+            "{\"@class\":\"com.ex.Foo\",\"a\":\"\\uD83D\\uDD12\"}",
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ counters! {
     releases_abandoned,
 }
 
-/// A number that only grows, or one that goes up and down.
+/// A counter or a gauge.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 

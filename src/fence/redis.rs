@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_matches_the_text() {
+    fn sha1_is_that_of_the_script() {
         let call = Call { source: "return 1".into(), keys: vec![], args: vec![], token: 1 };
         assert_eq!(call.sha1(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }

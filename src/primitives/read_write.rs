@@ -59,7 +59,7 @@ impl ReadWriteLock {
 
     replicated!("leasehold::Client", "read_write_lock", |this, replicas| Self { replicas, ..this });
 
-    /// Sets whether readers let an earlier writer go first. Default: for ten seconds of twenty.
+    /// Sets whether readers let an earlier writer go first. Default: in ten of every twenty seconds.
     ///
     /// Without it, a stream of readers can block a writer for ever. All readers of one client wait
     /// in one line: a reader that does not yield is behind an earlier one that does. Use one

@@ -55,7 +55,7 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
         fastrand::shuffle(&mut numbers);
         let kind = fastrand::u8(..3);
         if kind == 0 {
-            // The stopped servers execute nothing. Another server loses its data when they resume.
+            // Two servers reject everything. A third loses its data before they work again.
             let rejecting = &numbers[1..=2];
             rejecting.iter().for_each(|number| servers[*number].fail("LOADING not yet"));
             sleep(millis(100..25_000)).await;

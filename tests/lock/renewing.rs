@@ -92,7 +92,7 @@ async fn looking_after_a_fixed_lease_is_not_counted_as_renewing_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_fixed_lease_is_notified_before_its_end() {
+async fn loss_of_a_fixed_lease_is_reported_before_its_end() {
     let world = World::new();
     let guard = world.door().lease(secs(3_600)).acquire().await.unwrap();
     world.store.lose("door");

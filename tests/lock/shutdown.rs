@@ -100,7 +100,7 @@ async fn reply_after_shutdown_is_no_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_waits_for_guards_for_half_of_its_time() {
+async fn shutdown_waits_for_guards_for_half_of_its_timeout() {
     // given one guard that comes back in that time
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();

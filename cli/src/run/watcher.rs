@@ -27,7 +27,7 @@ use crate::exit::{OS, say};
 
 pub(crate) const WATCH: &str = "__watch";
 
-/// How late the watcher may notice that the machine was suspended: its timer was, too.
+/// After a suspend the watcher notices at most this late, because its timer was suspended too.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A deadline that changes by less is not sent again.

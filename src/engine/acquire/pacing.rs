@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_dropped_objects_are_forgotten() {
+    fn waiting_line_of_a_dropped_limiter_is_removed() {
         let lines = Lines::default();
         let kept = lines.of("limiter", &Name::new("kept").unwrap());
         for number in 0..10_000 {

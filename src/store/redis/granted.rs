@@ -11,7 +11,7 @@ use super::{
 
 static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
-/// Two commands about a grant. Without the grant, the reply is 0 or nil.
+/// Two commands that check whether a grant is still in Redis. If it is not, both reply 0 or nil.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     /// Writes it again unchanged, so that replicas receive a write after it.

@@ -38,7 +38,7 @@ async fn permit_of_a_leaving_waiter_is_not_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn woken_waiter_gets_one_permit_and_not_two() {
+async fn one_free_permit_does_not_grant_a_request_for_two() {
     let (here, ours, _theirs) = two_permits().await;
     let mut goes = Box::pin(here.acquire_many(2));
     waits(&mut goes).await;

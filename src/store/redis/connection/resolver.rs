@@ -45,7 +45,7 @@ struct Running(Mutex<HashMap<(String, u16), (AbortHandle, Answer)>>);
 type Answer = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, (ErrorKind, String)>>>;
 
 impl Running {
-    /// Returns the lookup of `host` in flight, or a new one. Finished lookups are forgotten: no
+    /// Joins a running lookup of `host`, or starts one. Finished lookups are forgotten: no
     /// address is cached.
     fn join(&self, host: &str, port: u16, lookup: &Arc<Lookup>) -> Answer {
         let mut running = self.0.lock();

@@ -552,7 +552,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::profiles::woken_waiter_gets_one_permit_and_not_two",
+            "engine::contention::tests::profiles::one_free_permit_does_not_grant_a_request_for_two",
         ),
         Defect {
             says: "a grant is of use to one who was called, whatever that one wants",

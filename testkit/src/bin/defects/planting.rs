@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::bodies::bodies;
 use crate::{Case, Defect, Edit};
 
-/// The variable with the number of the defect that a process has.
+/// The environment variable with the number of the defect that is active in a process.
 pub(crate) const NUMBER: &str = "LEASEHOLD_PLANTED";
 
 /// The library, whose functions look up the number of the defect.

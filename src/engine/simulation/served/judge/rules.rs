@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Seen {
-    /// When a fault of `lasts` that begins now is over for clients that have to reconnect.
+    /// A fault begins now and lasts `lasts`. Returns when clients that reconnect no longer notice it.
     pub(super) fn over(&self, lasts: Duration) -> Instant {
         let over = Instant::now() + lasts;
         self.misled_until.map_or(over, |until| until.max(over))

@@ -33,10 +33,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Lets a member in until its lease is over.
-local function let_in(member)
-    redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[8]), member)
-    if redis.call('PTTL', KEYS[4]) < tonumber(ARGV[8]) then
-        redis.call('PEXPIRE', KEYS[4], ARGV[8])
+local function let_in(member, lease)
+    redis.call('ZADD', KEYS[4], string.format('%.0f', now + lease), member)
+    if redis.call('PTTL', KEYS[4]) < tonumber(lease) then
+        redis.call('PEXPIRE', KEYS[4], lease)
     end
 end
 
@@ -47,7 +47,7 @@ if passed then
         if not ends or tonumber(ends) <= now then
             return {2}
         end
-        let_in(ARGV[1])
+        let_in(ARGV[1], ARGV[8])
     end
     local generation, index = string.match(passed, '^(%d+):(%d+)$')
     return {1, tonumber(generation), tonumber(index)}
@@ -81,21 +81,23 @@ end
 
 local generation = redis.call('INCR', KEYS[2])
 redis.pcall('PEXPIRE', KEYS[2], ARGV[7])
-local function pass(member, at)
+local function pass(member, at, lease)
     local text = string.format('%.0f:%d', generation, at)
     redis.call('SET', ARGV[5] .. member, text, 'PX', ARGV[6])
     redis.call('ZREM', KEYS[1], member)
     if KEYS[4] then
-        let_in(member)
+        let_in(member, lease)
     end
 end
+-- The others have leases of their own, which they state when they ask again.
+local others = string.format('%.0f', math.max(ARGV[3], ARGV[8] or 0))
 local index = 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do
     if member ~= ARGV[1] and index < parties - 1 then
-        pass(member, index)
+        pass(member, index, others)
         index = index + 1
     end
 end
-pass(ARGV[1], index)
+pass(ARGV[1], index, ARGV[8])
 redis.pcall('PUBLISH', ARGV[4], '0')
 return {1, generation, index}

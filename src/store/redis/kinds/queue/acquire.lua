@@ -3,14 +3,17 @@
 --   KEYS[1]  queue      list of elements, as Redisson has it
 --   KEYS[2]  claims     hash {owner: claim}
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
+--   KEYS[4]  aside      list of elements that were set aside
 --   ARGV[1]  owner      which no other acquisition has
 --   ARGV[2]  lease      in milliseconds
 --   ARGV[3]  channel    on which returned elements are announced
+--   ARGV[4]  longest    bytes of the longest element that may be claimed
 --
 --   {owner, claim}  granted. A repeated request of the same owner gets the same element and a fresh
 --                   lease, so a lost reply is safe
 --   {pttl}          the queue is empty; the first lease ends in pttl milliseconds (-1: no element
 --                   is claimed)
+--   TOOLONG         the head was longer, and was set aside: its reply would end the connection
 --
 -- An element is in the queue or claimed at any time: the claim is written before the element is
 -- removed, and a rejected removal removes the claim. A server that rejects both keeps the element
@@ -53,6 +56,13 @@ local element = redis.call('LINDEX', KEYS[1], '0')
 if not element then
     local first = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')
     return {first[2] and math.max(1, first[2] - now) or -1}
+end
+
+if #element > tonumber(ARGV[4]) then
+    redis.call('RPUSH', KEYS[4], element)
+    redis.call('LPOP', KEYS[1])
+    local text = 'TOOLONG an element of %d bytes is too long to claim, and was set aside'
+    return redis.error_reply(string.format(text, #element))
 end
 
 claim = micros .. ':' .. element

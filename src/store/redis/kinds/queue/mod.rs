@@ -19,7 +19,9 @@ use crate::{
             RedisStore,
             ask::{NOTHING, Request},
             granted::Granted,
-            keys, replies,
+            keys,
+            kinds::map::LONGEST,
+            replies,
             scripts::{Script, Scripts, millis, script},
         },
     },
@@ -50,8 +52,8 @@ impl InRedis for Queue {
 
     async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
         let name = claim.name();
-        let others = [&*keys::claims(name), &keys::claimants(name)];
-        let arguments = (claim.owner.as_str(), millis(claim.ttl), Self::channel(name));
+        let others = [&*keys::claims(name), &keys::claimants(name), &keys::aside(name)];
+        let arguments = (claim.owner.as_str(), millis(claim.ttl), Self::channel(name), LONGEST);
         let request = Request::of(name, &ACQUIRE, &others, arguments);
         let verdict = store.ask(request.read(|reply| verdict(reply, &claim.owner)));
         store.announced::<Self, _>(name, verdict).await
