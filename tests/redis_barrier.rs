@@ -137,6 +137,21 @@ async fn passes_on(url: &str) {
     }
 }
 
+/// The member that waited asks again after seconds, when the lease of the opener is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn member_that_missed_the_opening_is_inside_for_its_own_lease() {
+    let redis = Redis::start();
+    let limited = with_acl(&redis, "limited", &["+@all", "-subscribe", "&*", "~*"]).await;
+    let waits = limited.double_barrier("phase", 2).unwrap();
+    let waits = tokio::spawn(async move { waits.enter().await });
+    until_present(&redis, 1).await;
+    let opens = Client::builder().ttl(secs(1)).connect(&redis.url()).await.unwrap();
+    let opens = opens.double_barrier("phase", 2).unwrap();
+    let opener = opens.enter().await.unwrap();
+    let waited = within(secs(8), "it enters", waits).await.unwrap().unwrap();
+    assert!(opener.is_held() && waited.is_held());
+}
+
 /// A member of each client inside the double barrier.
 async fn inside(clients: &[Client; 2], name: &str) -> [DoubleBarrierGuard; 2] {
     let [one, other] = clients.each_ref().map(|it| it.double_barrier(name, 2).unwrap());
