@@ -149,7 +149,7 @@ async fn member_that_missed_the_opening_is_inside_for_its_own_lease() {
     let opens = opens.double_barrier("phase", 2).unwrap();
     let opener = opens.enter().await.unwrap();
     let waited = within(secs(8), "it enters", waits).await.unwrap().unwrap();
-    assert!(opener.is_held() && waited.is_held());
+    assert!(opener.is_inside() && waited.is_inside());
 }
 
 /// A member of each client inside the double barrier.
