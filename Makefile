@@ -107,6 +107,7 @@ features:   ## builds every combination of features; the default has no simulate
 	cargo clippy -p leasehold --no-default-features --features blocking -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features tls -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features metrics -- -D warnings
+	cargo clippy -p leasehold --no-default-features --features serde -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features testing -- -D warnings
 	@if cargo tree -p leasehold -e normal,build --prefix none | grep -E '^(mlua|leasehold-twin) '; then \
 		echo "make: the default build has a simulated server in its tree" >&2; exit 1; fi

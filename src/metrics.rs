@@ -1,4 +1,4 @@
-//! Counters, gauges and histograms, by the facade crate [`metrics`](::metrics).
+//! Counters, gauges and histograms, by the facade crate `metrics`.
 //!
 //! A program installs a recorder, such as `metrics-exporter-prometheus`, **before its first
 //! client**, because each new client describes the metrics to the recorder. Without a recorder,
@@ -149,7 +149,7 @@ fn labels(object: &Object, fenced: bool) -> Vec<Label> {
 }
 
 fn labels_of(claim: &Claim) -> Vec<Label> {
-    labels(&claim.object, claim.is_fenced())
+    labels(&claim.object, claim.tokens() > 0)
 }
 
 fn lock_label(name: &Name) -> Option<Label> {

@@ -243,7 +243,7 @@ fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().filter(|(_, it)| !it.is_null()).collect();
-            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            fields.sort_by_key(|(name, _)| *name);
             Value::Object(fields.into_iter().map(|(name, it)| (name.clone(), sorted(it))).collect())
         }
         Value::Array(parts) => Value::Array(parts.iter().map(sorted).collect()),

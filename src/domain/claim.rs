@@ -118,11 +118,6 @@ impl Claim {
         Self { object, owner, ttl, share: Share::WHOLE }
     }
 
-    /// Returns whether its hold has a token.
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.tokens() > 0
-    }
-
     /// Returns how many fencing tokens are requested.
     pub(crate) fn tokens(&self) -> u32 {
         self.share.tokens()

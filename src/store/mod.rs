@@ -34,8 +34,8 @@ pub(crate) const LATER: Duration = Duration::from_secs(1);
 /// How long an unused queue is kept, and the record of a yield window.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
-/// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::Waits::Known) or
-/// [`WaiterRecord::EntryPerTask`](crate::domain::Waits::Seated) counts after its last request.
+/// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::WaiterRecord::ExpiringEntry) or
+/// [`WaiterRecord::EntryPerTask`](crate::domain::WaiterRecord::EntryPerTask) counts after its last request.
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 
 /// How long a request may still be executed after the client gave it up: it may be in the buffer of

@@ -185,13 +185,15 @@ impl Engine {
         request: &AcquireRequest,
         until: Option<Instant>,
     ) -> Result<Option<Held>, Error> {
-        let mut acquisition = Acquisition::tries(&request.object, request.is_fenced());
-        let asked = self.ask_once(request, until).await;
-        match &asked {
-            Ok(None) => acquisition.is_busy(),
-            asked => acquisition.ended(asked),
-        }
-        drop(acquisition);
+        let asked = {
+            let mut acquisition = Acquisition::tries(&request.object, request.is_fenced());
+            let asked = self.ask_once(request, until).await;
+            match &asked {
+                Ok(None) => acquisition.is_busy(),
+                asked => acquisition.ended(asked),
+            }
+            asked
+        };
         match (asked?, request.replicas) {
             (Some(held), Some(replicas)) => {
                 self.acknowledged(replicas, held, until).await.map(Some)
