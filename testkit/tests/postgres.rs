@@ -52,7 +52,9 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
         let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         eventually("so many wait", SOON, || postgres.sql(count) == number);
     };
-    let begun = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
+    // The session is idle in its transaction before the update, too.
+    let begun = "SELECT count(*) FROM pg_stat_activity \
+                 WHERE state = 'idle in transaction' AND query LIKE 'UPDATE%'";
     eventually("the transaction is open", SOON, || postgres.sql(begun) == "1");
 
     // when another changes it, then that waits for the end of the transaction
