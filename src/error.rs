@@ -366,10 +366,11 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     Url(String),
 
-    /// The value of a leader is too long: each observer reads it with each question.
+    /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too long.
+    /// A longer reply would delay or end the connection that all callers share.
     #[error("invalid value for `{name}`: it must have at most {most} bytes")]
     ValueTooLong {
-        /// The name of the election.
+        /// The name of the object.
         name: Name,
         /// The greatest length in bytes.
         most: usize,

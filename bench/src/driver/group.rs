@@ -43,7 +43,7 @@ impl Bench {
         self.group_of(contender, plan.processes)?.contend(plan)
     }
 
-    /// Makes sure that `contender` has so many processes, and warms up the new ones.
+    /// Makes sure that `contender` has `processes` processes, and warms up the new ones.
     pub(super) fn group_of(
         &mut self,
         contender: Contender,
@@ -60,7 +60,7 @@ impl Bench {
 }
 
 impl WorkerGroup {
-    /// Grows to so many processes, and warms up the new ones.
+    /// Grows to `processes` processes, and warms up the new ones.
     fn grown(
         mut self,
         launch: &Launch,
