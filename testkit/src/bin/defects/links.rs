@@ -336,7 +336,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_cluster"),
+        Finder::SimulationFrom("run_cluster", 1737),
         Defect {
             says: "MOVED is not noted",
             edits: &[Edit {
@@ -391,7 +391,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_cluster"),
+        Finder::SimulationFrom("run_cluster", 80),
         Defect {
             says: "an ASK is followed although it is old",
             edits: &[Edit {
@@ -479,7 +479,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_cluster"),
+        Finder::SimulationFrom("run_cluster", 258),
         Defect {
             says: "waiters are not subscribed again when there is another map",
             edits: &[Edit {
@@ -534,7 +534,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 124),
         Defect {
             says: "the grant is not written again before replicas are counted",
             edits: &[Edit {
@@ -589,7 +589,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_sentinel"),
+        Finder::SimulationFrom("run_sentinel", 99),
         Defect {
             says: "a hold that ended while replicas were counted is entered",
             edits: &[Edit {

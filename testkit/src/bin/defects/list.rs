@@ -2792,7 +2792,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_objects"),
+        Finder::SimulationFrom("run_objects", 1169),
         Defect {
             says: "a claim that was lost is done nevertheless",
             edits: &[Edit {

@@ -33,6 +33,8 @@ pub(crate) struct Program {
 pub(crate) struct Run<'a> {
     pub(crate) test: &'a str,
     pub(crate) seeds: u64,
+    /// The first seed.
+    pub(crate) base: u64,
     /// The number of the defect; 0 for none.
     pub(crate) number: usize,
     /// The texts that the defect replaces.
@@ -103,7 +105,7 @@ impl Program {
             .args([run.test, "--exact", "--nocapture"])
             .env(NUMBER, run.number.to_string())
             .env("LEASEHOLD_SEEDS", run.seeds.to_string())
-            .env("LEASEHOLD_BASE", "0")
+            .env("LEASEHOLD_BASE", run.base.to_string())
             .env_remove("LEASEHOLD_SEED")
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
@@ -210,7 +212,7 @@ mod tests {
         // given a program that prints its text, its arguments and its number
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
-        let text = "#!/bin/sh\necho text \"$1\" $LEASEHOLD_PLANTED $LEASEHOLD_SEEDS\nexit 3\n";
+        let text = "#!/bin/sh\necho text \"$1\" $LEASEHOLD_PLANTED $LEASEHOLD_SEEDS $LEASEHOLD_BASE\nexit 3\n";
         fs::write(&path, text).unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&path, executable).unwrap();
@@ -219,15 +221,15 @@ mod tests {
         let program = Program { path, sources: folder.path().to_owned(), places, starting };
         let name = folder.path().join("1");
         let run = |included, number| {
-            let run = Run { test: "a::b", seeds: 7, number, included };
+            let run = Run { test: "a::b", seeds: 7, base: 5, number, included };
             let (status, text_out) = program.run(&run, &name, Duration::from_secs(60)).unwrap();
             (status.unwrap().code(), text_out)
         };
 
         // then with other texts it prints those, and leaves no file behind
         let texts = Texts::from([("a.lua", "TEXT".into())]);
-        assert_eq!(run(Some(&texts), 2), (Some(3), "TEXT a::b 2 7\n".into()));
-        assert_eq!(run(None, 0), (Some(3), "text a::b 0 7\n".into()));
+        assert_eq!(run(Some(&texts), 2), (Some(3), "TEXT a::b 2 7 5\n".into()));
+        assert_eq!(run(None, 0), (Some(3), "text a::b 0 7 5\n".into()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -33,12 +33,13 @@ pub(crate) fn search(
     included: Option<&Texts>,
     name: &Path,
 ) -> Outcome {
-    let test = match finder {
-        Finder::Simulation(world) => format!("engine::simulation::{world}"),
-        Finder::Unit(name) => name.to_owned(),
+    let (test, base) = match finder {
+        Finder::Simulation(world) => (format!("engine::simulation::{world}"), 0),
+        Finder::SimulationFrom(world, base) => (format!("engine::simulation::{world}"), base),
+        Finder::Unit(name) => (name.to_owned(), 0),
     };
     let seeds = if number == 0 { SOUND_SEEDS } else { SEEDS };
-    let run = Run { test: &test, seeds, number, included };
+    let run = Run { test: &test, seeds, base, number, included };
     let run = program.run(&run, name, LONGEST);
     let (status, text_out) = run.map_err(|error| format!("{test}: {error}"))?;
     let Some(status) = status else {
@@ -46,13 +47,15 @@ pub(crate) fn search(
         return Ok(Some(Found { by: format!("`{test}`"), after }));
     };
     match finder {
-        Finder::Simulation(_) => by_simulation(status.success(), &text_out),
+        Finder::Simulation(_) | Finder::SimulationFrom(..) => {
+            by_simulation(status.success(), &text_out, base)
+        }
         Finder::Unit(_) => by_test(&test, status.success(), &text_out),
     }
 }
 
 /// Reads the output of the simulation: the first seed that breaks a rule, and the rule.
-fn by_simulation(passed: bool, text_out: &str) -> Outcome {
+fn by_simulation(passed: bool, text_out: &str, base: u64) -> Outcome {
     if passed {
         return exactly_one(text_out).map(|()| None);
     }
@@ -64,7 +67,11 @@ fn by_simulation(passed: bool, text_out: &str) -> Outcome {
     let seed: Option<u64> = line.split(' ').nth(1).and_then(|seed| seed.parse().ok());
     let seed = seed.ok_or_else(|| format!("no seed in: {line}"))?;
     let rule: String = rule.chars().take(90).collect();
-    Ok(Some(Found { by: format!("simulation: {rule}"), after: format!("{} seeds", seed + 1) }))
+    let after = match base {
+        0 => format!("{} seeds", seed + 1),
+        _ => format!("{} seeds from {base} on", (seed + 1).saturating_sub(base)),
+    };
+    Ok(Some(Found { by: format!("simulation: {rule}"), after }))
 }
 
 /// Reads the output of a test that is selected by its name.
@@ -92,12 +99,14 @@ mod tests {
     fn simulation_is_read() {
         let broken = "running 1 test\nseed 41 broke a rule: two believe\nmore";
         let found = Found { by: "simulation: two believe".into(), after: "42 seeds".into() };
-        assert_eq!(by_simulation(false, broken), Ok(Some(found)));
-        assert_eq!(by_simulation(true, "\nrunning 1 test\nok"), Ok(None));
+        assert_eq!(by_simulation(false, broken, 0), Ok(Some(found)));
+        let later = by_simulation(false, broken, 40).unwrap().unwrap();
+        assert_eq!(later.after, "2 seeds from 40 on");
+        assert_eq!(by_simulation(true, "\nrunning 1 test\nok", 0), Ok(None));
         for (passed, text_out) in
             [(false, "running 1 test\nout of memory"), (true, "running 0 tests")]
         {
-            assert!(by_simulation(passed, text_out).is_err(), "{text_out}");
+            assert!(by_simulation(passed, text_out, 0).is_err(), "{text_out}");
         }
     }
 
