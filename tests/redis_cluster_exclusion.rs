@@ -54,6 +54,8 @@ struct Referee {
     entered: Mutex<BTreeMap<(String, usize), u64>>,
     /// The names of holds that Redis has forgotten.
     forgotten: Mutex<Vec<String>>,
+    /// The names of releases without a certain result: their server was replaced meanwhile.
+    in_doubt: Mutex<Vec<String>>,
 }
 
 impl Referee {
@@ -83,6 +85,7 @@ impl Referee {
     fn receives(&self, name: &str, reason: &LostReason) {
         match reason {
             LostReason::NotOwned => self.forgotten.lock().unwrap().push(name.to_owned()),
+            LostReason::InDoubt => self.in_doubt.lock().unwrap().push(name.to_owned()),
             // No primary was there to renew it.
             reason => assert_eq!(*reason, LostReason::Expired),
         }
@@ -232,6 +235,9 @@ async fn replicated_locks_exclude_while_primaries_die() {
         let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
         let may_be = |name: &String| plain.contains(name) && its.contains(name);
         assert!(forgotten.iter().all(may_be), "{forgotten:?}");
+        // and only releases at the dead primary have no certain result
+        let in_doubt = std::mem::take(&mut *crowd.referee.in_doubt.lock().unwrap());
+        assert!(in_doubt.iter().all(|name| its.contains(name)), "{in_doubt:?}");
         for overlap in crowd.referee.overlaps.lock().unwrap().drain(..) {
             println!("two at once: {overlap:?}");
             let Overlap { name, granted, lasted } = overlap;
