@@ -91,8 +91,7 @@ prepare:    ## installs missing programs that the tests need
 # Most of them wait for real servers: four times as many at once as there are cores.
 tests: export RUST_TEST_THREADS ?= $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
 tests:      ## every test that needs no Java
-	cargo build --workspace --all-features --examples
-	cargo test --workspace --all-features --no-fail-fast
+	.ci/tests
 
 fmt:        ## checks the format
 	cargo fmt --all --check
