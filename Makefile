@@ -35,7 +35,7 @@ simulate:   ## many clients and simulated servers: SEEDS=n seeds of each world, 
 
 fuzz:       ## corrupted bytes, unusual texts, and clients of a server with wrong replies: SEEDS=n runs and a hundred times as many inputs, or SEED=x
 	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
-	cargo test --all-features --lib connection::fuzz -- --nocapture && \
+	cargo test -p leasehold-link --lib fuzz:: -- --nocapture && \
 	cargo test --all-features --test fuzz -- --nocapture
 
 defects:    ## plants one defect after the other, and checks that the tests find it: ONLY=words for those with these words
@@ -102,6 +102,8 @@ clippy:     ## runs the lints
 	$(call in_others,cargo clippy --all-targets -- -D warnings)
 
 features:   ## builds every combination of features; the default has no simulated server
+	cargo clippy -p leasehold-link -- -D warnings
+	cargo clippy -p leasehold-link --features tls -- -D warnings
 	cargo clippy -p leasehold --no-default-features -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features blocking -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features tls -- -D warnings

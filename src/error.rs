@@ -422,6 +422,19 @@ fn words(code: &str, message: &str, command: Option<&str>) -> String {
     }
 }
 
+/// The one place that turns an error of the connections into one for callers.
+impl From<leasehold_link::Error> for Error {
+    fn from(error: leasehold_link::Error) -> Self {
+        match error {
+            leasehold_link::Error::Connect { server, reason, permanent, source } => {
+                Self::Connect { server, reason, permanent, source: source.map(Cause) }
+            }
+            leasehold_link::Error::Url(what) => Self::Url(what),
+            leasehold_link::Error::NoRuntime => Self::NoRuntime,
+        }
+    }
+}
+
 impl Error {
     /// Returns whether another owner has the lock, or a rate is used up, although the store works.
     ///
@@ -553,12 +566,7 @@ impl Error {
 #[derive(Clone)]
 pub struct Cause(Arc<dyn StdError + Send + Sync>);
 
-impl Cause {
-    pub(crate) fn of(error: impl StdError + Send + Sync + 'static) -> Self {
-        Self(Arc::new(error))
-    }
-}
-
+impl Cause {}
 impl Deref for Cause {
     type Target = dyn StdError + Send + Sync;
 

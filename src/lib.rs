@@ -70,13 +70,16 @@ mod store;
 
 #[cfg(feature = "testing")]
 pub use crate::store::redis::memory::MemoryStore;
+#[doc(inline)]
+pub use leasehold_link::{Finding, Hazard, NodeHealth, Role};
+
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        ClientInfo, Finding, Hazard, Health, Holder, Inspection, InvalidDuration, InvalidName,
-        InvalidOwner, InvalidPermitId, Leader, LostReason, Name, NameCursor, NodeHealth,
-        ObjectKind, Owner, Pace, PermitId, Quota, Rate, RatePermits, Replicas, Role, Script,
-        ServerReport, Stats, Value, WaitStrategy, Waiter, Write,
+        ClientInfo, Health, Holder, Inspection, InvalidDuration, InvalidName, InvalidOwner,
+        InvalidPermitId, Leader, LostReason, Name, NameCursor, ObjectKind, Owner, Pace, PermitId,
+        Quota, Rate, RatePermits, Replicas, Script, ServerReport, Stats, Value, WaitStrategy,
+        Waiter, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

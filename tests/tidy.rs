@@ -24,7 +24,7 @@ fn no_files_of_a_folder_form_an_import_cycle() {
     let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
         // A test is above the code that it tests, and a program next to its library.
         let is_of = |path: &String| match root {
-            "src" => !tests.contains(path),
+            "src" | "link/src" => !tests.contains(path),
             _ => root.contains("/bin/") || !path.contains("/bin/"),
         };
         let sources = files(root, "rs").into_iter().filter(is_of);
@@ -72,23 +72,23 @@ fn code_has_no_todo_and_no_panic() {
 
 #[test]
 fn redis_crate_stays_behind_its_store() {
-    none(sources().flat_map(|(path, text)| foreign_types(&path, &text)));
+    none(of_library().flat_map(|(path, text)| foreign_types(&path, &text)));
 }
 
 #[test]
-fn connection_knows_no_locks() {
-    let room = files("src/store/redis/connection", "rs");
+fn link_knows_no_locks() {
+    let room = files("link/src", "rs");
     none(room.iter().flat_map(|path| locks(path, &read(path))));
 }
 
 #[test]
 fn public_functions_document_errors_and_cancel_safety() {
-    none(sources().flat_map(|(path, text)| sections(&path, &text)));
+    none(of_library().flat_map(|(path, text)| sections(&path, &text)));
 }
 
 #[test]
 fn everything_public_has_an_example() {
-    none(sources().flat_map(|(path, text)| examples(&path, &text)));
+    none(of_library().flat_map(|(path, text)| examples(&path, &text)));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn threads_have_the_api_that_tasks_have() {
 
 #[test]
 fn architecture_names_every_source_file_and_no_other() {
-    let sources: Vec<_> = files("src", "rs");
+    let sources: Vec<_> = sources().map(|(path, _)| path).collect();
     none(architecture(&read("ARCHITECTURE.md"), &sources, &|name| is_a_file_called(name)));
 }
 
@@ -341,8 +341,9 @@ fn members(group: &str) -> Vec<&str> {
 }
 
 /// Folders whose files do not import each other in a circle: libraries, programs and big tests.
-const WITHOUT_CIRCLES: [&str; 10] = [
+const WITHOUT_CIRCLES: [&str; 11] = [
     "src",
+    "link/src",
     "cli/src",
     "src/engine/simulation",
     "testkit/src",
@@ -519,7 +520,7 @@ fn leftovers(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Only `store/redis` uses the crate `redis`, and no public item there contains it.
+/// Of the library only `store/redis` uses the crate `redis`, and no public item there contains it.
 fn foreign_types(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let inside = path.starts_with("src/store/redis/");
@@ -548,7 +549,7 @@ fn foreign_types(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The connection may not use the words of locks, nor the files next to its folder.
+/// The Redis client may not use the words of locks.
 fn locks(path: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let words: BTreeSet<_> =
@@ -1295,8 +1296,14 @@ fn files(folder: &str, extension: &str) -> Vec<String> {
     found
 }
 
+/// The library, and its Redis client.
 fn sources() -> impl Iterator<Item = (String, String)> {
-    files("src", "rs").into_iter().map(|path| (path.clone(), read(&path)))
+    let all = files("src", "rs").into_iter().chain(files("link/src", "rs"));
+    all.map(|path| (path.clone(), read(&path)))
+}
+
+fn of_library() -> impl Iterator<Item = (String, String)> {
+    sources().filter(|(path, _)| path.starts_with("src/"))
 }
 
 /// The sources that users run: the layer of a test is above the code that it tests.
@@ -1309,7 +1316,7 @@ fn of_users() -> impl Iterator<Item = (String, String)> {
 fn test_files() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (path, text) in sources() {
-        let folder = match path.strip_suffix("/mod.rs") {
+        let folder = match path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix("/lib.rs")) {
             Some(folder) => folder.to_owned(),
             None => path.trim_end_matches(".rs").to_owned(),
         };
@@ -1326,8 +1333,14 @@ fn test_files() -> BTreeSet<String> {
 }
 
 fn documents() -> impl Iterator<Item = (String, String)> {
-    let at_the_top =
-        ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
+    let at_the_top = [
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "README.md",
+        "SECURITY.md",
+        "link/README.md",
+    ];
     let all = at_the_top.map(str::to_owned).into_iter().chain(files("docs", "md"));
     all.map(|path| (path.clone(), read(&path)))
 }
@@ -1358,7 +1371,7 @@ fn is_test_in(text: &str, name: &str) -> bool {
 
 fn is_a_file_called(name: &str) -> bool {
     let folders = [
-        "src", "cli", "tests", "testkit", "twin", "interop", "chaos", "bench", "benches",
+        "src", "cli", "link", "tests", "testkit", "twin", "interop", "chaos", "bench", "benches",
         "examples",
     ];
     let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));

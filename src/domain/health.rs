@@ -1,9 +1,8 @@
 //! The state of a client and its store.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use super::Failure;
-use super::{Finding, Hazard};
+use super::{About, Finding, NodeHealth, Role};
 
 /// The current state of a client and its store: see [`Client::health`](crate::Client::health).
 ///
@@ -66,154 +65,18 @@ impl Health {
     pub fn is_ready(&self) -> bool {
         self.obstacle.is_none()
     }
-}
 
-/// The state of one server at a health check: see [`Health::nodes`].
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() {
-/// let health = leasehold::Client::in_memory().health().await;
-/// for node in health.nodes.iter().filter(|node| !node.is_reachable()) {
-///     eprintln!("{}: {:?} for {:?}", node.server, node.obstacle, node.silent_for);
-/// }
-/// # }
-/// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct NodeHealth {
-    /// The server, or the servers of the URL, without any secret.
-    pub server: String,
-    /// How long the server took to reply; `None` if it did not reply in time.
-    pub round_trip: Option<Duration>,
-    /// For how long at least the server has been unreachable, or has not replied. `None` if it
-    /// replied, or was never tried.
-    pub silent_for: Option<Duration>,
-    /// Why the server grants no locks: no connection and its cause, no reply, a rejection, a replica.
-    pub obstacle: Option<String>,
-}
-
-impl NodeHealth {
-    /// Returns whether the server replied to the health check, even with a rejection.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() {
-    /// let health = leasehold::Client::in_memory().health().await;
-    /// assert!(health.nodes.iter().all(|node| node.is_reachable()));
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn is_reachable(&self) -> bool {
-        self.round_trip.is_some()
-    }
-}
-
-/// The role of a server.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() {
-/// use leasehold::Role;
-/// let health = leasehold::Client::in_memory().health().await;
-/// assert_eq!(health.role, Some(Role::Primary));
-/// assert_eq!(Role::ClusterNode.to_string(), "a node of a cluster");
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Role {
-    /// It accepts writes, and grants locks.
-    Primary,
-    /// It copies a primary, and grants no locks.
-    Replica,
-    /// It is one node of a cluster, and rejects names in slots of other nodes.
-    ClusterNode,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Primary => "a primary",
-            Self::Replica => "a replica",
-            Self::ClusterNode => "a node of a cluster",
-        })
-    }
-}
-
-/// The report of a store about itself; all of it is optional.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct About {
-    pub(crate) role: Option<Role>,
-    pub(crate) version: Option<String>,
-    pub(crate) eviction_policy: Option<String>,
-    /// Whether its memory is full and its policy evicts nothing.
-    pub(crate) is_full: bool,
-    /// Whether it belongs to a cluster, whatever its role.
-    pub(crate) clustered: bool,
-    /// The address of the server.
-    pub(crate) server: String,
-    /// The run id, which changes when the server restarts.
-    pub(crate) run_id: Option<String>,
-    /// The number of connected replicas, if it is not a replica itself.
-    pub(crate) replicas: Option<usize>,
-    /// The hazards there.
-    pub(crate) hazards: Vec<Hazard>,
-    /// Whether it reports that its whole cluster is down.
-    pub(crate) cluster_down: bool,
-    /// The health of each server.
-    pub(crate) nodes: Vec<NodeHealth>,
-    /// Why the other fields are unknown.
-    pub(crate) failure: Option<String>,
-}
-
-impl About {
-    /// Returns the result of a health check, with the health of each server.
-    pub(crate) fn of(nodes: Vec<NodeHealth>, looked: Result<Self, Failure>) -> Self {
-        let about = looked.unwrap_or_else(|failure| Self {
-            failure: Some(failure.to_string()),
-            ..Self::default()
-        });
-        Self { nodes, ..about }
-    }
-
-    /// Returns whether no check was denied.
-    pub(crate) fn is_seen(&self) -> bool {
-        !self.hazards.iter().any(|it| matches!(it, Hazard::ChecksDenied { .. }))
-    }
-
-    /// Returns whether it reports that it is not a cluster node.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.role.is_some() && !self.clustered
-    }
-
-    /// Returns why it grants no locks, if it does not.
-    pub(crate) fn obstacle(&self) -> Option<String> {
-        if self.failure.is_some() {
-            return self.failure.clone();
-        }
-        let stops = match self.role {
-            Some(Role::Replica) => Hazard::Replica,
-            _ if self.hazards.contains(&Hazard::TooFewReplicas) => Hazard::TooFewReplicas,
-            _ => return None,
-        };
-        Some(format!("{stops}; {}", stops.remedy()))
-    }
-
-    /// Returns its health without the fields that only the client knows.
-    pub(crate) fn health(self) -> Health {
-        Health {
+    /// Returns what `about` reports, without the fields that only the client knows.
+    pub(crate) fn of(about: About) -> Self {
+        Self {
             commands_up: false,
             messages_up: false,
             round_trip: None,
             obstacle: None,
-            role: self.role,
-            server_version: self.version,
-            eviction_policy: self.eviction_policy,
-            nodes: self.nodes,
+            role: about.role,
+            server_version: about.version,
+            eviction_policy: about.eviction_policy,
+            nodes: about.nodes,
             findings: Vec::new(),
             holds_in_doubt: 0,
         }

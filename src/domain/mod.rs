@@ -2,19 +2,14 @@
 //!
 //! They do no I/O and read no clock. Only `failure.rs` knows of Redis: it has the error codes.
 
-mod backoff;
 mod claim;
 mod client_info;
-mod failure;
 mod guarded;
 mod hashed;
-mod hazard;
 mod health;
 mod inspection;
 mod leader;
 mod lease;
-mod log_throttle;
-mod mutex;
 mod name;
 mod object;
 mod owner;
@@ -26,31 +21,15 @@ mod report;
 mod stats;
 mod wait_strategy;
 
-pub(crate) use self::log_throttle::LOG_INTERVAL;
-pub(crate) use self::{
-    backoff::{Backoff, spread},
-    claim::{
-        Claim, Element, Ending, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply,
-        RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
-    },
-    failure::{Failure, Refusal},
-    guarded::{Edit, Work},
-    hashed::Map,
-    health::About,
-    lease::{CENTURY, Lease, checked},
-    log_throttle::LogThrottle,
-    mutex::Mutex,
-    object::{Kind, Object, WaiterRecord},
-    owner::Identity,
-    permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
-    reason::Ended,
+pub(crate) use leasehold_link::{
+    About, Backoff, Failure, Finding, LogThrottle, Mutex, NodeHealth, Refusal, Role, spread,
 };
+
 pub use self::{
     claim::Holder,
     client_info::ClientInfo,
     guarded::{Script, Value, Write},
-    hazard::{Finding, Hazard},
-    health::{Health, NodeHealth, Role},
+    health::Health,
     inspection::{Inspection, NameCursor, ObjectKind, Waiter},
     leader::Leader,
     lease::InvalidDuration,
@@ -63,4 +42,17 @@ pub use self::{
     report::ServerReport,
     stats::Stats,
     wait_strategy::WaitStrategy,
+};
+pub(crate) use self::{
+    claim::{
+        Claim, Element, Ending, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply,
+        RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
+    },
+    guarded::{Edit, Work},
+    hashed::Map,
+    lease::{CENTURY, Lease, checked},
+    object::{Kind, Object, WaiterRecord},
+    owner::Identity,
+    permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
+    reason::Ended,
 };

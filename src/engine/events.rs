@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::store::{Event, Subscriber};
 
-impl Subscriber for Engine {
+impl Subscriber<Event> for Engine {
     fn receive(&self, event: Event) {
         match &event {
             // Another client forced a release of this hold. Or, soon after the grant, this is a

@@ -92,7 +92,7 @@ use crate::{
     },
     error::Error,
     metrics,
-    store::{RECEIPT_RESTS, RedisStore, Subscriber, client_info},
+    store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, client_info},
 };
 
 /// The engine of one client, over one store.
@@ -179,7 +179,7 @@ impl Engine {
             runs: Arc::default(),
             grants: AtomicU64::new(0),
         });
-        let subscriber: Arc<dyn Subscriber> = Arc::<Self>::clone(&engine);
+        let subscriber: Arc<dyn Subscriber<Event>> = Arc::<Self>::clone(&engine);
         engine.core.store.send_to(Arc::downgrade(&subscriber));
         engine
     }
@@ -395,7 +395,8 @@ impl Engine {
         };
         let (commands_up, messages_up) = self.core.store.are_up();
         let holds_in_doubt = self.watchdog.holds().iter().filter(|hold| hold.is_in_doubt()).count();
-        let (health, findings) = (looked.unwrap_or_default().health(), self.core.store.findings());
+        let (health, findings) =
+            (Health::of(looked.unwrap_or_default()), self.core.store.findings());
         Health {
             commands_up,
             messages_up,

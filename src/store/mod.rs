@@ -10,15 +10,14 @@
 
 use std::time::Duration;
 
+pub(crate) use leasehold_link::{HEALTH_CHECK, Subscriber};
+
 pub(crate) use self::redis::{RedisStore, client_info, in_slot, inspect, kinds::*, report};
 use crate::domain::Object;
 
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod redis;
-
-/// Timeout of a health check at one server.
-pub(crate) const HEALTH_CHECK: Duration = Duration::from_millis(200);
 
 /// How long a lock is reserved for the notified client: time for a request, but not for work. A
 /// dead or paused client blocks the others no longer than this.
@@ -95,7 +94,18 @@ pub(crate) enum Event {
     Ask { object: Object, after: Duration },
 }
 
-/// The receiver of events. The tasks of the store call it, so it must not block.
-pub(crate) trait Subscriber: Send + Sync {
-    fn receive(&self, event: Event);
+impl leasehold_link::Event for Event {
+    type Topic = Object;
+
+    fn back() -> Self {
+        Self::Back
+    }
+
+    fn moved() -> Self {
+        Self::Moved
+    }
+
+    fn unsubscribed(object: Object) -> Self {
+        Self::Subscribed(object, SubscriptionLevel::Nothing)
+    }
 }

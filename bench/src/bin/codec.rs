@@ -13,7 +13,7 @@ use redis_protocol::resp3::{
     types::{OwnedFrame, Resp3Frame},
 };
 
-#[path = "../../../src/store/redis/connection/frames.rs"]
+#[path = "../../../link/src/pipe/frames.rs"]
 #[allow(dead_code, reason = "as the library has it")]
 mod frames;
 

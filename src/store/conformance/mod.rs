@@ -46,7 +46,7 @@ pub(crate) struct Bench {
 #[derive(Default)]
 struct ReceivedEvents(Mutex<Vec<Event>>);
 
-impl Subscriber for ReceivedEvents {
+impl Subscriber<Event> for ReceivedEvents {
     fn receive(&self, event: Event) {
         self.0.lock().unwrap().push(event);
     }
@@ -70,8 +70,8 @@ impl Bench {
     /// `other` is the store of the client called `id`.
     pub(crate) fn new(one: Arc<RedisStore>, other: Arc<RedisStore>, id: &str) -> Self {
         let events = Arc::new(ReceivedEvents::default());
-        let subscriber: Arc<dyn Subscriber> = Arc::<ReceivedEvents>::clone(&events);
-        other.send_to(Arc::downgrade(&subscriber) as Weak<dyn Subscriber>);
+        let subscriber: Arc<dyn Subscriber<Event>> = Arc::<ReceivedEvents>::clone(&events);
+        other.send_to(Arc::downgrade(&subscriber) as Weak<dyn Subscriber<Event>>);
         Self { one, other, events, identity: Identity::of(id), prefix: "" }
     }
 

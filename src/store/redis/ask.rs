@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use leasehold_link::Channels;
 use redis::{Arg, Cmd, ServerError, ToRedisArgs, Value, cmd};
 
 use super::{
-    channels::Channels,
     replies,
     scripts::{Script, command_with_space},
 };
@@ -97,43 +97,14 @@ impl<'a> Request<'a> {
         self.about
     }
 
-    pub(super) fn reports_split(&self) -> bool {
-        self.reports_split
-    }
-
     /// The name of the script. A plain command reads or renews one key.
     pub(super) fn name(&self) -> &'static str {
         self.script.map_or("plain", Script::name)
     }
 
-    /// Whether it may publish a message.
-    pub(super) fn publishes(&self) -> bool {
-        self.script.is_some_and(Script::publishes)
-    }
-
-    /// The key that decides which node is asked.
-    pub(super) fn first_key(&self) -> &[u8] {
-        self.keys().next().unwrap_or_default()
-    }
-
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let before = if self.script.is_some() { 3 } else { 1 };
         words(&self.command).skip(before).take(self.keys)
-    }
-
-    /// Returns the command for a server whose messages are on these channels.
-    pub(super) fn on(&self, channels: Channels) -> Cow<'_, Cmd> {
-        match self.script.and_then(|script| script.other_hash(channels)) {
-            Some(hash) => Cow::Owned(self.calling("EVALSHA", hash)),
-            None => Cow::Borrowed(&self.command),
-        }
-    }
-
-    /// The same with the text of the script, if the server has replied that it does not know it: it
-    /// was restarted or failed over, or a client flushed its scripts.
-    pub(super) fn by_text(&self, reply: &Value, channels: Channels) -> Option<Cmd> {
-        let script = self.script.filter(|_| replies::is_no_script(reply))?;
-        Some(self.calling("EVAL", script.text(channels)))
     }
 
     fn calling(&self, verb: &str, script: &str) -> Cmd {
@@ -154,6 +125,36 @@ impl<'a> Request<'a> {
         };
         let refused = replies::refusal(error).naming(command);
         replies::naming_keys(refused, &self.keys().collect::<Vec<_>>())
+    }
+}
+
+impl leasehold_link::Request for Request<'_> {
+    fn command(&self) -> &Cmd {
+        &self.command
+    }
+
+    fn on(&self, channels: Channels) -> Cow<'_, Cmd> {
+        match self.script.and_then(|script| script.other_hash(channels)) {
+            Some(hash) => Cow::Owned(self.calling("EVALSHA", hash)),
+            None => Cow::Borrowed(&self.command),
+        }
+    }
+
+    fn by_text(&self, reply: &Value, channels: Channels) -> Option<Cmd> {
+        let script = self.script.filter(|_| replies::is_no_script(reply))?;
+        Some(self.calling("EVAL", script.text(channels)))
+    }
+
+    fn first_key(&self) -> &[u8] {
+        self.keys().next().unwrap_or_default()
+    }
+
+    fn reports_split(&self) -> bool {
+        self.reports_split
+    }
+
+    fn publishes(&self) -> bool {
+        self.script.is_some_and(Script::publishes)
     }
 }
 

@@ -2,23 +2,16 @@
 
 use std::sync::LazyLock;
 
+use leasehold_link::{Channels, Evidence};
 use redis::{Cmd, cmd};
 
-use super::{
-    channels::Channels,
-    scripts::{Script, script},
-};
+use super::scripts::{Script, script};
 
 static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
 /// Two commands that check whether a grant is still in Redis. If it is not, both reply 0 or nil.
 #[derive(Clone, Debug)]
-pub(super) struct Granted {
-    /// Writes it again unchanged, so that replicas receive a write after it.
-    pub(super) touch: Cmd,
-    /// Finds it without a write.
-    pub(super) look: Cmd,
-}
+pub(super) struct Granted(pub(super) Evidence);
 
 impl Granted {
     /// A field of the hash under the first of `keys`. The other keys belong to the same grant.
@@ -33,11 +26,11 @@ impl Granted {
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);
-        Self { touch, look }
+        Self(Evidence { touch, look })
     }
 
     /// The same, found by another command.
     pub(super) fn found_by(self, look: Cmd) -> Self {
-        Self { look, ..self }
+        Self(Evidence { look, ..self.0 })
     }
 }

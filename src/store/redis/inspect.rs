@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use leasehold_link::Channels;
 use redis::{Cmd, Value, cmd};
 use uuid::Uuid;
 
-use super::{RedisStore, Reply, channel_of, channels::Channels, client_info, keys, replies};
+use super::{RedisStore, Reply, channel_of, client_info, keys, replies};
 use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, Waiter};
 
 /// The largest number of holders and of waiters that are read. A hash with more fields is no lock.

@@ -2,9 +2,7 @@
 //! and one that waits for replicas if `replicated` is used.
 
 mod ask;
-mod channels;
 pub(crate) mod client_info;
-mod connection;
 #[cfg(test)]
 mod deployments;
 mod granted;
@@ -16,38 +14,37 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod moving_names;
 mod renewals;
-mod replica_ack;
 mod replies;
 pub(crate) mod report;
 mod runner;
 mod scripts;
 #[cfg(test)]
 mod simulated;
-mod slots;
 mod subscriptions;
-mod topology;
-mod warnings;
-mod watcher;
 
-use std::{sync::Weak, time::Duration};
-
-use tokio::runtime::Handle;
+use std::sync::Weak;
 
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use self::connection::Connector;
-pub(crate) use self::connection::{Credentials, Settings, Translation};
+pub(crate) use leasehold_link::Connector;
+pub(crate) use leasehold_link::{Credentials, Settings, Translation};
+use leasehold_link::{Topology, slot_of};
+
 pub(crate) use self::keys::in_slot;
 use self::{
-    channels::Channels,
-    connection::{Dialer, Servers, Target},
     kinds::{channel_of, preloads},
-    topology::Topology,
+    subscriptions::Table,
 };
-use super::Subscriber;
+use super::{Event, Subscriber};
 use crate::{
     domain::{About, Failure, Finding, LogThrottle, Name, Object, checked},
     error::Error,
+    metrics,
 };
+
+/// The slot of a name, and of all its keys.
+fn slot_of_name(name: &Name) -> u16 {
+    slot_of(name.as_str().as_bytes())
+}
 
 /// The result of a request.
 type Reply<T> = Result<T, Failure>;
@@ -55,7 +52,7 @@ type Reply<T> = Result<T, Failure>;
 /// Redis: a server, or a cluster of them.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
-    topology: Topology,
+    topology: Topology<Table>,
     /// Requests for permits whose number is unset.
     unset: LogThrottle,
 }
@@ -67,15 +64,7 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let limit = limit(settings)?;
-        let topology = match connection::servers(url, settings)? {
-            Servers::One(target) => {
-                let dialer = dialer(target, settings, client_id)?;
-                Topology::one(dialer, client_id, limit).await?
-            }
-            Servers::Cluster(seeds) => Topology::cluster(seeds, settings, client_id, limit).await?,
-        };
+        let topology = Topology::connect(url, &checked_settings(settings)?, client_id).await?;
         Ok(Self { topology, unset: LogThrottle::default() })
     }
 
@@ -93,9 +82,8 @@ impl RedisStore {
     /// The same with default settings and without a connection, which is made in the background.
     #[cfg(feature = "testing")]
     pub(crate) fn simulated(connector: Connector, client_id: &str) -> Self {
-        let (settings, preloads) = (Settings::default(), preloads(Channels::Plain));
-        let dialer = Dialer::simulated(connector, &settings, client_id, preloads);
-        let topology = Topology::single_lazily(dialer, client_id, settings.command_timeout);
+        let topology =
+            Topology::simulated(connector, &own_settings(&Settings::default()), client_id);
         Self { topology, unset: LogThrottle::default() }
     }
 
@@ -105,27 +93,20 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        let limit = limit(settings)?;
-        let topology = match connection::servers(url, settings)? {
-            Servers::One(target) => {
-                let dialer = dialer(target, settings, client_id)?;
-                Topology::single_lazily(dialer, client_id, limit)
-            }
-            Servers::Cluster(seeds) => Topology::cluster_lazily(seeds, settings, client_id, limit)?,
-        };
+        let topology = Topology::connect_lazy(url, &checked_settings(settings)?, client_id)?;
         Ok(Self { topology, unset: LogThrottle::default() })
     }
 }
 
-/// How to reach one server.
-fn dialer(target: Target, settings: &Settings, client_id: &str) -> Result<Dialer, Error> {
-    Dialer::new(target, settings, client_id, preloads(Channels::Plain))
+/// Checks the `settings` of a user, and adds what each client of this crate has.
+fn checked_settings(settings: &Settings) -> Result<Settings, Error> {
+    checked("connect_timeout", settings.connect_timeout)?;
+    checked("command_timeout", settings.command_timeout)?;
+    Ok(own_settings(settings))
 }
 
-/// How long a command may take.
-fn limit(settings: &Settings) -> Result<Duration, Error> {
-    checked("connect_timeout", settings.connect_timeout)?;
-    Ok(checked("command_timeout", settings.command_timeout)?)
+fn own_settings(settings: &Settings) -> Settings {
+    Settings { scripts: preloads, on_loss: metrics::connection_lost, ..settings.clone() }
 }
 
 impl RedisStore {
@@ -145,7 +126,7 @@ impl RedisStore {
     }
 
     /// Sets the subscriber of events.
-    pub(crate) fn send_to(&self, subscriber: Weak<dyn Subscriber>) {
+    pub(crate) fn send_to(&self, subscriber: Weak<dyn Subscriber<Event>>) {
         self.topology.send_to(subscriber);
     }
 
@@ -185,7 +166,7 @@ impl RedisStore {
     /// Why requests for `name` get no reply, if that is known, of the server that has the name. It
     /// may be a temporary rejection.
     pub(crate) fn unavailability(&self, name: &Name) -> Option<Failure> {
-        self.topology.unavailability(name)
+        self.topology.unavailability(slot_of_name(name))
     }
 
     /// Why no request about `name` reaches a server now, if none does.
@@ -201,7 +182,7 @@ impl RedisStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use futures_util::FutureExt;
     use leasehold_twin::Twin;
@@ -229,9 +210,7 @@ mod tests {
         store.acquire(&held, None).await.unwrap();
         redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let verdict = store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(
-            matches!(verdict, Verdict::Busy(_)) && store.topology.permissions(&held.object).queue
-        );
+        assert!(matches!(verdict, Verdict::Busy(_)) && store.permissions(&held.object).queue);
 
         redis.command(&["REPLICAOF", "NO", "ONE"]);
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
@@ -247,10 +226,10 @@ mod tests {
         let (held, wanted) = (claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(!store.topology.permissions(&held.object).queue);
+        assert!(!store.permissions(&held.object).queue);
 
         redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
-        let forgotten = || store.topology.permissions(&held.object).queue;
+        let forgotten = || store.permissions(&held.object).queue;
         eventually("it is forgotten", Duration::from_secs(5), forgotten);
     }
 
@@ -484,7 +463,7 @@ mod tests {
         let door = claim("one:1").object;
         store.listen(&door);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(store.topology.is_subscribed_to_releases(&door));
+        assert!(store.is_subscribed_to_releases(&door));
         twin.cut(leasehold_twin::Cut::Silence, |it| !it.channels.is_empty());
 
         let start = Instant::now();

@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
+use leasehold_link::Resolver;
 use testkit::{Cluster, Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
-use super::{connection::Resolver, *};
+use super::*;
 use crate::domain::{Claim, Object, Owner, Verdict};
 
 /// The time that a busy machine may need.

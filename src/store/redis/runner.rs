@@ -71,7 +71,7 @@ impl RedisStore {
     where
         A: Future<Output = Reply<T>>,
     {
-        if !self.topology.permissions(object).queue {
+        if !self.permissions(object).queue {
             return ask(false).await;
         }
         let answer = ask(true).await;
@@ -81,7 +81,7 @@ impl RedisStore {
         // If this is refused as well, the reason is not the key of the waiters.
         let alone = ask(false).await?;
         if !replies::is_split(&answer) {
-            self.topology.queue_refused(object);
+            self.queue_refused(object);
         }
         Ok(alone)
     }
@@ -106,7 +106,7 @@ impl RedisStore {
         answer: impl Future<Output = Reply<T>>,
     ) -> Reply<T> {
         let answer = answer.await;
-        if self.topology.is_to_be_published_again(name) {
+        if self.topology.is_to_be_published_again(name.as_str().as_bytes()) {
             Box::pin(self.wake::<K>(name)).await;
         }
         answer

@@ -1,10 +1,10 @@
 //! The Lua scripts. Each is in a separate file next to the code that runs it.
 
-use std::{borrow::Cow, sync::LazyLock, time::Duration};
+use std::{borrow::Cow, sync::LazyLock};
 
+pub(super) use leasehold_link::millis;
+use leasehold_link::{Channels, Preload};
 use redis::Cmd;
-
-use super::{channels::Channels, connection::Preload};
 
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
@@ -110,11 +110,6 @@ impl Script {
     }
 }
 
-/// Whole milliseconds, rounded up, because the server must not end a lease before this client does.
-pub(super) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
 /// The beginning of a command, with space for most commands. A buffer that grows in steps would be
 /// copied several times.
 pub(super) fn command_with_space(name: &str) -> Cmd {
@@ -140,13 +135,6 @@ mod tests {
         assert_eq!(silent.text(Channels::Sharded), silent.text(Channels::Plain));
         assert_eq!(silent.other_hash(Channels::Sharded), None);
         assert!(speaks.publishes() && !silent.publishes());
-    }
-
-    #[test]
-    fn lease_is_rounded_up_to_milliseconds() {
-        assert_eq!(millis(Duration::from_micros(1)), 1);
-        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
-        assert_eq!(millis(Duration::from_micros(1_500)), 2);
     }
 
     #[test]

@@ -20,12 +20,13 @@ use std::{
     time::Duration,
 };
 
+use leasehold_link::{Channels, Preload};
+
 use super::{
     RedisStore, Reply,
-    channels::Channels,
-    connection::Preload,
     granted::Granted,
     scripts::{self, Scripts},
+    slot_of_name,
 };
 use crate::domain::{
     self, Claim, Failure, Holder, Kind, Name, Object, Outcome, Owner, Place, ReleaseMode,
@@ -225,7 +226,8 @@ impl RedisStore {
     /// hangs puts only its own holds in doubt, also if it is importing the slot.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
-        object.kind as u32 + KINDS * self.topology.group(object)
+        let slot = if self.topology.moves_slots() { slot_of_name(&object.name) } else { 0 };
+        object.kind as u32 + KINDS * u32::from(slot)
     }
 
     /// Renews each hold that its owner still has. Returns one outcome for each, in order; an
@@ -241,7 +243,10 @@ impl RedisStore {
     /// or when the time is over. Returns 0 if its owner no longer holds.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(claim.object.kind, K => K::granted(claim)) {
-            Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)).await,
+            Some(Granted(evidence)) => {
+                let (slot, Replicas { least, within }) = (slot_of_name(claim.name()), replicas);
+                Box::pin(self.topology.replicated(slot, evidence, (least, within))).await
+            }
             None => unsupported(),
         }
     }

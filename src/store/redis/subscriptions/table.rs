@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use leasehold_link::{Channels, Delivery, Rejection, SubscriptionTable, Topic};
 use tokio::time::Instant;
 
 use super::{
-    super::{channel_of, channels::Channels, keys, replies, slots::slot_of},
+    super::{channel_of, keys, replies, slot_of_name},
     permissions::{Denials, Denied, Permissions},
+    warned::Warned,
 };
 use crate::{
     domain::{Kind, Map, Object, WaiterRecord},
@@ -19,7 +21,7 @@ use crate::{
 
 /// The wanted subscriptions of one client, and their states.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::store::redis) struct Table {
     client: String,
     delivery: Delivery,
     objects: Map<Object, WantedName>,
@@ -29,34 +31,6 @@ pub(super) struct Table {
     refusals: Denials,
     /// The pending events, in order.
     events: VecDeque<Event>,
-}
-
-/// The messages that a connection delivers.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(in crate::store::redis) enum Delivery {
-    /// All messages of the deployment.
-    #[default]
-    Alone,
-    /// The messages of one of several nodes. With plain channels, the node cannot count the
-    /// subscribers at other nodes. So a script that relied on the count would notify no client.
-    Nodes(Channels),
-}
-
-impl Delivery {
-    /// Returns the same number for channels that may be in one command.
-    fn together(self, channel: &str) -> u16 {
-        match self.channels() {
-            Channels::Plain => 0,
-            Channels::Sharded => slot_of(channel.as_bytes()),
-        }
-    }
-
-    pub(super) fn channels(self) -> Channels {
-        match self {
-            Self::Alone => Channels::Plain,
-            Self::Nodes(channels) => channels,
-        }
-    }
 }
 
 /// A name for which this client waits.
@@ -107,39 +81,12 @@ enum State {
     Leaving,
 }
 
-/// A request to the server.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) struct Correction {
-    /// The name to subscribe for, or `None` to unsubscribe.
-    pub(super) subscribe: Option<Object>,
-    pub(super) channels: Vec<String>,
-}
+impl SubscriptionTable for Table {
+    type Topic = Object;
+    type Event = Event;
+    type Log = Warned;
 
-impl Correction {
-    /// Returns the permission that is missing if the server denies this. Channels that only
-    /// Leasehold uses are then dropped, and the others requested again.
-    pub(super) fn needs(&self) -> Denied {
-        let releases = self.subscribe.as_ref().map(channel_of);
-        match self.channels.iter().all(|it| Some(it) == releases.as_ref()) {
-            true => Denied::Releases,
-            false => Denied::OwnChannels,
-        }
-    }
-}
-
-/// Why a correction was not made.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Refusal {
-    /// The ACL denies it.
-    Forbidden,
-    /// The rejection may pass.
-    Passing,
-    /// Another node has the slot of the channel.
-    Elsewhere,
-}
-
-impl Table {
-    pub(super) fn of(client: &str, delivery: Delivery) -> Self {
+    fn of(client: &str, delivery: Delivery) -> Self {
         Self {
             client: client.to_owned(),
             delivery,
@@ -151,7 +98,7 @@ impl Table {
         }
     }
 
-    pub(super) fn listen(&mut self, object: &Object) {
+    fn listen(&mut self, object: &Object) {
         if !self.objects.contains_key(object) {
             self.objects.insert(object.clone(), WantedName::default());
         }
@@ -163,14 +110,13 @@ impl Table {
         }
     }
 
-    pub(super) fn unlisten(&mut self, object: &Object) {
+    fn unlisten(&mut self, object: &Object) {
         if let Some(wanted) = self.objects.remove(object) {
             self.give_up(object, wanted.channels);
         }
     }
 
-    /// Ends what [`listen`](Self::listen) began, and drops the pending events of `object`.
-    pub(super) fn forget(&mut self, object: &Object) {
+    fn forget(&mut self, object: &Object) {
         self.unlisten(object);
         self.events.retain(|event| match event {
             Event::Subscribed(of, _)
@@ -181,6 +127,129 @@ impl Table {
         });
     }
 
+    fn begin(&mut self) {
+        self.refusals.clear();
+        let objects: BTreeSet<Object> = self.objects.keys().cloned().collect();
+        objects.iter().for_each(|object| self.want(object));
+    }
+
+    fn end(&mut self) {
+        let unsubscribed = |(object, wanted): (&Object, &mut WantedName)| {
+            (std::mem::take(&mut wanted.level) != SubscriptionLevel::Nothing)
+                .then(|| object.clone())
+        };
+        // In an order that does not depend on chance.
+        let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(unsubscribed).collect();
+        self.channels.clear();
+        match self.delivery {
+            Delivery::Alone => self.events.push_back(Event::SubscriptionsLost),
+            Delivery::Nodes(_) => {
+                let lost = lost
+                    .into_iter()
+                    .map(|object| Event::Subscribed(object, SubscriptionLevel::Nothing));
+                self.events.extend(lost);
+            }
+        }
+    }
+
+    fn corrections(&mut self) -> Vec<Correction> {
+        let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
+        let mut unsubscribe: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        for name in std::mem::take(&mut self.outdated) {
+            let Some(channel) = self.channels.get_mut(&name) else { continue };
+            match (channel.objects.first(), channel.state) {
+                (Some(_), State::On) => {}
+                (None, State::Off) => drop(self.channels.remove(&name)),
+                (Some(user), State::Off) => {
+                    channel.state = State::Asked;
+                    subscribe.entry(user.clone()).or_default().push(name);
+                }
+                (None, State::On) => {
+                    channel.state = State::Leaving;
+                    unsubscribe.entry(self.delivery.together(&name)).or_default().push(name);
+                }
+                // The reply decides.
+                (_, State::Asked | State::Leaving) => {}
+            }
+        }
+        let of = |subscribe, channels| Correction { subscribe, channels };
+        let mut all: Vec<_> =
+            subscribe.into_iter().map(|(object, channels)| of(Some(object), channels)).collect();
+        all.extend(unsubscribe.into_values().map(|channels| of(None, channels)));
+        all
+    }
+
+    fn not_done(&mut self, asked: &Correction, refusal: Rejection, now: Instant) {
+        let before = match asked.subscribe.is_some() || refusal == Rejection::Elsewhere {
+            true => State::Off,
+            false => State::On,
+        };
+        for channel in &asked.channels {
+            self.is_now(channel, before);
+        }
+        match (refusal, &asked.subscribe) {
+            (Rejection::Passing, _) => {}
+            // Requested again when the owner of the slot is known.
+            (Rejection::Elsewhere, _) => {
+                let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
+                self.outdated.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
+            }
+            (Rejection::Forbidden, Some(object)) => self.refused(object, needs(asked), now),
+            // A denied unsubscribe is not repeated.
+            (Rejection::Forbidden, None) => {
+                self.outdated.retain(|it| !asked.channels.contains(it));
+            }
+        }
+    }
+
+    fn retry_denied(&mut self, now: Instant) {
+        self.refusals.forget(now).iter().for_each(|object| self.want(object));
+    }
+
+    fn resubscribe(&mut self) {
+        let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
+        self.outdated.extend(off.map(|(name, _)| name.clone()));
+    }
+
+    fn confirmed(&mut self, channel: &str, on: bool) {
+        self.is_now(channel, if on { State::On } else { State::Off });
+    }
+
+    fn received(&mut self, channel: &str, message: &redis::Value) {
+        let Some(entry) = self.channels.get(channel) else { return };
+        let names = entry.objects.iter().cloned();
+        match entry.meaning {
+            Meaning::Released => {
+                let queue_notified = replies::queue_was_notified(message);
+                self.events.extend(names.map(|object| Event::Freed { object, queue_notified }));
+            }
+            Meaning::Ask => {
+                let after = replies::ask_after(message);
+                self.events.extend(names.map(|object| Event::Ask { object, after }));
+            }
+            Meaning::Changed => {
+                self.events.extend(names.map(|object| Event::Changed { object }));
+            }
+            Meaning::Nothing => {}
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn log_denied(log: &Warned, asked: &Correction) {
+        if let Some(object) = &asked.subscribe {
+            log.warn_once(needs(asked), object);
+        }
+    }
+}
+
+impl Table {
     pub(super) fn permissions(&self, object: &Object) -> Permissions {
         let permissions = self.refusals.permissions(object);
         let unknown = self.delivery == Delivery::Nodes(Channels::Plain) && is_queued(object);
@@ -196,23 +265,9 @@ impl Table {
         self.want(object);
     }
 
-    /// Retries subscriptions that were denied long ago.
-    pub(super) fn retry_denied(&mut self, now: Instant) {
-        self.refusals.forget(now).iter().for_each(|object| self.want(object));
-    }
-
     /// Returns whether this client receives the releases of `object`.
     pub(super) fn is_subscribed_to_releases(&self, object: &Object) -> bool {
         self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
-    }
-
-    /// Returns whether no channel is wanted or confirmed.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.channels.is_empty()
-    }
-
-    pub(super) fn next_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
     }
 
     /// Makes the wanted channels of `object` those that its permissions allow.
@@ -262,97 +317,6 @@ impl Table {
         }
     }
 
-    /// Returns the requests to send now. A request without a reply is not repeated.
-    pub(super) fn corrections(&mut self) -> Vec<Correction> {
-        let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
-        let mut unsubscribe: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-        for name in std::mem::take(&mut self.outdated) {
-            let Some(channel) = self.channels.get_mut(&name) else { continue };
-            match (channel.objects.first(), channel.state) {
-                (Some(_), State::On) => {}
-                (None, State::Off) => drop(self.channels.remove(&name)),
-                (Some(user), State::Off) => {
-                    channel.state = State::Asked;
-                    subscribe.entry(user.clone()).or_default().push(name);
-                }
-                (None, State::On) => {
-                    channel.state = State::Leaving;
-                    unsubscribe.entry(self.delivery.together(&name)).or_default().push(name);
-                }
-                // The reply decides.
-                (_, State::Asked | State::Leaving) => {}
-            }
-        }
-        let of = |subscribe, channels| Correction { subscribe, channels };
-        let mut all: Vec<_> =
-            subscribe.into_iter().map(|(object, channels)| of(Some(object), channels)).collect();
-        all.extend(unsubscribe.into_values().map(|channels| of(None, channels)));
-        all
-    }
-
-    /// Notes that the server rejected `asked`: the channels do not change. A denial removes a
-    /// permission.
-    pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
-        let before = match asked.subscribe.is_some() || refusal == Refusal::Elsewhere {
-            true => State::Off,
-            false => State::On,
-        };
-        for channel in &asked.channels {
-            self.is_now(channel, before);
-        }
-        match (refusal, &asked.subscribe) {
-            (Refusal::Passing, _) => {}
-            // Requested again when the owner of the slot is known.
-            (Refusal::Elsewhere, _) => {
-                let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
-                self.outdated.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
-            }
-            (Refusal::Forbidden, Some(object)) => self.refused(object, asked.needs(), now),
-            // A denied unsubscribe is not repeated.
-            (Refusal::Forbidden, None) => {
-                self.outdated.retain(|it| !asked.channels.contains(it));
-            }
-        }
-    }
-
-    /// Subscribes again to channels for which the server named another node.
-    pub(super) fn resubscribe(&mut self) {
-        let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
-        self.outdated.extend(off.map(|(name, _)| name.clone()));
-    }
-
-    /// Starts a connection, without subscriptions.
-    pub(super) fn begin(&mut self) {
-        self.refusals.clear();
-        let objects: BTreeSet<Object> = self.objects.keys().cloned().collect();
-        objects.iter().for_each(|object| self.want(object));
-    }
-
-    /// Ends a connection, with all its subscriptions and requests.
-    pub(super) fn end(&mut self) {
-        let unsubscribed = |(object, wanted): (&Object, &mut WantedName)| {
-            (std::mem::take(&mut wanted.level) != SubscriptionLevel::Nothing)
-                .then(|| object.clone())
-        };
-        // In an order that does not depend on chance.
-        let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(unsubscribed).collect();
-        self.channels.clear();
-        match self.delivery {
-            Delivery::Alone => self.events.push_back(Event::SubscriptionsLost),
-            Delivery::Nodes(_) => {
-                let lost = lost
-                    .into_iter()
-                    .map(|object| Event::Subscribed(object, SubscriptionLevel::Nothing));
-                self.events.extend(lost);
-            }
-        }
-    }
-
-    /// Notes that the server confirmed a subscription to `channel`, or its end.
-    pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
-        self.is_now(channel, if on { State::On } else { State::Off });
-    }
-
     fn is_now(&mut self, channel: &str, state: State) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
         entry.state = state;
@@ -375,25 +339,24 @@ impl Table {
             self.events.push_back(Event::Subscribed(object.clone(), level));
         }
     }
+}
 
-    /// Converts a message on `channel` into events.
-    pub(super) fn received(&mut self, channel: &str, message: &redis::Value) {
-        let Some(entry) = self.channels.get(channel) else { return };
-        let names = entry.objects.iter().cloned();
-        match entry.meaning {
-            Meaning::Released => {
-                let queue_notified = replies::queue_was_notified(message);
-                self.events.extend(names.map(|object| Event::Freed { object, queue_notified }));
-            }
-            Meaning::Ask => {
-                let after = replies::ask_after(message);
-                self.events.extend(names.map(|object| Event::Ask { object, after }));
-            }
-            Meaning::Changed => {
-                self.events.extend(names.map(|object| Event::Changed { object }));
-            }
-            Meaning::Nothing => {}
-        }
+/// Returns the permission that is missing if the server denies `asked`. Channels that only
+/// Leasehold uses are then dropped, and the others requested again.
+fn needs(asked: &Correction) -> Denied {
+    let releases = asked.subscribe.as_ref().map(channel_of);
+    match asked.channels.iter().all(|it| Some(it) == releases.as_ref()) {
+        true => Denied::Releases,
+        false => Denied::OwnChannels,
+    }
+}
+
+/// A request for the channels of an object.
+type Correction = leasehold_link::Correction<Object>;
+
+impl Topic for Object {
+    fn slot(&self) -> u16 {
+        slot_of_name(&self.name)
     }
 }
 
@@ -482,7 +445,7 @@ mod tests {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
-        table.not_done(&asked, Refusal::Passing, Instant::now());
+        table.not_done(&asked, Rejection::Passing, Instant::now());
         let [again] = table.corrections().try_into().unwrap();
         assert_eq!(asked, again);
         assert_eq!(events_of(&mut table), []);
@@ -493,7 +456,7 @@ mod tests {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
-        table.not_done(&asked, Refusal::Forbidden, now);
+        table.not_done(&asked, Rejection::Forbidden, now);
         let [less] = table.corrections().try_into().unwrap();
         assert_eq!(less.channels, [channel_of(&name("door"))]);
         confirmed(&mut table, &less);
@@ -519,7 +482,7 @@ mod tests {
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
         table.refused(&name("door"), Denied::Queue, now);
-        table.not_done(&asked, Refusal::Forbidden, now);
+        table.not_done(&asked, Rejection::Forbidden, now);
         done(&mut table);
         assert!(table.is_subscribed_to_releases(&name("door")));
     }
@@ -529,7 +492,7 @@ mod tests {
         let mut table = subscribed_table();
         table.unlisten(&name("door"));
         let [leaves] = table.corrections().try_into().unwrap();
-        table.not_done(&leaves, Refusal::Forbidden, Instant::now());
+        table.not_done(&leaves, Rejection::Forbidden, Instant::now());
         assert_eq!(table.corrections(), []);
 
         // a new waiter receives messages at once
@@ -625,7 +588,7 @@ mod tests {
         );
         let [asked] = table.corrections().try_into().unwrap();
         assert_eq!(asked.channels.len(), 2);
-        table.not_done(&asked, Refusal::Elsewhere, Instant::now());
+        table.not_done(&asked, Rejection::Elsewhere, Instant::now());
         assert_eq!(table.corrections(), []);
         table.resubscribe();
         assert_eq!(table.corrections(), [asked]);
@@ -634,7 +597,7 @@ mod tests {
         table.unlisten(&name("door"));
         let [left] = table.corrections().try_into().unwrap();
         assert_eq!(left.channels, [keys::waiter(&name("door").name, "id")]);
-        table.not_done(&left, Refusal::Elsewhere, Instant::now());
+        table.not_done(&left, Rejection::Elsewhere, Instant::now());
         table.corrections();
         table.confirmed(&channel_of(&name("door")), false);
         assert_eq!(table.corrections(), []);
@@ -737,9 +700,9 @@ mod tests {
             let own = |channel: &String| channel.starts_with("leasehold");
             let forbidden = asked.subscribe.is_some() && asked.channels.iter().any(own);
             match self.chance.u32(..8) {
-                0 => self.table.not_done(&asked, Refusal::Passing, self.now),
+                0 => self.table.not_done(&asked, Rejection::Passing, self.now),
                 _ if forbidden && !self.allows => {
-                    self.table.not_done(&asked, Refusal::Forbidden, self.now);
+                    self.table.not_done(&asked, Rejection::Forbidden, self.now);
                 }
                 _ => self.execute(&asked),
             }

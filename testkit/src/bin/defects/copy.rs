@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::planting::Texts;
 
 /// The parts of the project that the tests are built from.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "Cargo.lock",
@@ -20,6 +20,7 @@ const PARTS: [&str; 13] = [
     "cli",
     "docs",
     "examples",
+    "link",
     "src",
     "testkit",
     "tests",

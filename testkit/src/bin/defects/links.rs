@@ -10,7 +10,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "replies go to the requests in the wrong order",
             edits: &[Edit {
-                file: "src/store/redis/connection/wire.rs",
+                file: "link/src/pipe/wire.rs",
                 from: "let asked = self.asked.pop_front().ok_or(Ending::Surplus)?;",
                 to: "let asked = self.asked.pop_back().ok_or(Ending::Surplus)?;",
             }],
@@ -21,7 +21,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the last of several replies is waited for twice",
             edits: &[Edit {
-                file: "src/store/redis/connection/wire.rs",
+                file: "link/src/pipe/wire.rs",
                 from: "&& *missing > 1\n",
                 to: "&& *missing > 0\n",
             }],
@@ -32,7 +32,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "several replies come in the wrong order",
             edits: &[Edit {
-                file: "src/store/redis/connection/wire.rs",
+                file: "link/src/pipe/wire.rs",
                 from: "                come.push(value);\n                Answered::Many(sender, come)",
                 to: "                come.insert(0, value);\n                Answered::Many(sender, come)",
             }],
@@ -43,7 +43,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a connection on which no request is answered is kept",
             edits: &[Edit {
-                file: "src/store/redis/connection/wire.rs",
+                file: "link/src/pipe/wire.rs",
                 from: "if let Some(ending) = watch.look(now) {",
                 to: "if let Some(ending) = watch.look(now).filter(|_| false) {",
             }],
@@ -54,7 +54,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a connection is not made again after the first attempt has failed",
             edits: &[Edit {
-                file: "src/store/redis/connection/supervisor.rs",
+                file: "link/src/connection/supervisor.rs",
                 from: "                    self.still_lost();\n",
                 to: "                    self.still_lost();\n                    pending::<()>().await;\n",
             }],
@@ -65,7 +65,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "nobody is notified that a connection was lost",
             edits: &[Edit {
-                file: "src/store/redis/connection/supervisor.rs",
+                file: "link/src/connection/supervisor.rs",
                 from: "            self.watcher.down();\n",
                 to: "",
             }],
@@ -76,7 +76,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "nobody is notified that a connection was restored",
             edits: &[Edit {
-                file: "src/store/redis/connection/supervisor.rs",
+                file: "link/src/connection/supervisor.rs",
                 from: "        self.watcher.up();\n",
                 to: "",
             }],
@@ -87,7 +87,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "requests that wait for a connection are not woken",
             edits: &[Edit {
-                file: "src/store/redis/connection/supervisor.rs",
+                file: "link/src/connection/supervisor.rs",
                 from: "        *self.state.live.lock() = Some(Arc::clone(&wire));\n        self.state.changed.notify_waiters();\n",
                 to: "        *self.state.live.lock() = Some(Arc::clone(&wire));\n",
             }],
@@ -98,7 +98,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a node that was left keeps its connections",
             edits: &[Edit {
-                file: "src/store/redis/connection/link.rs",
+                file: "link/src/connection/link.rs",
                 from: "            supervisor.abort();\n",
                 to: "            drop(supervisor);\n",
             }],
@@ -109,7 +109,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a connection to a primary that sentinels have replaced is kept",
             edits: &[Edit {
-                file: "src/store/redis/connection/primary_discovery.rs",
+                file: "link/src/discovery/primary_discovery.rs",
                 from: "(Some(sentinels), [address]) => sentinels.another_than(address).await,",
                 to: "(Some(_), [_]) => pending().await,",
             }],
@@ -120,7 +120,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the connection for messages stays with a replaced primary",
             edits: &[Edit {
-                file: "src/store/redis/connection/supervisor.rs",
+                file: "link/src/connection/supervisor.rs",
                 from: "[gives_up.boxed(), is_gone.boxed(), until_moved.boxed()]",
                 to: "[gives_up.boxed(), if self.watcher.leads() { is_gone.boxed() } else { pending().boxed() }, pending().boxed()]",
             }],
@@ -131,7 +131,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a sentinel that missed a failover is believed",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinel_views.rs",
+                file: "link/src/discovery/sentinel_views.rs",
                 from: "it.epoch >= before.epoch ||",
                 to: "it.epoch <= before.epoch || it.epoch >= before.epoch ||",
             }],
@@ -142,7 +142,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "one sentinel is a majority",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinel_views.rs",
+                file: "link/src/discovery/sentinel_views.rs",
                 from: "2 * votes(it) > sentinels)",
                 to: "votes(it) > 0)",
             }],
@@ -153,7 +153,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the epoch of a failover is not read",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "fact(master, \"config-epoch\")",
                 to: "fact(master, \"no-epoch\")",
             }],
@@ -164,7 +164,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the oldest failover that a sentinel knows is believed",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinel_views.rs",
+                file: "link/src/discovery/sentinel_views.rs",
                 from: "fresh.iter().copied().max_by_key(rank)",
                 to: "fresh.iter().copied().min_by_key(rank)",
             }],
@@ -175,7 +175,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the first primary is believed for ever",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinel_views.rs",
+                file: "link/src/discovery/sentinel_views.rs",
                 from: "before.filter(|it| !is_outdated(it)).or(newest)",
                 to: "before.filter(|it| !is_outdated(it) || it.epoch < u64::MAX).or(newest)",
             }],
@@ -186,7 +186,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "another primary is not published",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "        self.master.set(believed);\n",
                 to: "        if self.master.read(Option::is_none) {\n            self.master.set(believed);\n        }\n",
             }],
@@ -197,7 +197,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a connection does not learn of another primary",
             edits: &[Edit {
-                file: "src/store/redis/connection/published.rs",
+                file: "link/src/discovery/published.rs",
                 from: "            self.changed.notify_waiters();\n",
                 to: "",
             }],
@@ -208,7 +208,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a sentinel that was lost is not asked again",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "            if began.elapsed() > PAUSES.1 {\n",
                 to: "            std::future::pending::<()>().await;\n            if began.elapsed() > PAUSES.1 {\n",
             }],
@@ -219,7 +219,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "sentinels are asked once",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "                () = hints.notified() => {}\n                () = looked_for => {}\n                () = sleep_until(asked_at + EACH) => {}\n",
                 to: "                () = sleep_until(asked_at + EACH * 600) => drop(looked_for),\n",
             }],
@@ -230,7 +230,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a sentinel that does not reply is waited for without end",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "            match timeout(self.limit, wire.call_all(&self.requests())).await {\n",
                 to: "            match timeout(self.limit * 600, wire.call_all(&self.requests())).await {\n",
             }],
@@ -241,7 +241,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a sentinel that does not accept a connection is waited for without end",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "        let Ok(opened) = timeout(self.limit, opened).await else {\n",
                 to: "        let Ok(opened) = timeout(self.limit * 600, opened).await else {\n",
             }],
@@ -252,7 +252,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "sentinels are not asked when the primary is looked for",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "        self.looked_for.notify_waiters();\n",
                 to: "",
             }],
@@ -263,7 +263,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the master of another name is believed",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "        [about(\"GET-MASTER-ADDR-BY-NAME\"), about(\"MASTER\"), about(\"SENTINELS\"), id]",
                 to: "        [about(\"GET-MASTER-ADDR-BY-NAME\"), cmd(\"PING\"), about(\"SENTINELS\"), id]",
             }],
@@ -274,7 +274,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a map with a higher epoch is not followed",
             edits: &[Edit {
-                file: "src/store/redis/topology/snapshot.rs",
+                file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Greater => false,",
                 to: "Ordering::Greater => true,",
             }],
@@ -285,7 +285,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the map is not read when a node seems to be gone",
             edits: &[Edit {
-                file: "src/store/redis/topology/refresher.rs",
+                file: "link/src/topology/refresher.rs",
                 from: "        self.cluster_state.common.hub.suspicion.notify_one();\n",
                 to: "",
             }],
@@ -296,7 +296,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a node that does not know a script is not sent it",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "        Some(by_text) => send_as(node, &by_text, asking).await,\n        None => Ok(reply),",
                 to: "        Some(by_text) if asking => send_as(node, &by_text, asking).await,\n        _ => Ok(reply),",
             }],
@@ -307,7 +307,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a slot has the master before its own",
             edits: &[Edit {
-                file: "src/store/redis/topology/slot_map.rs",
+                file: "link/src/topology/slot_map.rs",
                 from: "        usize::from(owner).checked_sub(1)\n",
                 to: "        usize::from(owner).checked_sub(2)\n",
             }],
@@ -318,7 +318,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the nodes of a map are left with the map",
             edits: &[Edit {
-                file: "src/store/redis/topology/snapshot.rs",
+                file: "link/src/topology/snapshot.rs",
                 from: "match known.remove(at) {",
                 to: "match known.remove(at).filter(|_| false) {",
             }],
@@ -329,7 +329,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the last replica of a range is taken for its master",
             edits: &[Edit {
-                file: "src/store/redis/topology/slot_map.rs",
+                file: "link/src/topology/slot_map.rs",
                 from: "            if at == 0 {\n",
                 to: "            if at + 1 == nodes.len() {\n",
             }],
@@ -340,7 +340,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "MOVED is not noted",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "                    self.cluster_state.moved(slot, &at);\n",
                 to: "                    drop(at);\n",
             }],
@@ -351,7 +351,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "ASK is taken for MOVED",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "            Redirect::Ask(Some(at)) => state.asks = Some(at),\n",
                 to: "            Redirect::Ask(Some(at)) => self.cluster_state.moved(slot, &at),\n",
             }],
@@ -362,7 +362,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a node is asked for a migrating slot without ASKING",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "    if !asking {\n        return",
                 to: "    if !asking || asking {\n        return",
             }],
@@ -373,7 +373,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "the node that imports a slot is not asked",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "            Some(at) => self.cluster_state.node_at(at),\n",
                 to: "            Some(at) if at.port == 0 => self.cluster_state.node_at(at),\n            Some(_) => self.owner(slot, until).await,\n",
             }],
@@ -384,7 +384,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a redirect is not followed",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "        if state.redirects <= MOST_REDIRECTS {\n",
                 to: "        if state.redirects < 1 {\n",
             }],
@@ -395,7 +395,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "an ASK is followed although it is old",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "filter(|_| asked_at.elapsed() < limit)",
                 to: "filter(|_| asked_at.elapsed() < limit * 600)",
             }],
@@ -418,8 +418,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "no channel is subscribed to on the next connection",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "        objects.iter().for_each(|object| self.want(object));\n    }\n\n    /// Ends a connection, with",
-                to: "        drop(objects);\n    }\n\n    /// Ends a connection, with",
+                from: "        objects.iter().for_each(|object| self.want(object));\n    }\n\n    fn end(",
+                to: "        drop(objects);\n    }\n\n    fn end(",
             }],
         },
     ),
@@ -428,7 +428,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a later waiter is not subscribed for",
             edits: &[Edit {
-                file: "src/store/redis/subscriptions/mod.rs",
+                file: "link/src/pubsub/mod.rs",
                 from: "                () = self.changed.notified() => {}\n                () = sleep_until(rests_until), if rests_until > now => {}\n",
                 to: "                () = sleep_until(rests_until), if rests_until > now => {}\n",
             }],
@@ -439,7 +439,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a silent connection for messages is kept",
             edits: &[Edit {
-                file: "src/store/redis/subscriptions/mod.rs",
+                file: "link/src/pubsub/mod.rs",
                 from: "                    self.ping(wire).await;\n",
                 to: "",
             }],
@@ -461,8 +461,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a waiter is not subscribed at the node that has its slot now",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster_state.rs",
-                from: "            if let Some(owner) = &owner {\n                owner.subscriptions.listen(object);\n",
+                file: "link/src/topology/cluster_state.rs",
+                from: "            if let Some(owner) = &owner {\n                owner.subscriptions.listen(topic);\n",
                 to: "            if let Some(owner) = &owner {\n                owner.subscriptions.resubscribe();\n",
             }],
         },
@@ -472,7 +472,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a waiter stays subscribed at the node that had its slot",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster_state.rs",
+                file: "link/src/topology/cluster_state.rs",
                 from: "            if is_same(at.as_ref(), owner.as_ref()) {\n                continue;",
                 to: "            if at.is_some() || is_same(at.as_ref(), owner.as_ref()) {\n                continue;",
             }],
@@ -483,7 +483,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "waiters are not subscribed again when there is another map",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster_state.rs",
+                file: "link/src/topology/cluster_state.rs",
                 from: "self.retire(at, node));\n        self.place_all();",
                 to: "self.retire(at, node));",
             }],
@@ -494,9 +494,9 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a subscription is given up when the slot has moved",
             edits: &[Edit {
-                file: "src/store/redis/subscriptions/mod.rs",
-                from: "\"MOVED\" => Refusal::Elsewhere,",
-                to: "\"MOVED\" => Refusal::Forbidden,",
+                file: "link/src/pubsub/mod.rs",
+                from: "\"MOVED\" => Rejection::Elsewhere,",
+                to: "\"MOVED\" => Rejection::Forbidden,",
             }],
         },
     ),
@@ -505,7 +505,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a subscription that a node ended counts as made",
             edits: &[Edit {
-                file: "src/store/redis/subscriptions/mod.rs",
+                file: "link/src/pubsub/mod.rs",
                 from: "PushKind::Unsubscribe | PushKind::SUnsubscribe => table.confirmed(channel, false),",
                 to: "PushKind::Unsubscribe => table.confirmed(channel, false),\n            PushKind::SUnsubscribe => {}",
             }],
@@ -527,8 +527,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "a waiter that leaves stays subscribed",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster_state.rs",
-                from: "            node.subscriptions.unlisten(object);\n",
+                file: "link/src/topology/cluster_state.rs",
+                from: "            node.subscriptions.unlisten(topic);\n",
                 to: "            drop(node);\n",
             }],
         },
@@ -539,8 +539,8 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "the grant is not written again before replicas are counted",
             edits: &[Edit {
                 file: "src/store/redis/granted.rs",
-                from: "        Self { touch, look }\n",
-                to: "        Self { touch: look.clone(), look }\n",
+                from: "Self(Evidence { touch, look })",
+                to: "Self(Evidence { touch: look.clone(), look })",
             }],
         },
     ),
@@ -605,12 +605,12 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
             says: "replicas of a migrating slot are counted without ASKING",
             edits: &[
                 Edit {
-                    file: "src/store/redis/replica_ack/round.rs",
+                    file: "link/src/replica_ack/round.rs",
                     from: "self.importing.then(|| cmd(\"ASKING\")).into_iter()",
                     to: "None.into_iter()",
                 },
                 Edit {
-                    file: "src/store/redis/replica_ack/round.rs",
+                    file: "link/src/replica_ack/round.rs",
                     from: "        let before = usize::from(self.importing);",
                     to: "        let before = 0;",
                 },
@@ -622,7 +622,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "replicas of a slot that has moved are not counted where it is now",
             edits: &[Edit {
-                file: "src/store/redis/topology/cluster.rs",
+                file: "link/src/topology/cluster.rs",
                 from: "            let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)) else {",
                 to: "            let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)).filter(|_| false) else {",
             }],
@@ -633,7 +633,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
         Defect {
             says: "MOVED is noted for another node",
             edits: &[Edit {
-                file: "src/store/redis/topology/slot_map.rs",
+                file: "link/src/topology/slot_map.rs",
                 from: "            *it = owner;\n",
                 to: "            *it = 1;\n",
             }],

@@ -254,87 +254,83 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::topology::snapshot::tests::older_map_is_believed_when_the_newest_is_unconfirmed",
+        Finder::Link(
+            "topology::snapshot::tests::older_map_is_believed_when_the_newest_is_unconfirmed",
         ),
         Defect {
             says: "a node that was cut off leads everybody back",
             edits: &[Edit {
-                file: "src/store/redis/topology/snapshot.rs",
+                file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
                 to: "Ordering::Less => now < self.believed_at,",
             }],
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::topology::snapshot::tests::moved_slot_outranks_an_older_map_for_one_second",
-        ),
+        Finder::Link("topology::snapshot::tests::moved_slot_outranks_an_older_map_for_one_second"),
         Defect {
             says: "a node that was not told that a slot has moved is believed",
             edits: &[Edit {
-                file: "src/store/redis/topology/snapshot.rs",
+                file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Equal => self.map != *map && propagates(),",
                 to: "Ordering::Equal => self.map != *map && propagates() && now < self.believed_at,",
             }],
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
+        Finder::Link(
+            "replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
         ),
         Defect {
             says: "replicas are told nothing behind what was granted",
             edits: &[Edit {
-                file: "src/store/redis/replica_ack/round.rs",
-                from: "asker.asks(&asker.granted.touch)",
-                to: "asker.asks(&asker.granted.look)",
+                file: "link/src/replica_ack/round.rs",
+                from: "asker.asks(&asker.evidence.touch)",
+                to: "asker.asks(&asker.evidence.look)",
             }],
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
+        Finder::Link(
+            "replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
         ),
         Defect {
             says: "what is enough for one who asks replicas is enough for all",
             edits: &[Edit {
-                file: "src/store/redis/replica_ack/round.rs",
+                file: "link/src/replica_ack/round.rs",
                 from: "if *count < asker.least &&",
                 to: "if *count < 1 &&",
             }],
         },
     ),
     (
-        Finder::Unit("store::redis::replica_ack::round::tests::missing_grant_is_not_acknowledged"),
+        Finder::Link("replica_ack::round::tests::missing_grant_is_not_acknowledged"),
         Defect {
             says: "replicas of a server that has not granted count",
             edits: &[Edit {
-                file: "src/store/redis/replica_ack/round.rs",
+                file: "link/src/replica_ack/round.rs",
                 from: "        Value::Int(0) | Value::Nil => Ok(false),\n",
                 to: "        Value::Nil => Ok(false),\n",
             }],
         },
     ),
     (
-        Finder::Unit("store::redis::replica_ack::tests::call_during_a_round_joins_the_next_round"),
+        Finder::Link("replica_ack::tests::call_during_a_round_joins_the_next_round"),
         Defect {
             says: "who comes while replicas are waited for is taken for one of those",
             edits: &[Edit {
-                file: "src/store/redis/replica_ack/mod.rs",
+                file: "link/src/replica_ack/mod.rs",
                 from: "                Ok(replies) => round.answered(replies, Instant::now()),\n",
                 to: "                Ok(replies) => {\n                    round.add(std::mem::take(&mut *self.askers.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
             }],
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::replica_ack::round::tests::grant_lost_during_the_round_is_not_acknowledged",
-        ),
+        Finder::Link("replica_ack::round::tests::grant_lost_during_the_round_is_not_acknowledged"),
         Defect {
             says: "what is gone when replicas have answered counts",
             edits: &[Edit {
-                file: "src/store/redis/replica_ack/round.rs",
+                file: "link/src/replica_ack/round.rs",
                 from: "Ok(was_there && found?)",
                 to: "found.map(|_| was_there)",
             }],
@@ -420,7 +416,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who rings for something else is taken for a sign of life",
             edits: &[Edit {
-                file: "src/store/redis/subscriptions/mod.rs",
+                file: "link/src/pubsub/mod.rs",
                 from: "() = self.changed.notified() => {}",
                 to: "() = self.changed.notified() => sent_at = Instant::now(),",
             }],
@@ -1047,8 +1043,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what was refused for a while is never asked for again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "(Refusal::Passing, _) => {}",
-                to: "(Refusal::Passing, _) => self.outdated.clear(),",
+                from: "(Rejection::Passing, _) => {}",
+                to: "(Rejection::Passing, _) => self.outdated.clear(),",
             }],
         },
     ),
@@ -1408,7 +1404,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "all subscriptions are asked for at once",
             edits: &[Edit {
-                file: "src/store/redis/subscriptions/mod.rs",
+                file: "link/src/pubsub/mod.rs",
                 from: "to_ask.len().min(ON_THEIR_WAY - asked.len())",
                 to: "to_ask.len()",
             }],
@@ -2050,39 +2046,39 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::connection::sentinel_views::tests::newest_epoch_wins_and_votes_decide_within_it",
+        Finder::Link(
+            "discovery::sentinel_views::tests::newest_epoch_wins_and_votes_decide_within_it",
         ),
         Defect {
             says: "a sentinel that has not heard of the newest failover leads back to the old master",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinel_views.rs",
+                file: "link/src/discovery/sentinel_views.rs",
                 from: "(it.epoch, votes(it), Reverse(it.master.to_string()))",
                 to: "(votes(it), it.epoch, Reverse(it.master.to_string()))",
             }],
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::connection::sentinel_views::tests::lower_epoch_is_believed_when_most_sentinels_agree",
+        Finder::Link(
+            "discovery::sentinel_views::tests::lower_epoch_is_believed_when_most_sentinels_agree",
         ),
         Defect {
             says: "a lone sentinel that missed a failover leads back to the old master",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinel_views.rs",
+                file: "link/src/discovery/sentinel_views.rs",
                 from: "it.epoch >= before.epoch || 2 * votes(it) > sentinels",
                 to: "it.epoch >= before.epoch || votes(it) > 0 || sentinels == 0",
             }],
         },
     ),
     (
-        Finder::Unit(
-            "store::redis::connection::sentinels::tests::sentinel_that_reports_master_down_counts_as_usable",
+        Finder::Link(
+            "discovery::sentinels::tests::sentinel_that_reports_master_down_counts_as_usable",
         ),
         Defect {
             says: "sentinels that took the master for down are missed",
             edits: &[Edit {
-                file: "src/store/redis/connection/sentinels.rs",
+                file: "link/src/discovery/sentinels.rs",
                 from: "it.split(',').any(|it| it == \"s_down\")",
                 to: "it.contains(\"_down\")",
             }],

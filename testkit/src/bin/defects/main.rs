@@ -59,6 +59,8 @@ enum Finder {
     SimulationFrom(&'static str, u64),
     /// A test in the library, by its whole path.
     Unit(&'static str),
+    /// A test in its Redis client, by its whole path.
+    Link(&'static str),
 }
 
 /// A defect with its number in the list.

@@ -12,11 +12,9 @@ use crate::{Case, Defect, Edit};
 /// The environment variable with the number of the defect that is active in a process.
 pub(crate) const NUMBER: &str = "LEASEHOLD_PLANTED";
 
-/// The library, whose functions look up the number of the defect.
-const LIBRARY: &str = "src/lib.rs";
-
-/// The file of that lookup.
-const PLANTED: &str = "src/planted.rs";
+/// The libraries, whose functions look up the number of the defect, and the files of that lookup.
+const LIBRARIES: [(&str, &str); 2] =
+    [("src/lib.rs", "src/planted.rs"), ("link/src/lib.rs", "link/src/planted.rs")];
 
 /// The dependencies of the library's tests.
 const DEPENDENCIES: &str = "Cargo.toml";
@@ -65,9 +63,11 @@ impl Planted {
             changed.map_err(|why| format!("`{}`: {why}", case.defect.says))?;
         }
         let mut texts = switched(functions, &read)?;
-        let library = texts.remove(LIBRARY).map_or_else(|| read(LIBRARY), Ok)?;
-        texts.insert(LIBRARY, library + "\nmod planted;\n");
-        texts.insert(PLANTED, planted());
+        for (library, lookup) in LIBRARIES {
+            let text = texts.remove(library).map_or_else(|| read(library), Ok)?;
+            texts.insert(library, text + "\nmod planted;\n");
+            texts.insert(lookup, planted());
+        }
         texts.insert(DEPENDENCIES, read(DEPENDENCIES)?.replace(ITSELF, ""));
         texts.extend(with_room(&mut included, &read)?);
         Ok(Self { texts, included })
@@ -183,12 +183,13 @@ mod tests {
     use super::*;
     use crate::Finder;
 
-    const SOURCES: [(&str, &str); 4] = [
+    const SOURCES: [(&str, &str); 5] = [
         (
             "Cargo.toml",
             "[dev-dependencies]\nleasehold = { path = \".\", features = [\"testing\"] }\n",
         ),
         ("src/lib.rs", "mod a;\n"),
+        ("link/src/lib.rs", "mod b;\n"),
         ("src/a.rs", "const ONE: u8 = 1;\nfn a() -> u8 { ONE + 2 }\nfn b() { a() }\n"),
         ("src/a.lua", "return 1\n"),
     ];
@@ -231,7 +232,10 @@ mod tests {
     fn library_knows_which_defect_is_chosen() {
         let planted = planted(&[]).unwrap();
         assert_eq!(planted.texts["src/lib.rs"], "mod a;\n\nmod planted;\n");
-        assert!(planted.texts["src/planted.rs"].contains("\"LEASEHOLD_PLANTED\""));
+        assert_eq!(planted.texts["link/src/lib.rs"], "mod b;\n\nmod planted;\n");
+        for lookup in ["src/planted.rs", "link/src/planted.rs"] {
+            assert!(planted.texts[lookup].contains("\"LEASEHOLD_PLANTED\""));
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The tests, built with all defects in them.
 pub(crate) struct Program {
     path: PathBuf,
+    /// The same for the Redis client.
+    link: PathBuf,
     /// The folder of the sources, where it runs.
     sources: PathBuf,
     /// The position of each text that a defect overwrites.
@@ -32,6 +34,8 @@ pub(crate) struct Program {
 /// The settings of a test process.
 pub(crate) struct Run<'a> {
     pub(crate) test: &'a str,
+    /// Whether it is a test of the Redis client.
+    pub(crate) of_link: bool,
     pub(crate) seeds: u64,
     /// The first seed.
     pub(crate) base: u64,
@@ -42,14 +46,17 @@ pub(crate) struct Run<'a> {
 }
 
 impl Program {
-    /// Builds the tests of the library from `sources`, with dependencies in `target`.
+    /// Builds the tests of the library and of its Redis client from `sources`, with dependencies in `target`.
     pub(crate) fn build(
         sources: PathBuf,
         target: &Path,
         planted: &Planted,
     ) -> Result<Self, String> {
         let built = cargo(&sources, target)?;
-        let path = executable(&built).ok_or("cargo built no program of tests")?;
+        let executable = |name| {
+            executable(&built, name).ok_or_else(|| format!("cargo built no tests of {name}"))
+        };
+        let (path, link) = (executable("leasehold")?, executable("leasehold_link")?);
         let text_out = |error: io::Error| format!("{}: {error}", path.display());
         let bytes = fs::read(&path).map_err(text_out)?;
         let mut places = BTreeMap::new();
@@ -60,7 +67,7 @@ impl Program {
             }
             places.insert(file, found);
         }
-        Ok(Self { path, sources, places, starting: Mutex::new(()) })
+        Ok(Self { path, link, sources, places, starting: Mutex::new(()) })
     }
 
     /// Runs a test. Returns how it ended, if it ended within `longest`, and its output. Its
@@ -78,7 +85,8 @@ impl Program {
             if let Some((path, texts)) = &changed {
                 self.write_changed(&path.0, texts)?;
             }
-            let path = changed.as_ref().map_or(&self.path, |(path, _)| &path.0);
+            let own = if run.of_link { &self.link } else { &self.path };
+            let path = changed.as_ref().map_or(own, |(path, _)| &path.0);
             self.start(path, run, &text_out.0)?
         };
         let status = ended(&mut child, longest)?;
@@ -158,9 +166,12 @@ fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     let output = cargo
         .current_dir(sources)
         .args(["test", "--no-run", "--lib", "--quiet", "--all-features"])
+        .args(["--package", "leasehold", "--package", "leasehold-link"])
         .args(["--message-format", "json-render-diagnostics"])
         .args(["--config", "profile.dev.package.leasehold.debug=0"])
         .args(["--config", "profile.dev.package.leasehold.opt-level=1"])
+        .args(["--config", "profile.dev.package.leasehold-link.debug=0"])
+        .args(["--config", "profile.dev.package.leasehold-link.opt-level=1"])
         .env("CARGO_TARGET_DIR", target)
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
@@ -174,10 +185,12 @@ fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     }
 }
 
-/// Returns the one program that cargo has built.
-fn executable(messages: &str) -> Option<PathBuf> {
-    let (_, path) = messages.split_once("\"executable\":\"")?;
-    path.split('"').next().map(PathBuf::from)
+/// Returns the program of tests of the library `name` that cargo has built.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let starts = format!("/{name}-");
+    let paths = messages.split("\"executable\":\"").skip(1);
+    let mut paths = paths.filter_map(|text| text.split('"').next());
+    paths.find(|path| path.contains(&starts)).map(PathBuf::from)
 }
 
 /// A file that is deleted with this value.
@@ -196,9 +209,11 @@ mod tests {
 
     #[test]
     fn program_of_tests_is_found_in_cargos_messages() {
-        let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
-        assert_eq!(executable(messages), Some("/t/deps/a-1".into()));
-        assert_eq!(executable("{\"executable\":null}"), None);
+        let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a_b-1\",\"x\":1}\n\
+            {\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
+        assert_eq!(executable(messages, "a"), Some("/t/deps/a-1".into()));
+        assert_eq!(executable(messages, "a_b"), Some("/t/deps/a_b-1".into()));
+        assert_eq!(executable("{\"executable\":null}", "a"), None);
     }
 
     #[test]
@@ -218,10 +233,11 @@ mod tests {
         fs::set_permissions(&path, executable).unwrap();
         let places = BTreeMap::from([("a.lua", places_of(b"text", text.as_bytes()).unwrap())]);
         let starting = Mutex::new(());
-        let program = Program { path, sources: folder.path().to_owned(), places, starting };
+        let link = PathBuf::from("/none");
+        let program = Program { path, link, sources: folder.path().to_owned(), places, starting };
         let name = folder.path().join("1");
         let run = |included, number| {
-            let run = Run { test: "a::b", seeds: 7, base: 5, number, included };
+            let run = Run { test: "a::b", of_link: false, seeds: 7, base: 5, number, included };
             let (status, text_out) = program.run(&run, &name, Duration::from_secs(60)).unwrap();
             (status.unwrap().code(), text_out)
         };

@@ -36,10 +36,11 @@ pub(crate) fn search(
     let (test, base) = match finder {
         Finder::Simulation(world) => (format!("engine::simulation::{world}"), 0),
         Finder::SimulationFrom(world, base) => (format!("engine::simulation::{world}"), base),
-        Finder::Unit(name) => (name.to_owned(), 0),
+        Finder::Unit(name) | Finder::Link(name) => (name.to_owned(), 0),
     };
+    let of_link = matches!(finder, Finder::Link(_));
     let seeds = if number == 0 { SOUND_SEEDS } else { SEEDS };
-    let run = Run { test: &test, seeds, base, number, included };
+    let run = Run { test: &test, of_link, seeds, base, number, included };
     let run = program.run(&run, name, LONGEST);
     let (status, text_out) = run.map_err(|error| format!("{test}: {error}"))?;
     let Some(status) = status else {
@@ -50,7 +51,7 @@ pub(crate) fn search(
         Finder::Simulation(_) | Finder::SimulationFrom(..) => {
             by_simulation(status.success(), &text_out, base)
         }
-        Finder::Unit(_) => by_test(&test, status.success(), &text_out),
+        Finder::Unit(_) | Finder::Link(_) => by_test(&test, status.success(), &text_out),
     }
 }
 

@@ -87,7 +87,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "what is wanted is not asked for when a connection begins",
         edits: &[Edit {
-            file: "src/store/redis/subscriptions/mod.rs",
+            file: "link/src/pubsub/mod.rs",
             from: "self.table.lock().begin();",
             to: "",
         }],

@@ -2,17 +2,16 @@
 
 use std::sync::LazyLock;
 
+use leasehold_link::{Channels, slot_of};
+
 use super::{InRedis, Reply};
 use crate::{
     domain::{Claim, Failure, Name, Owner, Place, Taken, Verdict},
     store::{
         RECEIPT_RESTS,
         redis::{
-            RedisStore,
-            channels::Channels,
-            keys,
+            RedisStore, keys,
             scripts::{Script, Scripts, millis, script},
-            slots::slot_of,
         },
     },
 };

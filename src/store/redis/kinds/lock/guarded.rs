@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use leasehold_link::shown;
 use redis::{Cmd, Value};
 
 use super::super::Reply;
@@ -10,7 +11,6 @@ use crate::{
     store::redis::{
         RedisStore,
         ask::Request,
-        connection::shown,
         keys, replies,
         scripts::{Script, millis, script},
     },

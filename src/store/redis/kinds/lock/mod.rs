@@ -4,6 +4,7 @@ pub(super) mod guarded;
 
 use std::{sync::LazyLock, time::Duration};
 
+use leasehold_link::Channels;
 use redis::Value;
 
 use super::{InRedis, Reply};
@@ -18,7 +19,6 @@ use crate::{
         redis::{
             RedisStore,
             ask::{Ask, NOTHING, Read, Request},
-            channels::Channels,
             granted::Granted,
             keys, replies,
             scripts::{Script, Scripts, command_with_space, millis, script},
@@ -147,7 +147,7 @@ fn acquire<'a>(
     let request = Request::of(name, &ACQUIRE, others, arguments).reporting_split(place.is_some());
     request.read(move |reply| {
         if place_was_refused(reply) {
-            store.topology.queue_refused(&claim.object);
+            store.queue_refused(&claim.object);
         }
         replies::verdict(reply, claim)
     })
@@ -198,8 +198,8 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
     }
     let subscribers = replies.get(1).map_or(Ok(0), |reply| subscribers(reply, name))?;
     // Without listeners, nothing is looked up.
-    let others = subscribers > 0
-        && subscribers > i64::from(store.topology.is_subscribed_to_releases(&claim.object));
+    let others =
+        subscribers > 0 && subscribers > i64::from(store.is_subscribed_to_releases(&claim.object));
     Ok(ReleaseReply::Freed(match others {
         true => RemoteWaiters::Listeners,
         false => RemoteWaiters::Nobody,

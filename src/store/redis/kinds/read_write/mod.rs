@@ -247,7 +247,7 @@ fn unlock<'a>(
     let name = claim.name();
     let writers = keys::writers(name);
     let others = [&*writers];
-    let level = u8::from(store.topology.is_subscribed_to_releases(&claim.object));
+    let level = u8::from(store.is_subscribed_to_releases(&claim.object));
     let channels = (channel(name), keys::in_slot(name));
     let arguments = (claim.owner.as_str(), writer(&claim.owner), channels, level);
     let request = Request::of(name, &UNLOCK, &others[..usize::from(waited)], arguments);

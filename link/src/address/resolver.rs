@@ -1,0 +1,231 @@
+//! Resolves a host name for each connection attempt, and uses the first address that accepts the
+//! connection.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    io::{self, ErrorKind},
+    net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, Shared},
+    stream::FuturesUnordered,
+};
+use tokio::{
+    net::TcpStream,
+    task::{AbortHandle, spawn_blocking},
+    time::sleep,
+};
+
+use crate::mutex::Mutex;
+
+/// How long a silent address delays the attempt at the next one.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// The system's name service, or a test's.
+#[derive(Clone)]
+pub struct Resolver {
+    lookup: Arc<Lookup>,
+    running: Arc<Running>,
+}
+
+/// The lookups in flight, by host and port. A lookup cannot be cancelled: it blocks a thread of the
+/// runtime until the system answers. So all connection attempts to a server share one lookup. A
+/// silent name server blocks one thread, and delays no other server.
+#[derive(Default)]
+struct Running(Mutex<HashMap<(String, u16), (AbortHandle, Answer)>>);
+
+/// The addresses of a host, or the error of the lookup.
+type Answer = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, (ErrorKind, String)>>>;
+
+impl Running {
+    /// Joins a running lookup of `host`, or starts one. Finished lookups are forgotten: no
+    /// address is cached.
+    fn join(&self, host: &str, port: u16, lookup: &Arc<Lookup>) -> Answer {
+        let mut running = self.0.lock();
+        running.retain(|_, (task, _)| !task.is_finished());
+        let (_, answer) = running.entry((host.to_owned(), port)).or_insert_with(|| {
+            let (lookup, host) = (Arc::clone(lookup), host.to_owned());
+            let task = spawn_blocking(move || lookup(&host, port));
+            let described = |error: io::Error| (error.kind(), error.to_string());
+            let handle = task.abort_handle();
+            let answer = async move {
+                task.await.map_err(io::Error::from).and_then(|it| it).map_err(described)
+            };
+            (handle, answer.boxed().shared())
+        });
+        answer.clone()
+    }
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self::asking(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
+    }
+}
+
+impl Resolver {
+    /// Resolves host names by a function, in place of the system.
+    pub fn by(known: impl Fn(&str) -> Vec<SocketAddr> + Send + Sync + 'static) -> Self {
+        Self::asking(move |host, _| Ok(known(host)))
+    }
+
+    fn asking(
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { lookup: Arc::new(lookup), running: Arc::default() }
+    }
+
+    /// Connects to `host` at its current addresses.
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        first_of(self.addresses(host, port).await?).await
+    }
+
+    /// The addresses of `host`. An address in digits needs no lookup.
+    async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let answer = self.running.join(host, port, &self.lookup).await;
+        answer.map_err(|(kind, why)| io::Error::new(kind, why))
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("resolver")
+    }
+}
+
+/// Returns the first connection that is accepted. The next address is tried as soon as one has
+/// rejected it, or has not replied for a while. So a silent address delays no other one.
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
+    loop {
+        tried.extend(left.next().map(TcpStream::connect));
+        tokio::select! {
+            biased;
+            connected = tried.next() => match connected {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => refusal = error,
+                None => return Err(refusal),
+            },
+            () = sleep(HEAD_START), if left.len() > 0 => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{TcpListener, TcpStream as Blocking},
+        sync::{
+            Barrier,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use socket2::{Domain, Socket, Type};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// An address that neither accepts nor rejects connections, while the other value is kept.
+    fn silent() -> (SocketAddr, impl Drop) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let connect = || Blocking::connect_timeout(&address, Duration::from_millis(100)).ok();
+        let mut waiting = vec![];
+        while let Some(stream) = connect() {
+            waiting.push(stream);
+        }
+        (address, Kept(socket, waiting))
+    }
+
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    struct Kept(Socket, Vec<Blocking>);
+
+    impl Drop for Kept {
+        fn drop(&mut self) {}
+    }
+
+    fn listening() -> (SocketAddr, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        (listener.local_addr().unwrap(), listener)
+    }
+
+    fn closed() -> SocketAddr {
+        listening().0
+    }
+
+    /// Only the first address was tried until the timeout.
+    #[tokio::test]
+    async fn silent_or_refusing_address_delays_no_other() {
+        let ((open, _listener), (silent, _waiting)) = (listening(), silent());
+        for addresses in [
+            vec![open, silent],
+            vec![silent, open],
+            vec![closed(), open],
+            vec![silent, closed(), silent, open],
+        ] {
+            let began = Instant::now();
+            let stream = first_of(addresses.clone()).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), open, "{addresses:?}");
+            assert!(began.elapsed() < Duration::from_secs(5), "{addresses:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn last_connect_error_is_returned_when_all_addresses_fail() {
+        let refused = first_of(vec![closed(), closed()]).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let no_address = first_of(vec![]).await.unwrap_err();
+        assert_eq!(no_address.to_string(), "the name has no address");
+    }
+
+    /// Each attempt that timed out left a thread behind, until the runtime had none. A common limit
+    /// for all hosts was no remedy, because one silent host delayed every other one.
+    #[tokio::test]
+    async fn silent_host_keeps_one_thread_and_delays_no_other() {
+        let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
+        let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
+        let resolver = Resolver::asking(move |host, _| {
+            if host == "silent.test" && count.fetch_add(1, Ordering::Relaxed) == 0 {
+                wait.wait();
+            }
+            Err(ErrorKind::TimedOut.into())
+        });
+        for _ in 0..8 {
+            let attempt = resolver.connect("silent.test", 1);
+            tokio::time::timeout(Duration::from_millis(20), attempt).await.unwrap_err();
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        let other = resolver.connect("other.test", 1).await.unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::TimedOut);
+
+        // The name server answers at last, and the next attempt begins.
+        silence.wait();
+        let refused = resolver.connect("silent.test", 1).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
+        let before = asked.load(Ordering::Relaxed);
+        resolver.connect("silent.test", 1).await.unwrap_err();
+        assert_eq!(asked.load(Ordering::Relaxed), before + 1, "no address is kept");
+    }
+
+    #[tokio::test]
+    async fn resolver_accepts_names_and_addresses() {
+        let (open, _listener) = listening();
+        for host in ["localhost", "127.0.0.1"] {
+            Resolver::default().connect(host, open.port()).await.unwrap();
+        }
+    }
+}

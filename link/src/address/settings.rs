@@ -1,0 +1,105 @@
+//! How to log in to a server, and the timeouts of its replies.
+
+use std::time::Duration;
+
+use crate::address::{
+    resolver::Resolver, secret::Secret, target::Credentials, translation::Translation,
+};
+use crate::{channels::Channels, pipe::connector::Connector};
+
+/// A script that each new connection for commands loads.
+#[derive(Clone, Debug)]
+pub struct Preload {
+    /// The SHA-1 of its text, which the server must return.
+    pub hash: String,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// Returns the scripts to load on a connection for commands.
+pub type Scripts = fn(Channels) -> Vec<Preload>;
+
+/// Counts a lost connection: the server, and the name of the traffic.
+pub type OnLoss = fn(&str, &'static str);
+
+/// How to reach the servers and to log in, and how long to wait.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The timeout of a connection attempt: of each address, and of the login.
+    pub connect_timeout: Duration,
+    /// How long a command may take, and how long it waits for a connection.
+    pub command_timeout: Duration,
+    /// The user; it has priority over the URL.
+    pub user: Option<String>,
+    /// The password; it has priority over the URL.
+    pub password: Option<Secret>,
+    /// The credentials for sentinels.
+    pub sentinel: Credentials,
+    /// Maps announced addresses to reachable ones.
+    pub translation: Translation,
+    /// Resolves host names.
+    pub resolver: Resolver,
+    /// Makes the streams, in place of a network.
+    pub connector: Option<Connector>,
+    /// The number of the database.
+    pub database: Option<u32>,
+    /// The scripts of the user.
+    pub scripts: Scripts,
+    /// Notified of each lost connection.
+    pub on_loss: OnLoss,
+    /// Whether sentinels speak TLS; by default as the servers do.
+    pub sentinels_speak_tls: Option<bool>,
+    /// The certificates.
+    #[cfg(feature = "tls")]
+    pub tls: TlsSettings,
+    /// The TLS settings for sentinels, if they differ from those for servers.
+    #[cfg(feature = "tls")]
+    pub sentinel_tls: TlsSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            command_timeout: Duration::from_secs(3),
+            user: None,
+            password: None,
+            sentinel: Credentials::default(),
+            translation: Translation::default(),
+            resolver: Resolver::default(),
+            connector: None,
+            database: None,
+            scripts: |_| Vec::new(),
+            on_loss: |_, _| {},
+            sentinels_speak_tls: None,
+            #[cfg(feature = "tls")]
+            tls: TlsSettings::default(),
+            #[cfg(feature = "tls")]
+            sentinel_tls: TlsSettings::default(),
+        }
+    }
+}
+
+/// The trusted authorities and the client certificate, as PEM texts.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug, Default)]
+pub struct TlsSettings {
+    /// The trusted authorities, in place of those of the system.
+    pub authorities: Option<Vec<u8>>,
+    /// The certificate of this client, and its key.
+    pub client: Option<(Vec<u8>, Secret)>,
+}
+
+#[cfg(feature = "tls")]
+impl TlsSettings {
+    pub(crate) fn is_given(&self) -> bool {
+        self.authorities.is_some() || self.client.is_some()
+    }
+
+    /// Returns these settings, and those of `others` for each missing one.
+    pub(crate) fn or(&self, others: &Self) -> Self {
+        let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
+        let client = self.client.as_ref().or(others.client.as_ref());
+        Self { authorities: authorities.cloned(), client: client.cloned() }
+    }
+}

@@ -1,0 +1,45 @@
+//! Growing pauses with jitter, for repeated failures.
+
+use std::time::Duration;
+
+/// Growing pauses between attempts.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    last: Duration,
+}
+
+impl Backoff {
+    /// Returns twice the last pause, from `first` up to `longest`, with jitter.
+    pub fn next(&mut self, (first, longest): (Duration, Duration)) -> Duration {
+        self.last = self.last.saturating_mul(2).max(first).min(longest);
+        spread(self.last)
+    }
+}
+
+/// Returns 75 % to 125 % of `time`, so that clients do not synchronize.
+pub fn spread(time: Duration) -> Duration {
+    time.mul_f64(0.75 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_duration_stays_near() {
+        for _ in 0..1_000 {
+            let time = spread(Duration::from_secs(4));
+            assert!(time >= Duration::from_secs(3) && time <= Duration::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn pauses_grow_up_to_the_longest() {
+        let (mut backoff, bounds) =
+            (Backoff::default(), (Duration::from_millis(10), Duration::from_millis(50)));
+        for middle in [10, 20, 40, 50, 50].map(Duration::from_millis) {
+            let pause = backoff.next(bounds);
+            assert!(pause >= middle.mul_f64(0.75) && pause <= middle.mul_f64(1.25), "{pause:?}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Why there is no connection, as text for a person: one line, no secret, and foreign text only in
+//! part.
+
+use std::{fmt, io, sync::Arc};
+
+use redis::ServerError;
+
+use crate::{
+    error::{Cause, Error},
+    failure::Failure,
+    pipe::ending::Ending,
+    shown::shown,
+};
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectFailure {
+    words: String,
+    /// Whether it lasts until a person changes a setting.
+    lasting: bool,
+    /// Whether a server has replied, with a rejection.
+    refused: bool,
+    /// The rejection, if the server rejected the credentials.
+    rejection: Option<Rejection>,
+    source: Option<Cause>,
+}
+
+/// How a server rejects the credentials of this client.
+#[derive(Clone, Copy, Debug)]
+struct Rejection {
+    code: &'static str,
+    means: &'static str,
+    /// Whether an earlier login succeeded, maybe at another server.
+    late: bool,
+}
+
+const WRONG_PASSWORD: Rejection =
+    Rejection { code: "WRONGPASS", means: "user or password is wrong", late: false };
+const NO_PASSWORD: Rejection =
+    Rejection { code: "NOAUTH", means: "a password is required", late: false };
+
+/// The likely cause if an earlier login succeeded.
+const MISSING_HERE: &str =
+    "; an earlier login succeeded, but users are not replicated; create the user on every server";
+
+impl Rejection {
+    /// The remedy, if it is known.
+    fn advice(self) -> &'static str {
+        if self.late { MISSING_HERE } else { "" }
+    }
+}
+
+/// Texts by which a server rejects a new connection, and their meaning.
+const SENT_AWAY: [(&str, &str); 4] = [
+    ("max number of clients", "the server has too many clients: max number of clients reached"),
+    (
+        "protected mode",
+        "the server is in protected mode: it accepts only local connections; set a password or \
+         turn it off",
+    ),
+    (
+        "nknown command",
+        "the server does not know HELLO: it is older than Redis 6, or HELLO is renamed",
+    ),
+    ("nsupported command", "the server does not know HELLO: it may be a proxy"),
+];
+
+/// The endings of texts about a server, and the endings that replace them for a sentinel.
+const OF_SENTINELS: [(&str, &str); 7] = [
+    (
+        "user or password is wrong: WRONGPASS",
+        "user or password is wrong: WRONGPASS; check sentinel_password and sentinel_username",
+    ),
+    ("a password is required: NOAUTH", "a password is required: NOAUTH; set sentinel_password"),
+    (
+        "set ca_certificates to the authority of the server",
+        "set sentinel_ca_certificates to the authority of the sentinels",
+    ),
+    ("set client_certificate", "set sentinel_client_certificate"),
+    (
+        "the server does not use TLS on this port",
+        "the sentinel does not use TLS on this port; check sentinel_tls",
+    ),
+    ("does this port use TLS?", "does this port use TLS? Check sentinel_tls"),
+    ("or use TLS on this port", "or use TLS on this port; check sentinel_tls"),
+];
+
+/// The remedy where a server is not a sentinel.
+pub(crate) const NAME_SENTINELS: &str = "use addresses of sentinels, or redis://host:port";
+
+impl ConnectFailure {
+    /// A temporary failure.
+    pub(crate) fn passing(words: impl Into<String>) -> Self {
+        Self { words: words.into(), lasting: false, refused: false, rejection: None, source: None }
+    }
+
+    /// A failure that stays until a person changes a setting.
+    pub(crate) fn lasting(words: impl Into<String>) -> Self {
+        Self { lasting: true, ..Self::passing(words) }
+    }
+
+    fn rejected(rejection: Rejection) -> Self {
+        let words = format!("{}: {}{}", rejection.means, rejection.code, rejection.advice());
+        Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
+    }
+
+    /// The same, of one of several servers, if another one accepted the login.
+    pub(crate) fn after_earlier_login(self) -> Self {
+        match self.rejection {
+            Some(rejection) => Self::rejected(Rejection { late: true, ..rejection }),
+            None => self,
+        }
+    }
+
+    /// Whether it lasts until a person changes a setting.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+
+    /// Whether a server has replied, with a rejection.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.refused
+    }
+
+    /// Adds the name of the server before it, because there are several.
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+        Self { words: format!("{place}: {}", self.words), ..self }
+    }
+
+    /// Adds this hint if the network caused the failure.
+    pub(crate) fn unreached(self, hint: Option<String>) -> Self {
+        match hint.filter(|_| self.source.is_some()) {
+            Some(hint) => Self { words: format!("{}; {hint}", self.words), ..self },
+            None => self,
+        }
+    }
+
+    /// Combines the failures of several places.
+    pub(crate) fn of_all(failures: impl IntoIterator<Item = Self>) -> Self {
+        let all: Vec<_> = failures.into_iter().collect();
+        let lasting = !all.is_empty() && all.iter().all(|it| it.lasting);
+        let words: Vec<_> = all.iter().map(|it| it.words.as_str()).collect();
+        let words = words.join("; ");
+        let rejections: Option<Vec<_>> = all.iter().map(|it| it.rejection).collect();
+        let rejection = rejections.and_then(|all| all.first().copied());
+        let refused = all.iter().all(|it| it.refused);
+        let source = all.into_iter().find_map(|it| it.source);
+        Self { words, lasting, refused, rejection, source }
+    }
+
+    /// The failure of a request to `server`, if the server rejected the login.
+    pub(crate) fn rejection(&self, server: &str) -> Option<Failure> {
+        let rejection = self.rejection?;
+        let Rejection { code, means, .. } = rejection;
+        Some(Failure::refused(code, format!("{server}: {means}{}", rejection.advice())))
+    }
+
+    /// The error of a connection attempt to `server`.
+    pub(crate) fn before(self, server: String) -> Error {
+        let Self { words: reason, lasting, source, .. } = self;
+        Error::Connect { server, reason, permanent: lasting, source }
+    }
+
+    /// The server rejects the greeting, which carries user and password. Some servers repeat text
+    /// that they do not understand, so their text is not logged if there is a secret.
+    pub(crate) fn of_greeting(error: &ServerError, secret: bool) -> Self {
+        let words = error.details().unwrap_or_default();
+        let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
+        let failure = match (error.code(), known) {
+            ("WRONGPASS", _) => Self::rejected(WRONG_PASSWORD),
+            ("NOAUTH", _) => Self::no_password(),
+            ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
+            (_, Some((_, meaning))) => Self::passing(*meaning),
+            (code, None) if PLAIN.contains(&code) && secret => {
+                Self::passing(format!("the server rejected the login: {code}"))
+            }
+            (_, None) if secret => Self::passing("the server rejected the login"),
+            (code, None) => Self::passing(format!("{} {}", shown(code), shown(words)).trim()),
+        };
+        Self { refused: true, ..failure }
+    }
+
+    /// The server requires a password, and none is set.
+    pub(crate) fn no_password() -> Self {
+        Self::rejected(NO_PASSWORD)
+    }
+
+    /// The server rejects a command with `error`. A missing permission stays until a person grants
+    /// it.
+    pub(crate) fn of_refusal(error: &ServerError) -> Self {
+        let words = error.details().unwrap_or_default();
+        let words = format!("{} {}", shown(error.code()), shown(words));
+        Self { lasting: error.code() == "NOPERM", refused: true, ..Self::passing(words) }
+    }
+
+    /// The same for a sentinel, which has separate settings.
+    pub(crate) fn of_sentinel(self) -> Self {
+        let words = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
+            Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
+        });
+        Self { words: words.unwrap_or(self.words), ..self }
+    }
+
+    /// The same for a server that may not be a sentinel, because a server does not reveal its kind
+    /// before the login.
+    pub(crate) fn of_possible_server(self) -> Self {
+        match self.rejection {
+            Some(_) => Self {
+                words: format!(
+                    "{}; or this server is not a Sentinel: {NAME_SENTINELS}",
+                    self.words
+                ),
+                ..self
+            },
+            None => self,
+        }
+    }
+
+    /// The server rejects the database with this number.
+    pub(crate) fn of_database(number: u32, error: &ServerError) -> Self {
+        let words = error.details().unwrap_or_default();
+        Self::lasting(format!(
+            "cannot select database {number}: {} {}",
+            shown(error.code()),
+            shown(words)
+        ))
+    }
+
+    /// The other side replies, and is not Redis.
+    pub(crate) fn not_redis(why: &str) -> Self {
+        Self::lasting(format!("this server is not Redis: {why}"))
+    }
+}
+
+/// Whether a server with this rejection cannot be a working primary: it copies another, or is still
+/// loading. Some servers put the code into the text of a script error.
+pub(crate) fn cannot_be_primary(error: &ServerError) -> bool {
+    is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
+}
+
+/// Whether a server with this rejection takes no writes.
+pub(crate) fn is_read_only(error: &ServerError) -> bool {
+    has_code(error, "READONLY")
+}
+
+fn has_code(error: &ServerError, code: &str) -> bool {
+    let words = error.details().unwrap_or_default();
+    error.code() == code || words.contains(&format!("-{code} "))
+}
+
+/// Codes whose text repeats no part of the request.
+const PLAIN: [&str; 8] =
+    ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
+
+impl From<Ending> for ConnectFailure {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::HungUp => Self::passing(
+                "the server closed the connection at once: it may have too many clients, or use \
+                 TLS on this port",
+            ),
+            // rustls puts the alert of the other side here.
+            Ending::Broken(how) if how.contains("CertificateRequired") => {
+                Self::lasting(format!("TLS: {how}; set client_certificate"))
+            }
+            Ending::Broken(how) if how.contains("alert") => Self::lasting(format!("TLS: {how}")),
+            Ending::Surplus => Self::not_redis("it sends more replies than requests"),
+            Ending::Unreadable(why) => Self::not_redis(&why),
+            other => Self::passing(other.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for ConnectFailure {
+    fn from(error: io::Error) -> Self {
+        let words = error.to_string();
+        Self { source: Some(Arc::new(error)), ..Self::passing(words) }
+    }
+}
+
+impl fmt::Display for ConnectFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    #[test]
+    fn combined_failure_is_lasting_only_if_all_parts_are() {
+        let passing = || ConnectFailure::passing("no answer").at("a:1");
+        let lasting = || ConnectFailure::lasting("NOAUTH").at("b:2");
+        let both = ConnectFailure::of_all([passing(), lasting()]);
+        assert_eq!(
+            (both.to_string().as_str(), both.lasting),
+            ("a:1: no answer; b:2: NOAUTH", false)
+        );
+        assert!(ConnectFailure::of_all([lasting(), lasting()]).lasting);
+        assert!(!ConnectFailure::of_all([]).lasting);
+    }
+
+    #[test]
+    fn combined_failure_is_a_rejection_only_if_all_parts_are() {
+        let rejected = || ConnectFailure::no_password();
+        let rejection = ConnectFailure::of_all([rejected()]).rejection("a:1").unwrap();
+        assert_eq!(rejection.to_string(), "rejected: NOAUTH a:1: a password is required");
+        assert!(!rejection.is_temporary());
+        let here = ConnectFailure::of_all([rejected().after_earlier_login()]);
+        let rejection = here.rejection("a:1").unwrap();
+        for words in [here.to_string(), rejection.to_string()] {
+            assert!(words.contains("NOAUTH") && words.contains("on every server"), "{words}");
+        }
+        let passing = ConnectFailure::passing("no answer");
+        assert!(ConnectFailure::of_all([rejected(), passing]).rejection("a:1").is_none());
+        assert!(ConnectFailure::of_all([]).rejection("a:1").is_none());
+    }
+
+    #[test]
+    fn sentinel_failure_names_sentinel_settings() {
+        for (how, setting) in [
+            (ConnectFailure::no_password(), "sentinel_password"),
+            (ConnectFailure::rejected(WRONG_PASSWORD), "sentinel_password and sentinel_username"),
+            (Ending::Broken("CertificateRequired".into()).into(), "sentinel_client_certificate"),
+            (Ending::HungUp.into(), "sentinel_tls"),
+        ] {
+            let words = how.of_sentinel().to_string();
+            assert!(words.ends_with(setting), "{words}");
+        }
+    }
+
+    fn server_error(words: &str) -> ServerError {
+        match redis::parse_redis_value(format!("-{words}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn connect_failure_never_repeats_the_password() {
+        for words in [
+            "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `u`, `hunter2`, ",
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'hunter2' ",
+            "ERR unsupported command 'HELLO' hunter2",
+            "ERR Protocol error: hunter2",
+            "hunter2 hunter2",
+            "WRONGPASS hunter2",
+            "NOAUTH hunter2",
+            "NOPROTO hunter2",
+            "DENIED hunter2",
+        ] {
+            let failure = ConnectFailure::of_greeting(&server_error(words), true).to_string();
+            assert!(!failure.contains("hunter2") && !failure.is_empty(), "{words}: {failure}");
+        }
+    }
+
+    #[test]
+    fn server_text_is_shortened_and_has_no_secret() {
+        let long = format!("ODD a\tb\u{1b}[31m{}", "x".repeat(10_000));
+        let failure = ConnectFailure::of_greeting(&server_error(&long), false).to_string();
+        assert!(failure.starts_with(r"ODD a\tb\u{1b}[31mxxx") && failure.len() < 300);
+    }
+}

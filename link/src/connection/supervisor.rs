@@ -1,0 +1,357 @@
+//! Keeps one connection up: carries it while it lives, and reconnects.
+//!
+//! It is a task and ends with its runtime. Then the next caller starts another one.
+
+use std::{
+    convert::Infallible,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    backoff::Backoff,
+    connect_failure::ConnectFailure,
+    connection::{
+        dial::{Dialer, Dialled, Purpose},
+        report::Reports,
+        watcher::Watcher,
+    },
+    failure::Failure,
+    health::About,
+    mutex::Mutex,
+    pipe::{
+        ending::Ending,
+        wire::{OnPush, Wire},
+    },
+};
+
+/// The first and the longest pause before a lost connection is made again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// The state of a connection, shared with its callers.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The connection, while it is up.
+    pub(crate) live: Mutex<Option<Arc<Wire>>>,
+    /// Notified when `live` changes, when an attempt has failed, and when the supervisor ends. It
+    /// wakes waiters in the order of their calls.
+    pub(crate) changed: Notify,
+    /// Whether a supervisor runs.
+    pub(crate) supervised: AtomicBool,
+    /// How many connections there were.
+    connections: AtomicU64,
+    /// How many connections have ended. It counts before `live` changes.
+    losses: AtomicU64,
+    /// The server of the last connection, or before the first one its place in the URL.
+    server: Mutex<String>,
+    /// Why it is not up.
+    connect_failure: Mutex<Option<Outage>>,
+    /// The last known state of the server.
+    about: Mutex<About>,
+    /// The log of this connection, of this and earlier supervisors.
+    reports: Mutex<Reports>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+struct Outage {
+    words: String,
+    /// The rejection, if the server rejected the login.
+    rejection: Option<Failure>,
+}
+
+impl Outage {
+    /// `None` if this client ended the connection because of a reply. Then the reply explains more.
+    fn lost(ending: &Ending) -> Option<Self> {
+        let by_words = matches!(ending, Ending::Demoted);
+        let words = || format!("connection lost: {ending}");
+        (!by_words).then(|| Self { words: words(), rejection: None })
+    }
+
+    fn connect_failed(failure: ConnectFailure, dialer: &Dialer) -> Self {
+        let rejection = failure.rejection(&dialer.discovery().to_string());
+        Self { words: dialer.error(failure).to_string(), rejection }
+    }
+}
+
+impl State {
+    pub(crate) fn connect_failure(&self) -> Option<String> {
+        self.connect_failure.lock().as_ref().map(|outage| outage.words.clone())
+    }
+
+    /// Returns the rejection of the login, if that is why the connection is down.
+    pub(crate) fn rejection(&self) -> Option<Failure> {
+        self.connect_failure.lock().as_ref()?.rejection.clone()
+    }
+
+    pub(crate) fn about(&self) -> About {
+        self.about.lock().clone()
+    }
+
+    /// The server of the last connection.
+    pub(crate) fn server(&self) -> String {
+        self.server.lock().clone()
+    }
+
+    fn leads_to(&self, server: &str) {
+        server.clone_into(&mut self.server.lock());
+    }
+
+    /// How often the connection was lost and restored.
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// How often the connection was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// For how long there has been no connection.
+    pub(crate) fn lost_for(&self) -> Option<Duration> {
+        self.reports.lock().absence(Instant::now())
+    }
+
+    /// Whether there was a connection before.
+    fn was_connected(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    fn connected(&self, about: &About) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.note_server(about);
+    }
+
+    pub(crate) fn note_server(&self, about: &About) {
+        self.about.lock().clone_from(about);
+    }
+
+    fn note(&self, failure: Option<Outage>) {
+        *self.connect_failure.lock() = failure;
+    }
+}
+
+/// Keeps a connection up.
+pub(crate) struct Supervisor {
+    state: Arc<State>,
+    dialer: Arc<Dialer>,
+    watcher: Arc<dyn Watcher>,
+    command_timeout: Duration,
+    backoff: Backoff,
+}
+
+impl Supervisor {
+    /// Returns a supervisor of the connection of `state`, or `None` if another one runs. It forgets
+    /// the failure of the earlier supervisor, which may be over.
+    pub(crate) fn of(
+        state: &Arc<State>,
+        dialer: &Arc<Dialer>,
+        watcher: &Arc<dyn Watcher>,
+        command_timeout: Duration,
+    ) -> Option<Self> {
+        if state.supervised.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        state.note(None);
+        state.leads_to(&dialer.discovery().to_string());
+        Some(Self {
+            state: Arc::clone(state),
+            dialer: Arc::clone(dialer),
+            watcher: Arc::clone(watcher),
+            command_timeout,
+            backoff: Backoff::default(),
+        })
+    }
+
+    /// Maintains the connection for ever, and asks sentinels for the primary. It starts with the
+    /// connection `first`. Without `first` there was no connection yet, or its runtime has ended.
+    pub(crate) async fn run(self, first: Option<Dialled>) {
+        let dialer = Arc::clone(&self.dialer);
+        tokio::select! {
+            biased;
+            never = self.keep_up(first) => match never {},
+            never = dialer.discovery().keep_informed() => match never {},
+        }
+    }
+
+    async fn keep_up(mut self, first: Option<Dialled>) -> Infallible {
+        let mut dialled = match first {
+            Some(first) => {
+                self.state.leads_to(&first.address.to_string());
+                first
+            }
+            None => {
+                self.state.reports.lock().begin(Instant::now());
+                self.dial_again().await
+            }
+        };
+        loop {
+            let since = Instant::now();
+            let ending = self.run_connection(dialled).await;
+            // A connection that ends at once is no success, so the backoff continues.
+            let was_good = since.elapsed() > PAUSES.1;
+            if was_good {
+                self.backoff = Backoff::default();
+            }
+            self.lost(&ending);
+            if !(was_good && matches!(ending, Ending::Moved(_))) {
+                self.back_off().await;
+            }
+            dialled = self.dial_again().await;
+        }
+    }
+
+    /// Carries the bytes of one connection as long as it lives.
+    async fn run_connection(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
+        self.state.note(None);
+        if self.watcher.leads() {
+            self.dialer.discovery().leads_to(&about);
+        }
+        self.watcher.connected(&about);
+        self.state.connected(&about);
+        // This comes before a caller can use the connection: the watcher has reset its state when
+        // the first reply comes.
+        self.watcher.up();
+        *self.state.live.lock() = Some(Arc::clone(&wire));
+        self.state.changed.notify_waiters();
+        let gives_up = wire.gives_up(self.command_timeout);
+        let discovery = self.dialer.discovery();
+        let is_gone = discovery.is_gone(&address, &wire, &about);
+        let until_moved = async {
+            match self.watcher.leads() {
+                true => pending().await,
+                false => discovery.until_moved(&about).await,
+            }
+        };
+        // Together, so that each is polled only when it is woken, and not with each reply.
+        let mut reasons: FuturesUnordered<_> =
+            [gives_up.boxed(), is_gone.boxed(), until_moved.boxed()].into_iter().collect();
+        // Received bytes are read before the server counts as silent.
+        let ending = tokio::select! {
+            biased;
+            ending = driver => ending,
+            Some(ending) = reasons.next() => {
+                wire.end(&ending);
+                ending
+            }
+            never = self.watcher.serve(&wire) => match never {},
+        };
+        self.state.note(Outage::lost(&ending));
+        self.is_down();
+        ending
+    }
+
+    /// Connects, retrying until it succeeds.
+    async fn dial_again(&mut self) -> Dialled {
+        loop {
+            match self.dialer.dial(&purpose(&self.watcher)).await {
+                Ok(dialled) => {
+                    self.state.leads_to(&dialled.address.to_string());
+                    self.back();
+                    return dialled;
+                }
+                Err(failure) => {
+                    self.state.note(Some(Outage::connect_failed(failure, &self.dialer)));
+                    self.state.changed.notify_waiters();
+                    self.still_lost();
+                }
+            }
+            self.back_off().await;
+        }
+    }
+
+    /// Waits before the next attempt, longer each time. A new address of the server ends the wait.
+    async fn back_off(&mut self) {
+        let pause = self.backoff.next(PAUSES);
+        tokio::select! {
+            biased;
+            () = sleep(pause) => {}
+            () = self.dialer.discovery().until_changed() => self.backoff = Backoff::default(),
+        }
+    }
+
+    fn lost(&mut self, cause: &Ending) {
+        let (server, traffic) = (self.state.server(), self.watcher.traffic());
+        self.dialer.lost(&server, traffic);
+        let losses = self.state.reports.lock().lost(Instant::now());
+        match losses {
+            Some(losses) => tracing::warn!(target: "leasehold",
+                server, traffic, %cause, losses, "connection lost"),
+            None => tracing::debug!(target: "leasehold",
+                server, traffic, %cause, "connection lost"),
+        }
+    }
+
+    fn still_lost(&mut self) {
+        let (server, traffic) = (self.state.server(), self.watcher.traffic());
+        let cause = self.state.connect_failure().unwrap_or_default();
+        let rejected = self.state.rejection().is_some();
+        let lost_for = self.state.reports.lock().still_lost(Instant::now(), rejected);
+        match lost_for {
+            Some(lost_for) if self.state.was_connected() => tracing::warn!(target: "leasehold",
+                server, traffic, cause, ?lost_for, "connection still lost"),
+            Some(tried_for) => tracing::warn!(target: "leasehold",
+                server, traffic, cause, ?tried_for, "connection not established yet"),
+            None => {
+                tracing::debug!(target: "leasehold", server, traffic, cause, "connection still lost");
+            }
+        }
+    }
+
+    fn back(&mut self) {
+        let (server, traffic) = (self.state.server(), self.watcher.traffic());
+        let after = self.state.reports.lock().back(Instant::now());
+        match after {
+            Some(after) if self.state.was_connected() => tracing::warn!(target: "leasehold",
+                server, traffic, ?after, "connection restored"),
+            Some(after) => tracing::warn!(target: "leasehold",
+                server, traffic, ?after, "connection established"),
+            None => tracing::debug!(target: "leasehold", server, traffic, "connection established"),
+        }
+    }
+
+    fn is_down(&self) {
+        let mut live = self.state.live.lock();
+        if live.is_some() {
+            self.state.losses.fetch_add(1, Ordering::Release);
+            *live = None;
+            drop(live);
+            self.state.reports.lock().begin(Instant::now());
+            if self.watcher.leads() {
+                self.dialer.discovery().leads_nowhere();
+            }
+            self.watcher.down();
+        }
+    }
+}
+
+/// Its runtime or its link was dropped.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.is_down();
+        self.state.supervised.store(false, Ordering::Release);
+        // A caller that waits for the connection can start the next supervisor.
+        self.state.changed.notify_waiters();
+    }
+}
+
+/// The purpose of a connection of `watcher`.
+pub(crate) fn purpose(watcher: &Arc<dyn Watcher>) -> Purpose {
+    let (commands, watcher) = (watcher.leads(), Arc::downgrade(watcher));
+    let on_push: OnPush = Arc::new(move |info| {
+        if let Some(watcher) = watcher.upgrade() {
+            watcher.pushed(info);
+        }
+    });
+    Purpose { on_push, commands }
+}

@@ -1,0 +1,31 @@
+//! The user of a supervised connection. It is notified when the connection is made and lost, and
+//! works while it lasts.
+
+use std::{convert::Infallible, future::pending};
+
+use futures_util::future::BoxFuture;
+use redis::PushInfo;
+
+use crate::{health::About, pipe::wire::Wire};
+
+/// Receives the events of a link.
+pub(crate) trait Watcher: Send + Sync {
+    /// The name of the traffic of the link, for logs.
+    fn traffic(&self) -> &'static str;
+    /// Whether all other connections to this server must lead to the server of this one.
+    fn leads(&self) -> bool {
+        false
+    }
+    /// A connection to the server `_about` was made.
+    fn connected(&self, _about: &About) {}
+    /// The link is up, for the first time or again.
+    fn up(&self) {}
+    /// Works as long as this connection lasts, in the task that drives it.
+    fn serve<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(pending())
+    }
+    /// The link is down: its traffic is lost.
+    fn down(&self) {}
+    /// The server pushed a message.
+    fn pushed(&self, _info: PushInfo) {}
+}

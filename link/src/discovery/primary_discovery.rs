@@ -1,0 +1,317 @@
+//! Finds the server: at one address, at one of several, or at the address that sentinels name.
+//!
+//! A connection never survives a failover: the client closes it, even if it works, and makes
+//! another one. A connection that learns of a demotion reports it here, and all connections to that
+//! server end.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    fmt,
+    future::pending,
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::{ServerError, Value, cmd};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    address::{
+        settings::Settings,
+        target::{Address, Place},
+    },
+    backoff::spread,
+    connect_failure::{ConnectFailure, cannot_be_primary, is_read_only},
+    discovery::{published::Published, sentinels::Sentinels},
+    error::Error,
+    hazard::Hazard,
+    health::{About, Role},
+    mutex::Mutex,
+    pipe::{ending::Ending, wire::Wire},
+    session::{about, reach::Reach},
+};
+
+/// How often the client asks one of several servers whether it is still the primary.
+const EACH: Duration = Duration::from_secs(1);
+
+/// The longest pause before the client replaces a connection to a replica, and the part of the time
+/// at that replica that the pause is. Thousands of clients may share that server.
+const SELDOM: Duration = Duration::from_secs(10);
+const PART: u32 = 4;
+
+/// How many addresses are remembered at most.
+const MOST: usize = 64;
+
+/// The state of the address of one server.
+#[derive(Debug)]
+pub(crate) struct PrimaryDiscovery {
+    place: Place,
+    /// The sentinels, if the URL names any.
+    sentinels: Option<Sentinels>,
+    /// Whether this client ever reached a primary.
+    met_primary: AtomicBool,
+    /// Since when connections lead to a replica, if the last one did.
+    replica_since: Mutex<Option<Instant>>,
+    /// The addresses, named by sentinels, at which a server replied.
+    reached: Mutex<BTreeSet<String>>,
+    /// Notified when a reply shows that the server is no longer the primary.
+    suspicions: Notify,
+    /// The server that commands go to. All other connections must lead there, too.
+    leader: Published<Leader>,
+    /// The other addresses whose server calls itself a primary.
+    others: Mutex<Vec<String>>,
+    /// Whether the last connection without commands reached another server than the commands do.
+    leads_elsewhere: AtomicBool,
+}
+
+/// The server that commands go to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Leader {
+    server: String,
+    run_id: Option<String>,
+}
+
+impl Leader {
+    /// Whether its run id is known and differs from `run_id`.
+    fn is_another(&self, run_id: &str) -> bool {
+        self.run_id.as_ref().is_some_and(|it| it != run_id)
+    }
+}
+
+impl PrimaryDiscovery {
+    /// # Errors
+    ///
+    /// If the certificates for sentinels are invalid.
+    pub(crate) fn of(
+        place: Place,
+        settings: &Settings,
+        reach: &Arc<Reach>,
+        client_name: &str,
+    ) -> Result<Self, Error> {
+        let sentinels = match &place {
+            Place::Sentinels(watched) => Some(Sentinels::new(
+                watched.clone(),
+                settings.translation.clone(),
+                reach.to_sentinels(&place, settings)?,
+                client_name.to_owned(),
+                settings.connect_timeout,
+            )),
+            Place::At(_) | Place::Among(_) => None,
+        };
+        Ok(Self::new(place, sentinels))
+    }
+
+    /// Returns the discovery of `place`, whose address the sentinels name if there are any.
+    pub(crate) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
+        let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
+        let replica_since = Mutex::default();
+        let (leader, others) = (Published::default(), Mutex::default());
+        let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
+        Self {
+            place,
+            sentinels,
+            met_primary,
+            replica_since,
+            reached,
+            suspicions,
+            leader,
+            others,
+            leads_elsewhere,
+        }
+    }
+
+    /// Whether its address may change, so that the client accepts only a primary.
+    pub(crate) fn may_change(&self) -> bool {
+        !matches!(self.place, Place::At(_))
+    }
+
+    /// Returns its current addresses. Meanwhile another task must [keep
+    /// informed](Self::keep_informed).
+    pub(crate) async fn now(&self) -> Result<Vec<Address>, ConnectFailure> {
+        match &self.sentinels {
+            Some(sentinels) => Ok(vec![sentinels.master().await?]),
+            None => Ok(self.place.addresses().to_vec()),
+        }
+    }
+
+    /// Asks sentinels for its address, for ever, if there are sentinels.
+    pub(crate) async fn keep_informed(&self) -> Infallible {
+        match &self.sentinels {
+            Some(sentinels) => sentinels.keep_asking().await,
+            None => pending().await,
+        }
+    }
+
+    /// Waits until its address changes.
+    pub(crate) async fn until_changed(&self) {
+        match &self.sentinels {
+            Some(sentinels) => sentinels.until_changed().await,
+            None => pending().await,
+        }
+    }
+
+    /// Waits until sentinels name an address that is not among `addresses`.
+    pub(crate) async fn leaves(&self, addresses: &[Address]) -> Address {
+        match (&self.sentinels, addresses) {
+            (Some(sentinels), [address]) => sentinels.another_than(address).await,
+            _ => pending().await,
+        }
+    }
+
+    /// Why its address is unknown.
+    pub(crate) fn failure(&self) -> Option<ConnectFailure> {
+        self.sentinels.as_ref().map(Sentinels::failure)
+    }
+
+    /// The hazards that sentinels and other primaries cause.
+    pub(crate) fn hazards(&self) -> Vec<Hazard> {
+        let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
+        let others = self.others.lock().clone();
+        let others = others.into_iter().map(|address| Hazard::OtherPrimary { address });
+        let elsewhere = self.leads_elsewhere.load(Ordering::Relaxed);
+        let elsewhere = elsewhere.then_some(Hazard::ServerMismatch);
+        sentinels.into_iter().chain(others).chain(elsewhere).collect()
+    }
+
+    /// The origin of `address`, if sentinels named it and it may be wrong.
+    pub(crate) fn origin(&self, address: &Address) -> Option<String> {
+        let reached = self.reached.lock().contains(&address.to_string());
+        self.sentinels.as_ref()?.origin(address, reached)
+    }
+
+    /// Returns the other addresses, if it is one of several.
+    pub(crate) fn other_addresses(&self) -> Vec<&Address> {
+        let Place::Among(addresses) = &self.place else { return Vec::new() };
+        let server = self.leader.read(|it| it.server.clone());
+        addresses.iter().filter(|it| it.to_string() != server).collect()
+    }
+
+    /// Whether the server at `address` called itself a primary, too, the last time.
+    pub(crate) fn is_other(&self, address: &String) -> bool {
+        self.others.lock().contains(address)
+    }
+
+    /// Notes the other servers that call themselves a primary now.
+    pub(crate) fn found(&self, others: Vec<String>) {
+        *self.others.lock() = others;
+    }
+
+    /// Notes that commands go to the server `met`.
+    pub(crate) fn leads_to(&self, met: &About) {
+        self.leads_elsewhere.store(false, Ordering::Relaxed);
+        self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
+    }
+
+    /// Notes that commands go to no server for a moment, so that another connection may already
+    /// reach the next one.
+    pub(crate) fn leads_nowhere(&self) {
+        let server = self.leader.read(|it| it.server.clone());
+        self.leader.set(Leader { server, run_id: None });
+    }
+
+    /// Waits until commands go to another server than this connection, which carries no commands
+    /// and leads to `met`. A DNS name may change between the two connections.
+    pub(crate) async fn until_moved(&self, met: &About) -> Ending {
+        let Some(own) = &met.run_id else { return pending().await };
+        let until_moved = |leader: &Leader| leader.is_another(own);
+        let from_the_start = self.leader.read(until_moved);
+        self.leads_elsewhere.store(from_the_start, Ordering::Relaxed);
+        if from_the_start {
+            // The servers differed from the start. The next connection may reach the right one.
+            sleep(EACH).await;
+        }
+        self.leader.until(|it| until_moved(it).then_some(Ending::Astray)).await
+    }
+
+    /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.
+    pub(crate) async fn is_gone(&self, address: &Address, wire: &Wire, met: &About) -> Ending {
+        if !self.may_change() {
+            self.may_have_moved(met).await;
+            return Ending::Demoted;
+        }
+        tokio::select! {
+            biased;
+            () = self.suspicions.notified() => Ending::Demoted,
+            other = self.leaves(slice::from_ref(address)) => Ending::Moved(other.to_string()),
+            () = self.is_demoted(wire) => Ending::Demoted,
+        }
+    }
+
+    /// Waits until it is time to resolve a single address again. Managed services move theirs at a
+    /// failover. But if it always led to a replica, the user wants that.
+    async fn may_have_moved(&self, met: &About) {
+        let is_new_here =
+            met.role == Some(Role::Replica) && self.met_primary.load(Ordering::Relaxed);
+        if !is_new_here {
+            self.suspicions.notified().await;
+        }
+        // Until then the replica rejects each write itself.
+        let since = self.replica_since.lock().map(|at| at.elapsed());
+        sleep(spread((since.unwrap_or_default() / PART).clamp(EACH, SELDOM))).await;
+    }
+
+    /// Notes a new connection to the server `about`.
+    pub(crate) fn connected(&self, about: &About) {
+        match about.role {
+            Some(Role::Replica) => {
+                self.replica_since.lock().get_or_insert_with(Instant::now);
+            }
+            _ => *self.replica_since.lock() = None,
+        }
+        if about.role == Some(Role::Primary) {
+            self.met_primary.store(true, Ordering::Relaxed);
+        }
+        let mut reached = self.reached.lock();
+        if self.sentinels.is_some() && reached.len() < MOST {
+            reached.insert(about.server.clone());
+        }
+    }
+
+    /// Whether one of several servers has accepted the login before.
+    pub(crate) fn has_accepted_login(&self) -> bool {
+        self.may_change() && self.met_primary.load(Ordering::Relaxed)
+    }
+
+    /// Notes a rejection, which may show that the server is no longer the primary.
+    pub(crate) fn refused(&self, refusal: &ServerError) {
+        let suspicious = match self.may_change() {
+            true => cannot_be_primary(refusal),
+            false => is_read_only(refusal) && self.met_primary.load(Ordering::Relaxed),
+        };
+        if suspicious {
+            self.suspicions.notify_waiters();
+        }
+    }
+
+    /// Asks the server itself, where no sentinel reports a demotion.
+    async fn is_demoted(&self, wire: &Wire) {
+        if !matches!(self.place, Place::Among(_)) {
+            return pending().await;
+        }
+        loop {
+            sleep(EACH).await;
+            // On a connection with RESP3, HELLO only returns the role. The watch of the connection
+            // notices a missing reply.
+            if let Ok(Value::Map(facts)) = wire.call(cmd("HELLO").arg(3)).await
+                && let Ok(about) = about::greeted(&facts)
+                && about::must_be_primary(&about).is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Display for PrimaryDiscovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
+}

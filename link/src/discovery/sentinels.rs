@@ -1,0 +1,549 @@
+//! Asks sentinels for the address of the primary, as long as it may change.
+//!
+//! The client asks all of them at once: each second, when one publishes a new primary, and when a
+//! caller needs the primary. A published message only makes the client ask. `sentinel_views.rs`
+//! decides which reply counts. The client also asks sentinels that other sentinels list, as long as
+//! they reply.
+//!
+//! Each link runs this, but only the link that has the seat asks, for all of them. No lock is held
+//! while a waiter is notified.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use redis::{Cmd, PushInfo, PushKind, Value, cmd};
+use tokio::{
+    sync::{Mutex as TurnLock, Notify},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use crate::{
+    address::{
+        target::{Address, Watched},
+        translation::Translation,
+    },
+    backoff::Backoff,
+    connect_failure::{ConnectFailure, NAME_SENTINELS},
+    discovery::{
+        published::Published,
+        sentinel_views::{ReportedPrimary, SentinelViews},
+    },
+    hazard::Hazard,
+    mutex::Mutex,
+    pipe::wire::{OnPush, Wire},
+    session::{
+        about,
+        hazards::{self, SentinelQuorum},
+        login::{Facts, greet},
+        reach::{Reach, silence},
+    },
+    shown::shown,
+};
+
+/// The interval between two requests to a sentinel.
+const EACH: Duration = Duration::from_secs(1);
+
+/// The first and the longest pause before the client connects again to an unreachable sentinel.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// How long an unreachable sentinel that is not in the URL stays known. Then the client forgets it
+/// until another sentinel lists it again.
+const REST: Duration = Duration::from_secs(5);
+
+/// A reply that is this recent is not requested again.
+const JUST_NOW: Duration = Duration::from_millis(100);
+
+/// How long the remaining sentinels may report a newer failover once most have replied.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// How long the client waits for a majority. Then it uses the replies so far, or the earlier
+/// address. The first reply may come from a sentinel with an old address.
+const MAJORITY_WAIT: Duration = Duration::from_millis(500);
+
+/// How many sentinels that are not in the URL are asked at most.
+const MOST: usize = 16;
+
+/// The sentinels of one master.
+pub(crate) struct Sentinels {
+    watched: Watched,
+    /// Whether sentinels speak TLS.
+    tls: bool,
+    translation: Translation,
+    reach: Arc<Reach>,
+    client_name: String,
+    limit: Duration,
+    views: Mutex<SentinelViews>,
+    /// The address of the primary, as decided by the views.
+    master: Published<Option<Address>>,
+    /// Notified when a sentinel has replied or failed.
+    answered: Notify,
+    /// Notified when a caller needs the primary.
+    looked_for: Notify,
+    /// The sentinels that other sentinels list.
+    others: Mutex<BTreeMap<String, Address>>,
+    /// The announced address, by the address that the translation returned for it.
+    made_of: Mutex<BTreeMap<String, String>>,
+    /// The addresses in `others` that no session asks yet.
+    new: Mutex<Vec<Address>>,
+    there_are_new: Notify,
+    asking: TurnLock<()>,
+    /// Whether the hazard that no sentinel names the primary was logged.
+    hazard_logged: AtomicBool,
+}
+
+impl Sentinels {
+    pub(crate) fn new(
+        watched: Watched,
+        translation: Translation,
+        reach: Arc<Reach>,
+        client_name: String,
+        limit: Duration,
+    ) -> Self {
+        let tls = watched.sentinels.iter().any(Address::speaks_tls);
+        Self {
+            watched,
+            tls,
+            translation,
+            reach,
+            client_name,
+            limit,
+            views: Mutex::default(),
+            master: Published::default(),
+            answered: Notify::new(),
+            looked_for: Notify::new(),
+            others: Mutex::default(),
+            made_of: Mutex::default(),
+            new: Mutex::default(),
+            there_are_new: Notify::new(),
+            asking: TurnLock::default(),
+            hazard_logged: AtomicBool::default(),
+        }
+    }
+
+    /// Returns the address of the primary, from all sentinels that reply now. Meanwhile another
+    /// task must [keep asking](Self::keep_asking).
+    pub(crate) async fn master(&self) -> Result<Address, ConnectFailure> {
+        let now = Instant::now();
+        let since = now.checked_sub(JUST_NOW).unwrap_or(now);
+        let mut until = None::<Instant>;
+        self.looked_for.notify_waiters();
+        loop {
+            let answered = self.answered.notified();
+            let known = self.master.read(Option::clone);
+            let (all, most) = self.have_answered(since);
+            if all {
+                return known.ok_or_else(|| self.failure());
+            }
+            if known.is_some() {
+                let end = Instant::now() + if most { GRACE } else { MAJORITY_WAIT };
+                until = Some(until.map_or(end, |until| until.min(end)));
+            }
+            tokio::select! {
+                biased;
+                () = answered => {}
+                () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
+                    return known.ok_or_else(|| self.failure());
+                }
+            }
+        }
+    }
+
+    /// Whether all sentinels of the URL have replied or failed since, and whether most of them
+    /// named a primary.
+    fn have_answered(&self, since: Instant) -> (bool, bool) {
+        let (views, sentinels) = (self.views.lock(), &self.watched.sentinels);
+        let reports = views.reports_since(sentinels, since);
+        (views.have_all_answered(sentinels, since), 2 * reports > sentinels.len())
+    }
+
+    /// Why no sentinel names the primary.
+    pub(crate) fn failure(&self) -> ConnectFailure {
+        self.views.lock().failure(&self.watched.sentinels)
+    }
+
+    /// The hazards of this deployment: there may be too few sentinels.
+    pub(crate) fn hazards(&self) -> Vec<Hazard> {
+        let views = self.views.lock();
+        if views.name_no_primary(&self.watched.sentinels) {
+            return vec![Hazard::NoSentinel];
+        }
+        views.quorum(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
+    }
+
+    /// The origin of `address`, as a hint at what may be wrong with it. `None` if a server was
+    /// `reached` at it.
+    pub(crate) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
+        match self.made_of.lock().get(&address.to_string()) {
+            Some(announced) => {
+                Some(format!("translate_addresses returned this address for {}", shown(announced)))
+            }
+            None if reached => None,
+            None => Some(
+                "the sentinels announced this address; if it is unreachable for this client, see \
+                 translate_addresses"
+                    .into(),
+            ),
+        }
+    }
+
+    /// Waits until the primary has another address than `address`, and returns it.
+    pub(crate) async fn another_than(&self, address: &Address) -> Address {
+        self.master.until(|it| it.clone().filter(|other| other != address)).await
+    }
+
+    /// Waits until the address of the primary changes or becomes known.
+    pub(crate) async fn until_changed(&self) {
+        let before = self.master.read(Option::clone);
+        self.master.until(|it| (*it != before).then_some(())).await;
+    }
+
+    /// Asks all sentinels, for ever.
+    pub(crate) async fn keep_asking(&self) -> Infallible {
+        let _asking = self.asking.lock().await;
+        // `others` has them, too.
+        self.new.lock().clear();
+        let listed = self.watched.sentinels.iter().cloned();
+        let mut sessions: FuturesUnordered<_> =
+            listed.map(|it| self.poll_sentinel(it, true)).collect();
+        sessions
+            .extend(self.others.lock().values().cloned().map(|it| self.poll_sentinel(it, false)));
+        loop {
+            let new = std::mem::take(&mut *self.new.lock());
+            sessions.extend(new.into_iter().map(|it| self.poll_sentinel(it, false)));
+            tokio::select! {
+                biased;
+                Some(gone) = sessions.next() => self.forget(&gone),
+                () = self.there_are_new.notified() => {}
+            }
+        }
+    }
+
+    /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns its
+    /// address.
+    async fn poll_sentinel(&self, sentinel: Address, listed: bool) -> Address {
+        let mut backoff = Backoff::default();
+        loop {
+            let began = Instant::now();
+            let trouble = self.visit(&sentinel).await.of_sentinel();
+            let is_one = !listed || self.views.lock().has_reported(&sentinel);
+            let trouble = if is_one { trouble } else { trouble.of_possible_server() };
+            let news = self.views.lock().record_failure(&sentinel, trouble.clone(), Instant::now());
+            self.answered.notify_waiters();
+            self.log_failure(&sentinel, &trouble, news && listed);
+            if !listed {
+                sleep(REST).await;
+                return sentinel;
+            }
+            if began.elapsed() > PAUSES.1 {
+                backoff = Backoff::default();
+            }
+            tokio::select! {
+                biased;
+                () = sleep(backoff.next(PAUSES)) => {}
+                () = self.looked_for.notified() => {}
+            }
+        }
+    }
+
+    fn log_failure(&self, sentinel: &Address, cause: &ConnectFailure, loudly: bool) {
+        let master = shown(&self.watched.master);
+        match (loudly, cause.is_refusal()) {
+            (true, true) => tracing::warn!(target: "leasehold",
+                server = %sentinel, master, %cause, "sentinel rejected this client"),
+            (true, false) => tracing::warn!(target: "leasehold",
+                server = %sentinel, master, %cause, "sentinel unreachable"),
+            (false, true) => tracing::debug!(target: "leasehold",
+                server = %sentinel, master, %cause, "sentinel rejected this client"),
+            (false, false) => tracing::debug!(target: "leasehold",
+                server = %sentinel, master, %cause, "sentinel unreachable"),
+        }
+        self.log_hazard();
+    }
+
+    /// Logs that a sentinel replies and names no primary, when this is new.
+    fn log_missing_primary(&self, sentinel: &Address, cause: &ConnectFailure) {
+        let is_listed = self.watched.sentinels.contains(sentinel);
+        let master = shown(&self.watched.master);
+        match is_listed {
+            true => tracing::warn!(target: "leasehold",
+                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+            false => tracing::debug!(target: "leasehold",
+                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+        }
+        self.log_hazard();
+    }
+
+    /// Logs it if no sentinel names the primary. The last one that did need not be in the URL.
+    fn log_hazard(&self) {
+        let is_new = || !self.hazard_logged.swap(true, Ordering::Relaxed);
+        if self.views.lock().name_no_primary(&self.watched.sentinels) && is_new() {
+            let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
+            let remedy = hazard.remedy();
+            tracing::warn!(target: "leasehold", master, %hazard, remedy, "deployment hazard detected");
+        }
+    }
+
+    /// Logs that a sentinel names the primary again.
+    fn log_hazard_resolved(&self) {
+        if self.hazard_logged.swap(false, Ordering::Relaxed) {
+            let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
+            tracing::info!(target: "leasehold", master, %hazard, "deployment hazard resolved");
+        }
+    }
+
+    fn forget(&self, sentinel: &Address) {
+        self.others.lock().remove(&sentinel.to_string());
+        self.views.lock().forget(sentinel);
+    }
+
+    /// Connects to `sentinel` and asks it until that fails. Returns why.
+    async fn visit(&self, sentinel: &Address) -> ConnectFailure {
+        let hints = Arc::new(Notify::new());
+        let opened = self.reach.open(sentinel, Some(self.hints_to(&hints)));
+        let Ok(opened) = timeout(self.limit, opened).await else {
+            return silence(self.limit, sentinel);
+        };
+        match opened {
+            Err(failure) => failure,
+            Ok((wire, driver)) => tokio::select! {
+                biased;
+                trouble = self.talk(&wire, sentinel, &hints) => trouble,
+                ending = driver => match self.views.lock().is_well(sentinel) {
+                    true => ConnectFailure::passing(format!("connection lost: {ending}")),
+                    false => ending.into(),
+                },
+            },
+        }
+    }
+
+    /// Makes the client ask when a sentinel publishes a change of this primary.
+    fn hints_to(&self, hints: &Arc<Notify>) -> OnPush {
+        let (hints, beginning) = (Arc::clone(hints), format!("{} ", self.watched.master));
+        Arc::new(move |PushInfo { kind, data }| {
+            let is_ours = |it: &Value| text(it).is_some_and(|it| it.starts_with(&beginning));
+            if kind == PushKind::Message && data.get(1).is_some_and(is_ours) {
+                hints.notify_one();
+            }
+        })
+    }
+
+    /// Logs in, subscribes and asks, until a reply does not come. Returns why.
+    async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> ConnectFailure {
+        match timeout(self.limit, self.log_in(wire)).await {
+            Err(_) => return silence(self.limit, sentinel),
+            Ok(Err(failure)) => return failure,
+            Ok(Ok(())) => {}
+        }
+        loop {
+            // This is also polled while the sentinel replies.
+            let looked_for = self.looked_for.notified();
+            let asked_at = Instant::now();
+            match timeout(self.limit, wire.call_all(&self.requests())).await {
+                Err(_) => return silence(self.limit, sentinel),
+                Ok(Err(failure)) => return ConnectFailure::passing(failure.to_string()),
+                Ok(Ok(replies)) => self.record_replies(sentinel, &replies),
+            }
+            tokio::select! {
+                biased;
+                () = hints.notified() => {}
+                () = looked_for => {}
+                () = sleep_until(asked_at + EACH) => {}
+            }
+        }
+    }
+
+    async fn log_in(&self, wire: &Wire) -> Result<(), ConnectFailure> {
+        let gone = || ConnectFailure::passing("the connection ended");
+        let credentials = &self.watched.credentials;
+        let greeted = greet(wire, credentials.user.as_deref(), credentials.password.as_ref());
+        let facts: Facts = greeted.await.ok_or_else(gone)??;
+        if !about::is_sentinel(&facts) {
+            return Err(ConnectFailure::lasting(format!(
+                "this server is not a Sentinel: {NAME_SENTINELS}"
+            )));
+        }
+        let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
+        called.map_err(|_| gone())?;
+        let subscribed =
+            wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
+        if let Value::ServerError(error) = subscribed.map_err(|_| gone())? {
+            tracing::debug!(target: "leasehold", failure = %error,
+                "sentinel rejected the subscription: polling it every second");
+        }
+        Ok(())
+    }
+
+    /// In one write, so that no failover can happen between the replies.
+    fn requests(&self) -> [Cmd; 4] {
+        let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
+        let id = cmd("SENTINEL").arg("MYID").clone();
+        [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS"), id]
+    }
+
+    /// Records the `replies` of `sentinel`.
+    fn record_replies(&self, sentinel: &Address, replies: &[Value]) {
+        let [place, master, sentinels, id] = replies else { return };
+        let now = Instant::now();
+        let report = self.parse_report(place, master);
+        let mut views = self.views.lock();
+        let recorded =
+            report.map(|report| views.record_report(sentinel, report, now)).map_err(|why| {
+                let is_news = views.record_unknown(sentinel, why.clone(), now);
+                (why, is_news)
+            });
+        views.record_quorum(
+            sentinel,
+            sentinel_quorum(master, sentinels),
+            text(id).map(str::to_owned),
+        );
+        let believed = views.master(self.watched.sentinels.len(), now);
+        // Under the lock: another sentinel's later reply must not be overwritten.
+        self.master.set(believed);
+        drop(views);
+        self.answered.notify_waiters();
+        match recorded {
+            Ok(()) => self.log_hazard_resolved(),
+            Err((why, true)) => self.log_missing_primary(sentinel, &why),
+            Err((_, false)) => {}
+        }
+        self.note_others(sentinels);
+    }
+
+    /// Parses the address of the primary that one sentinel returned.
+    fn parse_report(
+        &self,
+        place: &Value,
+        master: &Value,
+    ) -> Result<ReportedPrimary, ConnectFailure> {
+        let called = shown(&self.watched.master);
+        let (host, port) = match place {
+            Value::Nil => {
+                let words = format!("it does not watch a primary `{called}`; see SENTINEL MASTERS");
+                return Err(ConnectFailure::lasting(words));
+            }
+            Value::ServerError(error) => return Err(ConnectFailure::of_refusal(error)),
+            Value::Array(parts) => match parts.as_slice() {
+                [host, port] => (text(host), text(port)),
+                _ => (None, None),
+            },
+            _ => (None, None),
+        };
+        let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
+            ConnectFailure::passing(format!("it returned no valid address of `{called}`"))
+        })?;
+        let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
+        let tls = self.watched.tls;
+        let master = self.translation.of(host, port, tls)?;
+        self.note_origin(&master, Address::Tcp { host: host.to_owned(), port, tls });
+        Ok(ReportedPrimary { master, epoch })
+    }
+
+    /// Notes that the translation returned `master` for `announced`.
+    fn note_origin(&self, master: &Address, announced: Address) {
+        let mut made_of = self.made_of.lock();
+        if *master != announced && made_of.len() < MOST {
+            made_of.insert(master.to_string(), announced.to_string());
+        }
+    }
+
+    /// Notes the sentinels that one sentinel lists.
+    fn note_others(&self, sentinels: &Value) {
+        let Value::Array(sentinels) = sentinels else { return };
+        for sentinel in sentinels {
+            let place = fact(sentinel, "ip").zip(fact(sentinel, "port")).and_then(readable);
+            let Some((host, port)) = place else { continue };
+            let Ok(address) = self.translation.of(host, port, self.tls) else { continue };
+            let mut others = self.others.lock();
+            let known = self.watched.sentinels.contains(&address)
+                || others.contains_key(&address.to_string());
+            if known || others.len() >= MOST {
+                continue;
+            }
+            others.insert(address.to_string(), address.clone());
+            drop(others);
+            self.new.lock().push(address);
+            self.there_are_new.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("watched", &self.watched).finish_non_exhaustive()
+    }
+}
+
+/// Counts the sentinels, by the replies of one of them.
+fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
+    let Value::Array(others) = others else { return None };
+    let is_down = |other: &Value| {
+        fact(other, "flags").is_some_and(|it| it.split(',').any(|it| it == "s_down"))
+    };
+    let down = others.iter().filter(|it| is_down(it)).count();
+    let quorum = fact(master, "quorum").and_then(|it| it.parse().ok());
+    Some(SentinelQuorum { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
+}
+
+/// A host and a port as a sentinel announces them, if they are valid.
+fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
+    const LONGEST: usize = 255;
+    let sound = !host.is_empty()
+        && host.len() <= LONGEST
+        && !host.contains(|sign: char| sign.is_control() || sign.is_whitespace());
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    sound.then_some((host, port))
+}
+
+/// The value of one field in the reply of a sentinel.
+fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
+    match facts {
+        Value::Map(facts) => {
+            let (_, value) = facts.iter().find(|(key, _)| text(key) == Some(called))?;
+            text(value)
+        }
+        Value::Array(facts) => {
+            let pair = facts.chunks_exact(2).find(|pair| text(&pair[0]) == Some(called))?;
+            text(&pair[1])
+        }
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Valkey 9 keeps the flag `master_down` for ever after a failover.
+    #[test]
+    fn sentinel_that_reports_master_down_counts_as_usable() {
+        let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];
+        let others = others.iter().map(|flags| map_of("flags", flags)).collect();
+        let counted = sentinel_quorum(&map_of("quorum", "2"), &Value::Array(others));
+        assert_eq!(counted, Some(SentinelQuorum { known: 4, usable: 3, quorum: Some(2) }));
+    }
+
+    fn map_of(fact: &str, value: &str) -> Value {
+        Value::Map(vec![(text_of(fact), text_of(value))])
+    }
+
+    fn text_of(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+}

@@ -1,0 +1,245 @@
+//! Why a request failed.
+
+use std::{error::Error, fmt, io, sync::Arc};
+
+use tokio::time::error::Elapsed;
+
+/// Why a request failed, and whether it may have been executed.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// There is no runtime. Nothing happened.
+    NoRuntime,
+    /// The server rejected the request. Nothing happened.
+    Refused {
+        /// The first word of the rejection, such as `READONLY`.
+        code: String,
+        /// The rest of it.
+        message: String,
+        /// The rejected command, if it is known.
+        command: Option<String>,
+    },
+    /// The request was sent, but no reply came. It **may have happened**, or may still happen.
+    Unanswered(Arc<dyn Error + Send + Sync>),
+    /// The request was never sent. Nothing happened.
+    Unreachable(Arc<dyn Error + Send + Sync>),
+    /// The reply is unreadable. The request **may have happened**.
+    Unreadable(String),
+    /// The key has another type. Nothing happened.
+    WrongType {
+        /// The type that the server reports.
+        found: String,
+    },
+    /// The script failed after its first write, which stays.
+    Failed(String),
+    /// The caller does not support the request. Nothing happened.
+    Unsupported(&'static str),
+}
+
+/// The remedy for a rejection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// A permission or the right password, which an administrator has to grant.
+    Forbidden,
+    /// A later retry: the server is not ready now.
+    NotReady,
+    /// Nothing: this request will always be rejected.
+    Lasting,
+}
+
+/// Codes of rejections that may pass, so a retry helps. A server that cannot write its snapshot
+/// (`MISCONF`) tries that again every few seconds, and accepts writes as soon as it can.
+const PASSING: [&str; 9] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "READONLY",
+    "TRYAGAIN",
+    "UNKILLABLE",
+];
+
+/// Codes of a missing permission.
+const FORBIDDEN: [&str; 4] = ["DENIED", "NOAUTH", "NOPERM", "WRONGPASS"];
+
+/// The code of a full server. The caller gets it at once, because waiting frees no memory.
+const FULL: &str = "OOM";
+
+impl Refusal {
+    /// Returns what a rejection with this code requires.
+    pub fn of(code: &str) -> Self {
+        match code {
+            code if FORBIDDEN.contains(&code) => Self::Forbidden,
+            code if code == FULL || PASSING.contains(&code) => Self::NotReady,
+            _ => Self::Lasting,
+        }
+    }
+}
+
+impl Failure {
+    /// A rejection with this `code`. Its `message` may name the command.
+    pub fn refused(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::Refused { code: code.into(), command: command_in(&message), message }
+    }
+
+    /// Sets the rejected `command`, unless the store has named it.
+    pub fn naming(mut self, refused: Option<&str>) -> Self {
+        if let Self::Refused { command: command @ None, .. } = &mut self {
+            *command = refused.map(str::to_ascii_uppercase);
+        }
+        self
+    }
+
+    /// No reply came, for this cause.
+    pub fn unanswered(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unanswered(cause.into().into())
+    }
+
+    /// The request was never sent, for this cause.
+    pub fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unreachable(cause.into().into())
+    }
+
+    /// Returns whether the request may have been executed, or may still be.
+    pub fn may_have_happened(&self) -> bool {
+        matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
+    }
+
+    /// Returns the cause without the words of this type.
+    pub fn obstacle(&self) -> String {
+        match self {
+            Self::Unreachable(cause) => in_words(&**cause),
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns whether a retry can help.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => PASSING.contains(&code.as_str()),
+            Self::Unanswered(_) | Self::Unreachable(_) => true,
+            Self::NoRuntime | Self::Unreadable(_) | Self::WrongType { .. } => false,
+            Self::Failed(_) | Self::Unsupported(_) => false,
+        }
+    }
+
+    /// Returns whether a retry can help a caller that does not wait for a connection.
+    pub fn is_temporary_while_reachable(&self) -> bool {
+        self.is_temporary() && !matches!(self, Self::Unreachable(_))
+    }
+
+    /// Returns whether a later retry can help a release: a rejected login may be accepted by then.
+    pub fn is_temporary_for_release(&self) -> bool {
+        let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
+        self.is_temporary() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
+    }
+}
+
+/// Returns the command in a rejection: "no permissions to run the 'hset' command".
+fn command_in(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("the '")?;
+    let (command, _) = rest.split_once("' command")?;
+    Some(command.to_ascii_uppercase())
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRuntime => f.write_str("no tokio runtime"),
+            Self::Refused { code, message, .. } => write!(f, "rejected: {code} {message}"),
+            Self::Unanswered(cause) if cause.is::<Elapsed>() => f.write_str("no reply in time"),
+            Self::Unanswered(cause) => write!(f, "no reply: {}", in_words(&**cause)),
+            Self::Unreachable(cause) => write!(f, "unreachable: {}", in_words(&**cause)),
+            Self::Unreadable(what) => write!(f, "unexpected reply: {what}"),
+            Self::WrongType { found } => write!(f, "the key is a {found}"),
+            Self::Failed(words) => write!(f, "failed in part: {words}"),
+            Self::Unsupported(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Explains `cause` without the words of sockets.
+fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
+    };
+    let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    match kind {
+        Some(UnexpectedEof) => "the server closed the connection".into(),
+        Some(BrokenPipe | ConnectionAborted | ConnectionReset) => "the connection was lost".into(),
+        Some(ConnectionRefused) => "no server listens at the address".into(),
+        _ => cause.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_reply_is_ambiguous() {
+        assert!(Failure::unanswered("timeout").may_have_happened());
+        assert!(Failure::Unreadable("?".into()).may_have_happened());
+        assert!(!Failure::unreachable("refused").may_have_happened());
+        assert!(!Failure::refused("OOM", "").may_have_happened());
+    }
+
+    #[test]
+    fn retry_helps_after_a_restart_but_not_without_permission() {
+        for passing in ["LOADING", "READONLY", "CLUSTERDOWN", "BUSY"] {
+            assert!(Failure::refused(passing, "").is_temporary(), "{passing}");
+        }
+        for lasting in ["NOAUTH", "NOPERM", "OOM", "ERR", "WRONGPASS"] {
+            assert!(!Failure::refused(lasting, "").is_temporary(), "{lasting}");
+        }
+        assert!(!Failure::WrongType { found: "string".into() }.is_temporary());
+    }
+
+    #[test]
+    fn request_is_retried_when_a_snapshot_fails() {
+        let words = "Redis is configured to save RDB snapshots, but it's currently unable to";
+        assert!(Failure::refused("MISCONF", words).is_temporary());
+    }
+
+    #[test]
+    fn transient_rejections_and_a_full_server_are_not_ready() {
+        for code in PASSING.into_iter().chain([FULL]) {
+            assert_eq!(Refusal::of(code), Refusal::NotReady, "{code}");
+        }
+        for code in FORBIDDEN {
+            assert_eq!(Refusal::of(code), Refusal::Forbidden, "{code}");
+        }
+        assert_eq!(Refusal::of("ERR"), Refusal::Lasting);
+    }
+
+    #[test]
+    fn rejection_names_the_denied_command() {
+        let command = |words: &str| match Failure::refused("NOPERM", words) {
+            Failure::Refused { command, .. } => command,
+            other => panic!("{other}"),
+        };
+        let words = "User limited has no permissions to run the 'hset' command";
+        assert_eq!(command(words).as_deref(), Some("HSET"));
+        assert_eq!(command("No permissions to access a key"), None);
+        assert_eq!(command("the 'maxmemory' is less than what is used"), None);
+    }
+
+    #[test]
+    fn failure_text_names_servers_not_sockets() {
+        let says = |kind: io::ErrorKind| Failure::unanswered(io::Error::from(kind)).to_string();
+        let closed = "no reply: the server closed the connection";
+        assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);
+        assert_eq!(says(io::ErrorKind::ConnectionReset), "no reply: the connection was lost");
+        let refused = Failure::unreachable(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(refused.to_string(), "unreachable: no server listens at the address");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_called_silence() {
+        let never = std::future::pending::<()>();
+        let elapsed = tokio::time::timeout(std::time::Duration::ZERO, never).await.unwrap_err();
+        assert_eq!(Failure::unanswered(elapsed).to_string(), "no reply in time");
+    }
+}

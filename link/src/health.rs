@@ -1,0 +1,145 @@
+//! The state of a server, as a health check finds it.
+
+use std::{fmt, time::Duration};
+
+use crate::{failure::Failure, hazard::Hazard};
+
+/// The state of one server at a health check: see [`Health::nodes`].
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// let health = leasehold::Client::in_memory().health().await;
+/// for node in health.nodes.iter().filter(|node| !node.is_reachable()) {
+///     eprintln!("{}: {:?} for {:?}", node.server, node.obstacle, node.silent_for);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct NodeHealth {
+    /// The server, or the servers of the URL, without any secret.
+    pub server: String,
+    /// How long the server took to reply; `None` if it did not reply in time.
+    pub round_trip: Option<Duration>,
+    /// For how long at least the server has been unreachable, or has not replied. `None` if it
+    /// replied, or was never tried.
+    pub silent_for: Option<Duration>,
+    /// Why the server grants no locks: no connection and its cause, no reply, a rejection, a replica.
+    pub obstacle: Option<String>,
+}
+
+impl NodeHealth {
+    /// Returns whether the server replied to the health check, even with a rejection.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() {
+    /// let health = leasehold::Client::in_memory().health().await;
+    /// assert!(health.nodes.iter().all(|node| node.is_reachable()));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        self.round_trip.is_some()
+    }
+}
+
+/// The role of a server.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// use leasehold::Role;
+/// let health = leasehold::Client::in_memory().health().await;
+/// assert_eq!(health.role, Some(Role::Primary));
+/// assert_eq!(Role::ClusterNode.to_string(), "a node of a cluster");
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Role {
+    /// It accepts writes, and grants locks.
+    Primary,
+    /// It copies a primary, and grants no locks.
+    Replica,
+    /// It is one node of a cluster, and rejects names in slots of other nodes.
+    ClusterNode,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Primary => "a primary",
+            Self::Replica => "a replica",
+            Self::ClusterNode => "a node of a cluster",
+        })
+    }
+}
+
+/// The report of a server, or of a deployment, about itself; all of it is optional.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct About {
+    /// Its role.
+    pub role: Option<Role>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its `maxmemory-policy`.
+    pub eviction_policy: Option<String>,
+    /// Whether its memory is full and its policy evicts nothing.
+    pub is_full: bool,
+    /// Whether it belongs to a cluster, whatever its role.
+    pub clustered: bool,
+    /// The address of the server.
+    pub server: String,
+    /// The run id, which changes when the server restarts.
+    pub run_id: Option<String>,
+    /// The number of connected replicas, if it is not a replica itself.
+    pub replicas: Option<usize>,
+    /// The hazards there.
+    pub hazards: Vec<Hazard>,
+    /// Whether it reports that its whole cluster is down.
+    pub cluster_down: bool,
+    /// The health of each server.
+    pub nodes: Vec<NodeHealth>,
+    /// Why the other fields are unknown.
+    pub failure: Option<String>,
+}
+
+impl About {
+    /// Returns the result of a health check, with the health of each server.
+    pub(crate) fn of(nodes: Vec<NodeHealth>, looked: Result<Self, Failure>) -> Self {
+        let about = looked.unwrap_or_else(|failure| Self {
+            failure: Some(failure.to_string()),
+            ..Self::default()
+        });
+        Self { nodes, ..about }
+    }
+
+    /// Returns whether no check was denied.
+    pub(crate) fn is_seen(&self) -> bool {
+        !self.hazards.iter().any(|it| matches!(it, Hazard::ChecksDenied { .. }))
+    }
+
+    /// Returns whether it reports that it is not a cluster node.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.role.is_some() && !self.clustered
+    }
+
+    /// Returns why it grants no locks, if it does not.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<String> {
+        if self.failure.is_some() {
+            return self.failure.clone();
+        }
+        let stops = match self.role {
+            Some(Role::Replica) => Hazard::Replica,
+            _ if self.hazards.contains(&Hazard::TooFewReplicas) => Hazard::TooFewReplicas,
+            _ => return None,
+        };
+        Some(format!("{stops}; {}", stops.remedy()))
+    }
+}

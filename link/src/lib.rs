@@ -1,0 +1,77 @@
+//! A Redis client that locks can trust.
+//!
+//! It knows no lock. It connects to one server, to a primary that Sentinels watch, or to a cluster,
+//! and keeps its connections up. It sends each request at most once, and says of each failure
+//! whether the request may have been executed. It counts a server as lost as soon as that does not
+//! reply, and follows a failover, a migrating slot and a changed address. Subscriptions follow
+//! their slots.
+//!
+//! Start with [`Topology`]: it has the connections of one client. A [`SubscriptionTable`] decides
+//! what is subscribed to. [The readme](https://github.com/leasehold/leasehold/blob/main/link/README.md)
+//! lists what this crate does that other clients do not.
+//!
+//! The API serves the crate `leasehold`, and changes with it.
+//!
+//! # Inside
+//!
+//! `address/` reads URLs and settings, and resolves names. `pipe/` is one stream of bytes, with
+//! requests and replies in order. `session/` opens a stream and logs in. `discovery/` finds the
+//! primary, with Sentinels or among several addresses. `connection/` keeps one connection up: start
+//! there with `link.rs`. `pubsub/` has the subscriptions of one connection, and `replica_ack/` waits
+//! for replicas. `topology/` has the connections to all servers of a client.
+#![forbid(unsafe_code)]
+
+mod address;
+mod backoff;
+mod channels;
+mod connect_failure;
+mod connection;
+mod discovery;
+mod error;
+mod failure;
+#[cfg(test)]
+mod fuzz;
+mod hazard;
+mod health;
+mod log_throttle;
+mod millis;
+mod mutex;
+mod pipe;
+mod pubsub;
+mod replica_ack;
+pub mod replies;
+mod request;
+mod session;
+mod shown;
+mod slots;
+mod topology;
+
+#[cfg(feature = "tls")]
+pub use self::address::settings::TlsSettings;
+pub use self::{
+    address::{
+        resolver::Resolver,
+        secret::Secret,
+        settings::{OnLoss, Preload, Scripts, Settings},
+        target::Credentials,
+        translation::Translation,
+    },
+    backoff::{Backoff, spread},
+    channels::Channels,
+    error::{Cause, Error},
+    failure::{Failure, Refusal},
+    hazard::{Finding, Hazard},
+    health::{About, NodeHealth, Role},
+    log_throttle::{LOG_INTERVAL, LogThrottle},
+    millis::millis,
+    mutex::Mutex,
+    pipe::connector::Connector,
+    pubsub::{
+        Correction, Delivery, Event, Rejection, Subscriber, SubscriptionTable, Subscriptions, Topic,
+    },
+    replica_ack::Evidence,
+    request::Request,
+    shown::shown,
+    slots::slot_of,
+    topology::{HEALTH_CHECK, Topology},
+};

@@ -1,0 +1,45 @@
+//! Streams that the caller makes, in place of a network.
+
+use std::{fmt, future::Future, io, sync::Arc};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::pipe::stream::Stream;
+
+/// Makes a stream to the server at an address, such as a simulated one.
+#[derive(Clone)]
+pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
+
+type Connecting = BoxFuture<'static, io::Result<Stream>>;
+
+impl Connector {
+    /// A connector that leads to the same server for every address.
+    pub fn by<S, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+    {
+        Self::by_address(move |_| connect())
+    }
+
+    /// A connector that dials `host:port`.
+    pub fn by_address<S, F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+    {
+        let boxed = |connected: io::Result<S>| connected.map(Stream::of);
+        Self(Arc::new(move |address| connect(address).map(boxed).boxed()))
+    }
+
+    pub(crate) async fn connect(&self, address: String) -> io::Result<Stream> {
+        (self.0)(address).await
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,36 @@
+//! The byte stream of a connection.
+
+use tokio::io::split;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
+
+/// Bytes in both directions. One task reads while another one writes. If the two directions are
+/// separate, neither waits for a system call of the other.
+pub(crate) struct Stream {
+    pub(crate) from: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) to: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl Stream {
+    /// A stream whose two directions share one lock.
+    pub(crate) fn of(both: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (from, to) = split(both);
+        Self { from: Box::new(from), to: Box::new(to) }
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Self {
+        let (from, to) = stream.into_split();
+        Self { from: Box::new(from), to: Box::new(to) }
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Self {
+        let (from, to) = stream.into_split();
+        Self { from: Box::new(from), to: Box::new(to) }
+    }
+}

@@ -1,0 +1,114 @@
+//! Detects that the server does not reply, or replies much too late.
+//!
+//! It counts replies and not bytes, because an endless reply or a pushed message is no reply. It
+//! does not matter which caller sent the request: a cancelled caller changes nothing.
+//!
+//! It counts checks and not time. A process that was stopped for a minute has checked once in it,
+//! and reads the received bytes before it checks again.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::pipe::ending::Ending;
+
+/// How many checks the command timeout has.
+pub(crate) const LOOKS: u32 = 4;
+
+/// How many requests were sent and have a reply.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Progress {
+    /// How many requests were sent.
+    pub(crate) asked: u64,
+    /// How many of them have a reply.
+    pub(crate) answered: u64,
+    /// How many replies came; a request may have several.
+    pub(crate) replies: u64,
+}
+
+/// Checks one connection while a request is in flight.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    command_timeout: Duration,
+    replies: u64,
+    /// How many checks in a row found no new reply.
+    silent: u32,
+    /// How many requests had been sent at each of the last checks, the oldest first.
+    asked: VecDeque<u64>,
+}
+
+impl Watch {
+    /// Starts with a first check now.
+    pub(crate) fn new(command_timeout: Duration, now: Progress) -> Self {
+        Self { command_timeout, replies: now.replies, silent: 0, asked: [now.asked].into() }
+    }
+
+    /// Checks again, a part of the command timeout after the last check. Returns why the connection
+    /// must end, if it must.
+    ///
+    /// It must end if the command timeout has passed without any reply, or twice that since the
+    /// oldest request.
+    pub(crate) fn look(&mut self, now: Progress) -> Option<Ending> {
+        self.silent = if now.replies == self.replies { self.silent + 1 } else { 0 };
+        self.replies = now.replies;
+        if self.silent >= LOOKS {
+            return Some(Ending::Silent(self.command_timeout));
+        }
+        let latest = 2 * LOOKS as usize;
+        if self.asked.len() >= latest
+            && let Some(asked) = self.asked.pop_front()
+            && asked > now.answered
+        {
+            return Some(Ending::Behind(self.command_timeout));
+        }
+        self.asked.push_back(now.asked);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn progress(asked: u64, answered: u64) -> Progress {
+        Progress { asked, answered, replies: answered }
+    }
+
+    fn watch(now: Progress) -> Watch {
+        Watch::new(LIMIT, now)
+    }
+
+    #[test]
+    fn silent_server_is_dropped_after_the_command_timeout() {
+        let mut watch = watch(progress(8, 7));
+        for _ in 1..LOOKS {
+            assert!(watch.look(progress(9, 7)).is_none());
+        }
+        assert!(matches!(watch.look(progress(9, 7)), Some(Ending::Silent(_))));
+    }
+
+    #[test]
+    fn slow_server_that_replies_is_kept() {
+        let mut watch = watch(progress(1, 0));
+        for look in 1..100 {
+            // each request gets its reply within less than the command timeout
+            assert!(watch.look(progress(look + 2, look - 1)).is_none(), "{look}");
+            assert!(watch.look(progress(look + 3, look - 1)).is_none(), "{look}");
+        }
+    }
+
+    #[test]
+    fn late_server_is_dropped_after_two_command_timeouts() {
+        let mut watch = watch(progress(1_000, 0));
+        let looks = (1..100).find(|look| watch.look(progress(1_000, *look)).is_some());
+        assert_eq!(looks, Some(2 * u64::from(LOOKS)));
+    }
+
+    #[test]
+    fn first_of_several_replies_counts_as_a_reply() {
+        let mut watch = watch(progress(1, 0));
+        for replies in 1..=2 * u64::from(LOOKS) - 1 {
+            assert!(watch.look(Progress { asked: 1, answered: 0, replies }).is_none());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a client wants to receive, and what the servers have confirmed: the part of the
+//! subscriptions that the user of this crate writes.
+
+use std::fmt;
+
+use redis::Value;
+use tokio::time::Instant;
+
+use crate::{channels::Channels, slots::slot_of};
+
+/// Something that a client subscribes to, by one or several channels. In a cluster, all of them lie
+/// in one slot, and the subscription follows that slot from node to node.
+pub trait Topic: Clone + fmt::Debug + Ord + Send + Sync + 'static {
+    /// The slot of its channels.
+    fn slot(&self) -> u16;
+}
+
+/// A notification for the user of the subscriptions.
+pub trait Event: Send + 'static {
+    /// The topics that it is about.
+    type Topic;
+
+    /// Commands reach a server again.
+    fn back() -> Self;
+
+    /// Commands go to another server than before.
+    fn moved() -> Self;
+
+    /// Messages of `topic` are lost from now on.
+    fn unsubscribed(topic: Self::Topic) -> Self;
+}
+
+/// Receives events. The tasks of the connections call it, so it must not block.
+pub trait Subscriber<E>: Send + Sync {
+    /// Receives `event`.
+    fn receive(&self, event: E);
+}
+
+/// The messages that a connection delivers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Delivery {
+    /// All messages of the deployment.
+    #[default]
+    Alone,
+    /// The messages of one of several nodes. With plain channels, the node cannot count the
+    /// subscribers at other nodes. So a script that relied on the count would notify no client.
+    Nodes(Channels),
+}
+
+impl Delivery {
+    /// Returns the same number for channels that may be in one command.
+    #[must_use]
+    pub fn together(self, channel: &str) -> u16 {
+        match self.channels() {
+            Channels::Plain => 0,
+            Channels::Sharded => slot_of(channel.as_bytes()),
+        }
+    }
+
+    pub(crate) fn channels(self) -> Channels {
+        match self {
+            Self::Alone => Channels::Plain,
+            Self::Nodes(channels) => channels,
+        }
+    }
+}
+
+/// A request to the server that brings the subscriptions closer to the wanted ones.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Correction<T> {
+    /// The topic to subscribe for, or `None` to unsubscribe.
+    pub subscribe: Option<T>,
+    /// The channels.
+    pub channels: Vec<String>,
+}
+
+/// Why a correction was not made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rejection {
+    /// The ACL denies it.
+    Forbidden,
+    /// The rejection may pass.
+    Passing,
+    /// Another node has the slot of the channel.
+    Elsewhere,
+}
+
+/// The wanted and the confirmed subscriptions of one connection, as pure data: this crate sends the
+/// corrections, and passes on the replies and the messages.
+pub trait SubscriptionTable: fmt::Debug + Send + 'static {
+    /// What a client subscribes to.
+    type Topic: Topic;
+    /// What the client is notified of.
+    type Event: Event<Topic = Self::Topic>;
+    /// What was logged; all connections of a client share it.
+    type Log: fmt::Debug + Default + Send + Sync;
+
+    /// Returns an empty table of the client `client_id`.
+    fn of(client_id: &str, delivery: Delivery) -> Self;
+
+    /// Subscribes to `topic`.
+    fn listen(&mut self, topic: &Self::Topic);
+
+    /// Ends what [`listen`](Self::listen) began.
+    fn unlisten(&mut self, topic: &Self::Topic);
+
+    /// The same, and drops the pending events of `topic`.
+    fn forget(&mut self, topic: &Self::Topic);
+
+    /// Starts a connection, without subscriptions.
+    fn begin(&mut self);
+
+    /// Ends a connection, with all its subscriptions and requests.
+    fn end(&mut self);
+
+    /// Returns the requests to send now. Each gets its reply, or its connection ends.
+    fn corrections(&mut self) -> Vec<Correction<Self::Topic>>;
+
+    /// Notes that the server rejected `asked`.
+    fn not_done(&mut self, asked: &Correction<Self::Topic>, rejection: Rejection, now: Instant);
+
+    /// Logs that the ACL denies `asked`, unless `log` shows that it was logged before.
+    fn log_denied(log: &Self::Log, asked: &Correction<Self::Topic>);
+
+    /// Retries subscriptions that were denied long ago.
+    fn retry_denied(&mut self, now: Instant);
+
+    /// Subscribes again to channels for which the server named another node.
+    fn resubscribe(&mut self);
+
+    /// Notes that the server confirmed a subscription to `channel`, or its end.
+    fn confirmed(&mut self, channel: &str, on: bool);
+
+    /// Converts a message on `channel` into events.
+    fn received(&mut self, channel: &str, message: &Value);
+
+    /// Returns whether no channel is wanted or confirmed.
+    fn is_quiet(&self) -> bool;
+
+    /// Returns the next pending event.
+    fn next_event(&mut self) -> Option<Self::Event>;
+}

@@ -1,0 +1,208 @@
+//! Counts the replicas that have executed a write, on a separate connection to each server.
+//!
+//! `WAIT` blocks its connection, and counts replicas by what that same connection has written. So
+//! there is a third connection, made at the first use. In one batch it touches each write, which
+//! replicas receive after the write itself; sends `WAIT`; and looks up each write again. The touch
+//! and the lookup both prove that this server made the writes. Otherwise an address may have moved,
+//! another server may be the primary, or the slot may have migrated.
+//!
+//! One batch at a time serves all calls: see [`Round`]. Calls during a batch share the next one.
+//! One mutex guards the queued calls. No other lock is taken while it is held.
+
+mod round;
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::pending,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use redis::Cmd;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use self::round::{Asker, LONGEST, Round};
+use crate::{
+    connection::{dial::Dialer, link::Link, watcher::Watcher},
+    failure::Failure,
+    mutex::Mutex,
+    pipe::wire::Wire,
+};
+
+/// Two commands that check whether a write is still in Redis. If it is not, both reply 0 or nil.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// Writes it again unchanged, so that replicas receive a write after it.
+    pub touch: Cmd,
+    /// Finds it without a write.
+    pub look: Cmd,
+}
+
+/// Counts acknowledgements of replicas.
+pub(super) struct ReplicaAck {
+    dialer: Arc<Dialer>,
+    limit: Duration,
+    link: OnceLock<Link>,
+    new_calls: Arc<NewCalls>,
+}
+
+impl ReplicaAck {
+    /// Makes no connection yet.
+    pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
+        // A `WAIT` that blocks is not a missing reply.
+        let limit = command_timeout + LONGEST;
+        Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), new_calls: Arc::default() }
+    }
+
+    /// Returns how many replicas have executed the write: as soon as there are enough, or when the
+    /// time is over. Returns 0 if the write is gone.
+    pub(super) async fn ask(
+        &self,
+        evidence: Evidence,
+        importing: bool,
+        least: u32,
+        within: Duration,
+    ) -> Result<u32, Failure> {
+        let link = self.link.get_or_init(|| self.connect());
+        link.keep_up()?;
+        let (reply, mut answer) = oneshot::channel();
+        let come_at = Instant::now();
+        let until = come_at + within;
+        self.new_calls.add(Asker { evidence, importing, least, come_at, until, reply });
+        let answered = match timeout_at(until, &mut answer).await {
+            Ok(answered) => answered,
+            Err(_) if !link.is_up() => return Err(link.failure()),
+            // Redis checks timeouts of `WAIT` ten times a second, so its reply may be late.
+            Err(_) => answer.await,
+        };
+        answered.unwrap_or_else(|_| {
+            let failure = link.connect_failure();
+            Err(Failure::unanswered(failure.unwrap_or_else(|| "the connection was lost".into())))
+        })
+    }
+
+    fn connect(&self) -> Link {
+        let watcher: Arc<dyn Watcher> = Arc::<NewCalls>::clone(&self.new_calls);
+        Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.limit)
+    }
+
+    /// Ends the connection, if there is one, healthy or not.
+    pub(super) fn cut(&self) {
+        if let Some(link) = self.link.get() {
+            link.cut();
+        }
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.link.get().map_or(0, Link::reconnects)
+    }
+}
+
+impl fmt::Debug for ReplicaAck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Synced").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+/// The waiting calls, for the task of the connection.
+#[derive(Default)]
+struct NewCalls {
+    askers: Mutex<Vec<Asker>>,
+    notifier: Notify,
+}
+
+impl NewCalls {
+    fn add(&self, asker: Asker) {
+        let mut askers = self.askers.lock();
+        // Without a connection no task takes the calls, so cancelled ones are removed here.
+        askers.retain(|asker| !asker.reply.is_closed());
+        askers.push(asker);
+        drop(askers);
+        self.notifier.notify_one();
+    }
+
+    /// Serves all calls, round by round. If this future is dropped, the calls of the round fail,
+    /// because their result is unknown.
+    async fn serve(&self, wire: &Wire) -> Infallible {
+        let mut round = Round::default();
+        loop {
+            round.add(std::mem::take(&mut *self.askers.lock()));
+            if round.is_over() {
+                self.notifier.notified().await;
+                continue;
+            }
+            match wire.call_all(&round.question(Instant::now())).await {
+                Ok(replies) => round.answered(replies, Instant::now()),
+                // The connection has ended: its task drops this future.
+                Err(_) => pending().await,
+            }
+        }
+    }
+}
+
+impl Watcher for NewCalls {
+    fn traffic(&self) -> &'static str {
+        "replication"
+    }
+
+    fn serve<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(self.serve(wire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Redis, eventually};
+    use tokio::{task::JoinHandle, time::sleep};
+
+    use super::*;
+    use redis::cmd;
+
+    use crate::address::{settings::Settings, url::target};
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    fn replica_ack(redis: &Redis) -> Arc<ReplicaAck> {
+        let settings = Settings::default();
+        let target = target(&redis.url(), &settings).unwrap();
+        let dialer = Dialer::new(target, &settings, "tests", vec![]).unwrap();
+        Arc::new(ReplicaAck::new(&Arc::new(dialer), Duration::from_secs(3)))
+    }
+
+    /// Asks for one replica that has `name`.
+    fn ask(replica_ack: &Arc<ReplicaAck>, name: &str) -> JoinHandle<Result<u32, Failure>> {
+        let replica_ack = Arc::clone(replica_ack);
+        let touch = "redis.call('HSET', KEYS[1], ARGV[1], '1') return 1";
+        let touch = cmd("EVAL").arg(touch).arg(1).arg(name).arg("one").clone();
+        let look = cmd("HEXISTS").arg(name).arg("one").clone();
+        let evidence = Evidence { touch, look };
+        tokio::spawn(async move { replica_ack.ask(evidence, false, 1, SOON).await })
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn call_during_a_round_joins_the_next_round() {
+        let master = Redis::start();
+        let replica = Redis::start_replica_of(&master);
+        let replica_ack = replica_ack(&master);
+        replica.pause();
+        let before = master.calls();
+        master.command(&["HSET", "one", "one", "1"]);
+        let one = ask(&replica_ack, "one");
+        eventually("replicas are waited for", SOON, || {
+            master.calls().since(&before).of("wait") > 0
+        });
+        master.command(&["HSET", "other", "one", "1"]);
+        let other = ask(&replica_ack, "other");
+        sleep(Duration::from_millis(50)).await;
+        replica.resume();
+        assert_eq!(one.await.unwrap().unwrap(), 1);
+        assert_eq!(other.await.unwrap().unwrap(), 1);
+        assert_eq!(replica.command(&["EXISTS", "other"]).number(), 1);
+        assert_eq!(master.calls().since(&before).of("eval"), 2);
+    }
+}

@@ -1,0 +1,30 @@
+//! A request of a caller, as this crate needs to know it.
+
+use std::borrow::Cow;
+
+use redis::{Cmd, Value};
+
+use crate::channels::Channels;
+
+/// A command, and its other forms. All its keys lie in one slot.
+pub trait Request: Sync {
+    /// The command for servers with plain channels.
+    fn command(&self) -> &Cmd;
+
+    /// The command for a server whose messages are on these channels.
+    fn on(&self, channels: Channels) -> Cow<'_, Cmd>;
+
+    /// The command with the text of its script, if `reply` shows that the server does not know the
+    /// script: it was restarted or failed over, or a client flushed its scripts.
+    fn by_text(&self, reply: &Value, channels: Channels) -> Option<Cmd>;
+
+    /// The key that decides which node is asked.
+    fn first_key(&self) -> &[u8];
+
+    /// Whether the caller wants to know at once that two nodes have the keys. Otherwise the request
+    /// is repeated until one node has them all.
+    fn reports_split(&self) -> bool;
+
+    /// Whether it may publish a message.
+    fn publishes(&self) -> bool;
+}

@@ -1,0 +1,404 @@
+//! Sends each request to the only server, or to the right node of a cluster.
+//!
+//! Start with `cluster.rs`, which follows a slot from node to node. `cluster_state.rs` keeps the
+//! nodes, `slot_map.rs` reads which node has which slot, and `refresher.rs` keeps that up to date.
+//! With one server, none of these is used.
+
+mod absences;
+mod checkup;
+mod cluster;
+mod cluster_state;
+mod node;
+mod node_dialer;
+mod refresher;
+mod slot_map;
+mod snapshot;
+mod warnings;
+mod watcher;
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use redis::{Cmd, Value};
+use tokio::{runtime::Handle, time::timeout};
+
+pub use self::node::HEALTH_CHECK;
+use self::{
+    cluster::Cluster,
+    node::{Common, Node},
+    slot_map::address_shown,
+};
+use crate::{
+    address::{
+        settings::Settings,
+        target::Target,
+        url::{Servers, servers},
+    },
+    channels::Channels,
+    connection::dial::Dialer,
+    error::Error,
+    failure::Failure,
+    hazard::Finding,
+    health::About,
+    pipe::connector::Connector,
+    pubsub::{Subscriber, SubscriptionTable, Subscriptions, Topic},
+    replica_ack::Evidence,
+    request::Request,
+    slots::slot_of,
+    topology::warnings::Warnings,
+};
+
+/// The servers of one client: one, or the nodes of a cluster.
+#[derive(Debug)]
+pub struct Topology<T: SubscriptionTable>(Route<T>);
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a client has one")]
+enum Route<T: SubscriptionTable> {
+    Single(SingleServer<T>),
+    Cluster(Cluster<T>),
+}
+
+/// The only server of a deployment.
+#[derive(Debug)]
+struct SingleServer<T: SubscriptionTable> {
+    common: Common<T>,
+    node: Node<T>,
+}
+
+impl<T: SubscriptionTable> Topology<T> {
+    /// Connects to the servers at `url` for the client called `client_id`.
+    ///
+    /// # Errors
+    ///
+    /// If the URL or a setting is wrong, if no server can be reached, or if there is no runtime.
+    pub async fn connect(url: &str, settings: &Settings, client_id: &str) -> Result<Self, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        match servers(url, settings)? {
+            Servers::One(target) => {
+                let (common, dialer) = single(target, settings, client_id)?;
+                let node = Node::connect(&common, dialer).await?;
+                Ok(Self(Route::Single(SingleServer { common, node })))
+            }
+            Servers::Cluster(seeds) => {
+                let cluster = Cluster::connect(seeds, settings, client_id).await?;
+                Ok(Self(Route::Cluster(cluster)))
+            }
+        }
+    }
+
+    /// Returns at once, and connects in the background.
+    ///
+    /// # Errors
+    ///
+    /// If the URL or a setting is wrong.
+    pub fn connect_lazy(url: &str, settings: &Settings, client_id: &str) -> Result<Self, Error> {
+        match servers(url, settings)? {
+            Servers::One(target) => {
+                let (common, dialer) = single(target, settings, client_id)?;
+                Ok(Self::over(common, dialer))
+            }
+            Servers::Cluster(seeds) => {
+                Ok(Self(Route::Cluster(Cluster::connect_lazy(seeds, settings, client_id)?)))
+            }
+        }
+    }
+
+    /// Returns at once, and connects in the background to one server by streams of the caller.
+    #[must_use]
+    pub fn simulated(connector: Connector, settings: &Settings, client_id: &str) -> Self {
+        let dialer = Dialer::simulated(connector, settings, client_id);
+        let common = Common::of(client_id, Warnings::default(), settings.command_timeout);
+        Self::over(common, Arc::new(dialer))
+    }
+
+    fn over(common: Common<T>, dialer: Arc<Dialer>) -> Self {
+        let node = Node::connect_lazy(&common, dialer);
+        Self(Route::Single(SingleServer { common, node }))
+    }
+
+    /// Sends `request` to the server that has its keys, and returns its reply or rejection. If the
+    /// server does not know the script, its text is sent.
+    pub async fn send(&self, request: &impl Request) -> Result<Value, Failure> {
+        match &self.0 {
+            Route::Single(one) => {
+                let commands = &one.node.commands;
+                let reply = commands.call(request.command()).await?;
+                match request.by_text(&reply, Channels::Plain) {
+                    Some(by_text) => Box::pin(async move { commands.call(&by_text).await }).await,
+                    None => Ok(reply),
+                }
+            }
+            Route::Cluster(cluster) => Box::pin(cluster.send(request)).await,
+        }
+    }
+
+    /// Sends `command`, which is about `key`, and returns the reply or rejection.
+    pub async fn call(&self, key: &[u8], command: &Cmd) -> Result<Value, Failure> {
+        match &self.0 {
+            Route::Single(one) => one.node.commands.call(command).await,
+            Route::Cluster(cluster) => Box::pin(cluster.ask_plainly(slot_of(key), command)).await,
+        }
+    }
+
+    /// Sends `command` to the primary with this index. Returns `None` if there are fewer.
+    pub async fn call_at(&self, index: usize, command: &Cmd) -> Option<Result<Value, Failure>> {
+        match &self.0 {
+            Route::Single(one) if index == 0 => Some(one.node.commands.call(command).await),
+            Route::Single(_) => None,
+            Route::Cluster(cluster) => {
+                let (_, node) = cluster.cluster_state.masters().into_iter().nth(index)?;
+                Some(node.commands.call(command).await)
+            }
+        }
+    }
+
+    /// Sends `command` to each server that executes commands. One that does not reply within
+    /// `limit` fails.
+    pub async fn call_each(
+        &self,
+        command: &Cmd,
+        limit: Duration,
+    ) -> Vec<(String, Result<Value, Failure>)> {
+        let ask = async |server, node: &Node<T>| {
+            let late = |_| Err(Failure::unanswered(format!("timed out after {limit:?}")));
+            let reply = timeout(limit, node.commands.call(command)).await;
+            (server, reply.unwrap_or_else(late))
+        };
+        match &self.0 {
+            Route::Single(one) => vec![ask(one.node.commands.server(), &one.node).await],
+            Route::Cluster(cluster) => {
+                let nodes = cluster.cluster_state.masters();
+                join_all(nodes.iter().map(|(at, node)| ask(address_shown(at), node))).await
+            }
+        }
+    }
+
+    /// Sends all of `commands`, which are about keys in the slot of `key`.
+    pub async fn call_all(&self, key: &[u8], commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+        match &self.0 {
+            Route::Single(one) => one.node.commands.call_all(commands).await,
+            Route::Cluster(cluster) => Box::pin(cluster.ask_all(slot_of(key), commands)).await,
+        }
+    }
+
+    /// Sends a command, then the message that reports its effect. The message is sent even if the
+    /// command fails.
+    pub async fn call_then_publish(
+        &self,
+        key: &[u8],
+        command: Cmd,
+        publish: impl FnOnce(Channels) -> Cmd + Send,
+    ) -> Result<Vec<Value>, Failure> {
+        match &self.0 {
+            Route::Single(one) => {
+                one.node.commands.call_all(&[command, publish(Channels::Plain)]).await
+            }
+            Route::Cluster(cluster) => {
+                let slot = slot_of(key);
+                Box::pin(async move {
+                    let publish = publish(cluster.channels().await?);
+                    cluster.ask_then_publish(slot, [command, publish]).await
+                })
+                .await
+            }
+        }
+    }
+
+    /// Counts the replicas that acknowledge the write that `evidence` finds, which is in `slot`:
+    /// as soon as there are `least`, or after the time `within`.
+    ///
+    /// # Errors
+    ///
+    /// If no server replies, or it rejects the request.
+    pub async fn replicated(
+        &self,
+        slot: u16,
+        evidence: Evidence,
+        (least, within): (u32, Duration),
+    ) -> Result<u32, Failure> {
+        self.common().warnings.asked_for(least);
+        match &self.0 {
+            Route::Single(one) => one.node.replica_ack.ask(evidence, false, least, within).await,
+            Route::Cluster(cluster) => {
+                Box::pin(cluster.replicated(slot, &evidence, (least, within))).await
+            }
+        }
+    }
+
+    fn common(&self) -> &Common<T> {
+        match &self.0 {
+            Route::Single(one) => &one.common,
+            Route::Cluster(cluster) => &cluster.cluster_state.common,
+        }
+    }
+
+    /// Returns the kind of channels of the deployment.
+    pub async fn channels(&self) -> Result<Channels, Failure> {
+        match &self.0 {
+            Route::Single(_) => Ok(Channels::Plain),
+            Route::Cluster(cluster) => Box::pin(cluster.channels()).await,
+        }
+    }
+
+    /// Returns whether a message about `key` has to be published again because no client received
+    /// it. The next call returns false.
+    pub fn is_to_be_published_again(&self, key: &[u8]) -> bool {
+        match &self.0 {
+            Route::Single(_) => false,
+            Route::Cluster(cluster) => cluster.cluster_state.is_to_be_published_again(key),
+        }
+    }
+
+    /// Returns whether slots may migrate.
+    pub fn moves_slots(&self) -> bool {
+        matches!(self.0, Route::Cluster(_))
+    }
+
+    // Subscriptions.
+
+    /// Sends events to `subscriber` from now on.
+    pub fn send_to(&self, subscriber: Weak<dyn Subscriber<T::Event>>) {
+        self.common().hub.send_to(subscriber);
+    }
+
+    /// Subscribes to `topic`, in the background.
+    pub fn listen(&self, topic: &T::Topic) {
+        match &self.0 {
+            Route::Single(one) => one.node.subscriptions.listen(topic),
+            Route::Cluster(cluster) => cluster.cluster_state.listen(topic),
+        }
+    }
+
+    /// Ends what [`listen`](Self::listen) began.
+    pub fn unlisten(&self, topic: &T::Topic) {
+        match &self.0 {
+            Route::Single(one) => one.node.subscriptions.unlisten(topic),
+            Route::Cluster(cluster) => cluster.cluster_state.unlisten(topic),
+        }
+    }
+
+    /// Calls `read` for the subscriptions at the server that has the slot of `topic`, if it is
+    /// known.
+    #[inline]
+    pub fn at_owner<R>(
+        &self,
+        topic: &T::Topic,
+        read: impl FnOnce(&Subscriptions<T>) -> R,
+    ) -> Option<R> {
+        match &self.0 {
+            Route::Single(one) => Some(read(&one.node.subscriptions)),
+            Route::Cluster(cluster) => {
+                let owner = cluster.cluster_state.owner(topic.slot());
+                owner.map(|node| read(&node.subscriptions))
+            }
+        }
+    }
+
+    /// Calls `read` for the subscriptions at the server where this client listens to `topic`. That
+    /// may still be the previous owner of the slot.
+    #[inline]
+    pub fn placed<R>(
+        &self,
+        topic: &T::Topic,
+        read: impl FnOnce(&Subscriptions<T>) -> R,
+    ) -> Option<R> {
+        match &self.0 {
+            Route::Single(one) => Some(read(&one.node.subscriptions)),
+            Route::Cluster(cluster) => cluster.cluster_state.placed(topic, read),
+        }
+    }
+
+    // Health.
+
+    /// Starts the background tasks if they do not run, for example because their runtime has
+    /// ended. They run on the runtime of the caller.
+    pub fn keep_up(&self) {
+        match &self.0 {
+            Route::Single(one) => one.node.keep_up(),
+            Route::Cluster(cluster) => cluster.keep_up(),
+        }
+    }
+
+    /// Checks the health of the servers.
+    pub async fn check(&self) -> About {
+        match &self.0 {
+            Route::Single(one) => one.check().await,
+            Route::Cluster(cluster) => Box::pin(cluster.check()).await,
+        }
+    }
+
+    /// Returns the hazards that were found so far.
+    pub fn findings(&self) -> Vec<Finding> {
+        match &self.0 {
+            Route::Single(one) => one.node.findings(&one.common),
+            Route::Cluster(cluster) => cluster.cluster_state.findings(),
+        }
+    }
+
+    /// Returns whether all connections are up, for commands and for messages.
+    pub fn are_up(&self) -> (bool, bool) {
+        match &self.0 {
+            Route::Single(SingleServer { node, .. }) => {
+                (node.commands.is_up(), node.subscriptions.are_up())
+            }
+            Route::Cluster(cluster) => cluster.cluster_state.are_up(),
+        }
+    }
+
+    /// Returns whether any server is connected.
+    pub fn is_up(&self) -> bool {
+        match &self.0 {
+            Route::Single(one) => one.node.commands.is_up(),
+            Route::Cluster(cluster) => cluster.cluster_state.is_up(),
+        }
+    }
+
+    /// Returns how often the connection for commands was lost.
+    pub fn losses(&self) -> u64 {
+        match &self.0 {
+            Route::Single(one) => one.node.commands.losses(),
+            Route::Cluster(cluster) => cluster.cluster_state.losses(),
+        }
+    }
+
+    /// Returns what prevents requests about keys in `slot`, if anything does.
+    pub fn unavailability(&self, slot: u16) -> Option<Failure> {
+        match &self.0 {
+            Route::Single(one) => one.node.commands.connect_failure().map(Failure::unreachable),
+            Route::Cluster(cluster) => cluster.cluster_state.unavailability(slot),
+        }
+    }
+
+    /// Returns how often any connection was made again.
+    pub fn reconnects(&self) -> u64 {
+        match &self.0 {
+            Route::Single(one) => one.node.reconnects(),
+            Route::Cluster(cluster) => cluster.cluster_state.reconnects(),
+        }
+    }
+}
+
+/// What a client of one server needs.
+fn single<T: SubscriptionTable>(
+    target: Target,
+    settings: &Settings,
+    client_id: &str,
+) -> Result<(Common<T>, Arc<Dialer>), Error> {
+    let scripts = (settings.scripts)(Channels::Plain);
+    let dialer = Dialer::new(target, settings, client_id, scripts)?;
+    let common = Common::of(client_id, Warnings::default(), settings.command_timeout);
+    Ok((common, Arc::new(dialer)))
+}
+
+impl<T: SubscriptionTable> SingleServer<T> {
+    async fn check(&self) -> About {
+        let Self { common, node, .. } = self;
+        node.keep_up();
+        let (health, looked) = node.check(node.commands.server(), node.look(common)).await;
+        About::of(vec![health], looked)
+    }
+}

@@ -1,0 +1,60 @@
+//! Makes dialers for the nodes of a cluster.
+
+use std::sync::Arc;
+
+use crate::{
+    address::{
+        host_port::HostPort,
+        settings::Settings,
+        target::{Address, Place, Target},
+    },
+    channels::Channels,
+    connection::dial::Dialer,
+    error::Error,
+    session::reach::Reach,
+};
+
+/// Makes dialers for the nodes.
+#[derive(Debug)]
+pub(super) struct NodeDialer {
+    settings: Settings,
+    client_id: String,
+    /// User, password and TLS of the first seed; all nodes have the same.
+    seed: Target,
+    /// Shared by all dialers, because TLS reads all authorities that the system trusts.
+    reach: Arc<Reach>,
+}
+
+impl NodeDialer {
+    /// # Errors
+    ///
+    /// If a certificate is invalid.
+    pub(super) fn new(seed: Target, settings: &Settings, client_id: &str) -> Result<Self, Error> {
+        let reach = Reach::to(&seed.place, settings)?;
+        Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
+    }
+
+    /// Translates an announced address into the one that is dialled. All dialled addresses come
+    /// from this function.
+    fn target(&self, at: &HostPort) -> Result<Target, Error> {
+        let tls = matches!(self.seed.place, Place::At(Address::Tcp { tls: true, .. }));
+        let reached = self.settings.translation.place(&at.host, at.port, tls)?;
+        Ok(Target { place: reached, ..self.seed.clone() })
+    }
+
+    /// Returns a dialer for one short visit, or for a lasting connection if the kind of channels is
+    /// known.
+    pub(super) fn dialer(
+        &self,
+        at: &HostPort,
+        channels: Option<Channels>,
+    ) -> Result<Dialer, Error> {
+        let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
+        let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
+        match channels {
+            // Another node has announced this node.
+            Some(channels) => Ok(dialer((self.settings.scripts)(channels))?.after_earlier_login()),
+            None => dialer(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Watches the connection for commands: warns of hazards, checks whether they are resolved, and
+//! sends an event when commands work again after a loss and when another server replies.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use redis::cmd;
+use tokio::time::sleep;
+
+use super::warnings::Warnings;
+use crate::{backoff::spread, health::About, mutex::Mutex};
+use crate::{
+    connection::{dial::Dialer, watcher::Watcher},
+    pipe::wire::Wire,
+    pubsub::{Event, Hub, SubscriptionTable},
+    session::{about::with_info, info::time_of_day},
+};
+
+/// How soon after a connection is made the client checks the other addresses of a server, and
+/// whether hazards are resolved. Then, how often it does.
+const FIRST: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_secs(10);
+
+/// Watches the link for commands.
+#[derive(Debug)]
+pub(super) struct Commands<T: SubscriptionTable> {
+    hub: Arc<Hub<T>>,
+    warnings: Arc<Warnings>,
+    dialer: Arc<Dialer>,
+    was_up: AtomicBool,
+    /// The last connected server.
+    met: Mutex<Option<About>>,
+}
+
+impl<T: SubscriptionTable> Commands<T> {
+    /// Returns a watcher of a connection to a new server. If it `replaces` one, the first
+    /// connection is a repeated one.
+    pub(super) fn reporting(
+        hub: &Arc<Hub<T>>,
+        warnings: &Arc<Warnings>,
+        dialer: &Arc<Dialer>,
+        replaces: bool,
+    ) -> Arc<Self> {
+        let (hub, warnings) = (Arc::clone(hub), Arc::clone(warnings));
+        let dialer = Arc::clone(dialer);
+        let (was_up, met) = (AtomicBool::new(replaces), Mutex::default());
+        Arc::new(Self { hub, warnings, dialer, was_up, met })
+    }
+
+    /// Whether this server replaces another one, by its run id. A restarted server counts as
+    /// another one.
+    fn has_moved_to(&self, about: &About) -> bool {
+        let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
+        let is_the_same = about.run_id.is_some() && before == about.run_id;
+        !is_the_same && self.was_up.load(Ordering::Acquire)
+    }
+
+    /// Checks now and at each interval.
+    async fn look(&self, wire: &Wire) -> Infallible {
+        let mut pause = FIRST;
+        loop {
+            sleep(pause).await;
+            if self.dialer.may_change() {
+                self.check_other_addresses().await;
+            }
+            if self.warnings.may_be_over(&self.dialer.place()) {
+                self.look_again(wire).await;
+            }
+            pause = spread(SELDOM);
+        }
+    }
+
+    /// Checks the other servers, which may take themselves for the primary.
+    async fn check_other_addresses(&self) {
+        self.dialer.check_other_addresses().await;
+        self.warnings.log_sentinel_hazards(&self.dialer);
+    }
+
+    /// Checks the server again, because a hazard may be resolved by itself.
+    async fn look_again(&self, wire: &Wire) {
+        let (asked, met) = (time_of_day(), self.met.lock().clone());
+        let Some((met, info)) = met.zip(wire.call(&cmd("INFO")).await.ok()) else { return };
+        let about = with_info(met, &[info], asked);
+        if about.is_seen() {
+            self.warnings.look(&about, &self.dialer);
+        }
+    }
+}
+
+impl<T: SubscriptionTable> Watcher for Commands<T> {
+    fn traffic(&self) -> &'static str {
+        "commands"
+    }
+
+    fn leads(&self) -> bool {
+        true
+    }
+
+    fn connected(&self, about: &About) {
+        self.warnings.look(about, &self.dialer);
+        if self.has_moved_to(about) {
+            self.hub.send_event(T::Event::moved());
+        }
+    }
+
+    fn up(&self) {
+        if self.was_up.swap(true, Ordering::AcqRel) {
+            self.hub.send_event(T::Event::back());
+        }
+    }
+
+    fn serve<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(self.look(wire))
+    }
+
+    fn down(&self) {
+        self.hub.suspicion.notify_one();
+    }
+}
