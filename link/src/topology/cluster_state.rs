@@ -61,13 +61,16 @@ pub(super) struct ClusterState<T: SubscriptionTable> {
     /// Counters of the nodes that were dropped.
     dropped: Mutex<DroppedNodes>,
     /// The node at which this client listens to each topic.
-    placed: Mutex<BTreeMap<T::Topic, Option<Arc<Node<T>>>>>,
+    placed: Mutex<Placed<T>>,
     /// The last reply of an owner that was not ready, by slot, and its time.
     refused: Mutex<HashMap<u16, (Failure, Instant)>>,
     /// Keys whose message was published at the importing node of a migrating slot, where no client
     /// is subscribed.
     unreceived: Mutex<HashSet<Vec<u8>>>,
 }
+
+/// The nodes at which a client listens to its topics.
+type Placed<T> = BTreeMap<<T as SubscriptionTable>::Topic, Option<Arc<Node<T>>>>;
 
 /// Counters of nodes that were dropped.
 #[derive(Debug, Default)]
