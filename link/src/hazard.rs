@@ -2,17 +2,15 @@
 
 use std::{fmt, time::Duration};
 
-/// One hazard at one server: see [`Health::findings`](crate::Health::findings).
+/// One hazard at one server: see `Health::findings`.
 ///
 /// # Examples
 ///
 /// ```
-/// # #[tokio::main] async fn main() {
-/// let client = leasehold::Client::in_memory();
-/// for finding in client.health().await.findings {
-///     eprintln!("{finding}");
+/// # use leasehold_link::Finding;
+/// fn log(findings: &[Finding]) {
+///     findings.iter().for_each(|finding| eprintln!("{finding}"));
 /// }
-/// # }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -43,7 +41,7 @@ impl fmt::Display for Finding {
 /// # Examples
 ///
 /// ```
-/// use leasehold::Hazard;
+/// # use leasehold_link::Hazard;
 /// let hazard = Hazard::Evicts { policy: "allkeys-lru".into() };
 /// assert!(hazard.to_string().contains("evict locks"));
 /// assert!(hazard.remedy().contains("noeviction"));
@@ -71,8 +69,7 @@ pub enum Hazard {
     UnprotectedPrimary,
     /// No replica is connected to the primary. If it fails, no server can replace it.
     NoReplica,
-    /// Fewer replicas are connected than locks of this client require: see
-    /// [`Lock::replicated`](crate::Lock::replicated).
+    /// Fewer replicas are connected than locks of this client require: see `Lock::replicated`.
     FewerReplicas {
         /// How many replicas the locks require.
         wanted: u32,
@@ -151,7 +148,7 @@ impl Hazard {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::Hazard;
+    /// # use leasehold_link::Hazard;
     /// assert_eq!(Hazard::Replica.remedy(), "connect to its primary");
     /// ```
     #[must_use]

@@ -4,17 +4,17 @@ use std::{fmt, time::Duration};
 
 use crate::{failure::Failure, hazard::Hazard};
 
-/// The state of one server at a health check: see [`Health::nodes`].
+/// The state of one server at a health check: see `Health::nodes`.
 ///
 /// # Examples
 ///
 /// ```
-/// # #[tokio::main] async fn main() {
-/// let health = leasehold::Client::in_memory().health().await;
-/// for node in health.nodes.iter().filter(|node| !node.is_reachable()) {
-///     eprintln!("{}: {:?} for {:?}", node.server, node.obstacle, node.silent_for);
+/// # use leasehold_link::NodeHealth;
+/// fn log(nodes: &[NodeHealth]) {
+///     for node in nodes.iter().filter(|node| !node.is_reachable()) {
+///         eprintln!("{}: {:?} for {:?}", node.server, node.obstacle, node.silent_for);
+///     }
 /// }
-/// # }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -36,10 +36,10 @@ impl NodeHealth {
     /// # Examples
     ///
     /// ```
-    /// # #[tokio::main] async fn main() {
-    /// let health = leasehold::Client::in_memory().health().await;
-    /// assert!(health.nodes.iter().all(|node| node.is_reachable()));
-    /// # }
+    /// # use leasehold_link::NodeHealth;
+    /// fn all_are_reachable(nodes: &[NodeHealth]) -> bool {
+    ///     nodes.iter().all(NodeHealth::is_reachable)
+    /// }
     /// ```
     #[must_use]
     pub fn is_reachable(&self) -> bool {
@@ -52,12 +52,9 @@ impl NodeHealth {
 /// # Examples
 ///
 /// ```
-/// # #[tokio::main] async fn main() {
-/// use leasehold::Role;
-/// let health = leasehold::Client::in_memory().health().await;
-/// assert_eq!(health.role, Some(Role::Primary));
+/// # use leasehold_link::Role;
+/// assert_eq!(Role::Primary.to_string(), "a primary");
 /// assert_eq!(Role::ClusterNode.to_string(), "a node of a cluster");
-/// # }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]

@@ -1,6 +1,7 @@
-//! The basic types: names, owners, claims, leases, failures.
+//! The basic types: names, owners, claims, leases.
 //!
-//! They do no I/O and read no clock. Only `failure.rs` knows of Redis: it has the error codes.
+//! They do no I/O and read no clock. Those that are about a connection come from the crate
+//! `leasehold-link`.
 
 mod claim;
 mod client_info;

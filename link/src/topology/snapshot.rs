@@ -20,10 +20,10 @@ const GUESTS_STAY: Duration = Duration::from_secs(15);
 /// A node, or why the client cannot connect to it.
 type Found<T> = Result<Arc<Node<T>>, String>;
 
-/// Nodes<T> by address.
+/// Nodes by address.
 type Nodes<T> = BTreeMap<HostPort, Arc<Node<T>>>;
 
-/// Nodes<T> without slots, and the time of their last request.
+/// Nodes without slots, and the time of their last request.
 type SlotlessNodes<T> = BTreeMap<HostPort, (Arc<Node<T>>, Instant)>;
 
 /// A slot map, and the nodes of it.
@@ -39,7 +39,7 @@ pub(super) struct TopologySnapshot<T: SubscriptionTable> {
 }
 
 impl<T: SubscriptionTable> TopologySnapshot<T> {
-    /// Returns the snapshot of `map`, and the nodes to drop. Nodes<T> of the snapshot `before` are
+    /// Returns the snapshot of `map`, and the nodes to drop. Nodes of the snapshot `before` are
     /// reused, and the others are made.
     pub(super) fn drawn<D>(
         before: Option<Self>,

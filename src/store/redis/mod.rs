@@ -112,7 +112,7 @@ fn own_settings(settings: &Settings) -> Settings {
 impl RedisStore {
     /// Begins to subscribe to releases of `object`, in the background.
     ///
-    /// [`Event::Subscribed`](super::Event::Subscribed) has the level of the subscription. From then
+    /// [`Event::Subscribed`] has the level of the subscription. From then
     /// on no message is missed until the next such event, or `SubscriptionsLost`.
     ///
     /// The subscriber may receive events before it returns.

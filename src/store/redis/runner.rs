@@ -1,5 +1,5 @@
 //! Sends requests. Only this file handles NOSCRIPT, missing ACL permissions, keys of another type,
-//! and requests that name more keys than they need. `topology/cluster.rs` follows redirects.
+//! and requests that name more keys than they need. The crate `leasehold-link` follows redirects.
 
 use std::{future::Future, time::Duration};
 
