@@ -251,8 +251,8 @@ impl fmt::Display for Hazard {
                 )
             }
             Self::UnprotectedPrimary => f.write_str(
-                "this primary keeps granting locks when it is cut off from its replicas, \
-                 although one of them may have been promoted",
+                "if this primary is cut off from its replicas, it still grants locks, even if one of \
+                 them was promoted",
             ),
             Self::NoReplica => f.write_str(
                 "no replica is connected to this primary, so no server can replace it if it \
@@ -271,7 +271,7 @@ impl fmt::Display for Hazard {
             Self::ClockApart { ahead, by } => write!(
                 f,
                 "the clock of this server is {by:?} {} this client's; after a failover, leases \
-                 and permits may end that much too early or too late",
+                 and permits may end too early or too late by this difference",
                 if *ahead { "ahead of" } else { "behind" }
             ),
             Self::FewSentinels { known } => write!(
