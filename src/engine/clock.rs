@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::domain::CENTURY;
 
-/// A moment in half the space of an [`Instant`]: nanoseconds since a moment in the distant past. It
-/// saves 80 bytes of a hold for 2 to 3 % of its instructions. Fields that are read often remain an
-/// `Instant`.
+/// A moment that needs half the space of an [`Instant`]: nanoseconds since a moment in the distant
+/// past. This saves 80 bytes of a hold, and costs 2 to 3 % of its instructions. Fields that are
+/// read often are still an `Instant`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Stamp(NonZero<u64>);
 
@@ -42,8 +42,7 @@ impl From<Stamp> for Instant {
 /// smaller difference is no suspension.
 const BETWEEN_READINGS: Nanos = 1_000_000;
 
-/// Nanoseconds, for a moment that is read at each step. It takes 25 instructions less than a
-/// `Duration`.
+/// Nanoseconds, because this is read at each step. A `Duration` takes 25 instructions more.
 type Nanos = i64;
 
 /// Reads the time of leases.
@@ -65,7 +64,7 @@ impl Clock {
     }
 
     fn reading(slept: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {
-        // Each reading is too small by the time for which the thread was stopped during it.
+        // Each reading may be too small, by the time for which the thread was stopped during it.
         let slept_before = slept().max(slept());
         Self { slept: Arc::new(slept), slept_before }
     }

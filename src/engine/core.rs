@@ -24,7 +24,8 @@ pub(crate) struct Core {
     pub(super) pending: PendingReleases,
     /// The recent releases.
     pub(super) recent: RecentReleases,
-    /// Each repeatedly asking waiter has a clone, so that the number of clones is their number.
+    /// Each waiter that repeats its request has a clone, so the number of clones is the number of
+    /// such waiters.
     pub(super) waited_for: Arc<()>,
     /// How often a server was replaced.
     pub(super) moves: AtomicU64,
@@ -42,8 +43,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Notes that a caller begins a request. The closing task sees each caller that does not find
-    /// the client closed after this, because of the fences.
+    /// Notes that a caller begins a request. If the caller does not find the client closed after
+    /// this, the closing task sees the caller, because of the fences.
     pub(super) fn begins_to_ask(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -54,8 +55,8 @@ impl Core {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes that the store has answered the release of `claim`. The last request was sent at
-    /// `asked_at`, after this number of `moves`: that server may have been replaced since.
+    /// Notes that the store has replied to the release of `claim`. The last request was sent at
+    /// `asked_at`, after this number of `moves`. Its server may have been replaced since.
     pub(super) fn has_released(
         &self,
         claim: &Claim,
@@ -75,7 +76,7 @@ impl Core {
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));
     }
 
-    /// Returns how many names the client asks about repeatedly.
+    /// Returns for how many names the client repeats requests.
     pub(super) fn names_waited_for(&self) -> u32 {
         u32::try_from(Arc::strong_count(&self.waited_for)).unwrap_or(u32::MAX) - 1
     }

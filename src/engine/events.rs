@@ -6,8 +6,8 @@ use crate::store::{Event, Subscriber};
 impl Subscriber<Event> for Engine {
     fn receive(&self, event: Event) {
         match &event {
-            // Another client forced a release of this hold. Or, soon after the grant, this is a
-            // late message about the previous hold.
+            // Another client has forced a release of this hold. Soon after the grant, it may also
+            // be a late message about the previous hold.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }
@@ -51,8 +51,7 @@ mod tests {
         assert!(rests.now_or_never().is_some());
     }
 
-    /// A released lock counted as free, while the server that had replaced the other one held it
-    /// for a ttl.
+    /// Once, a released lock stayed held for a ttl at the server that had replaced the old one.
     #[tokio::test(start_paused = true)]
     async fn release_missed_by_a_new_server_is_repeated() {
         for dropped in [true, false] {
@@ -101,7 +100,7 @@ mod tests {
         assert!(next.is_held());
     }
 
-    /// A late poll noted the event late, and the client repeated no release.
+    /// Once, a task that was polled late noted the event late, and the client repeated no release.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
@@ -124,7 +123,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Each event queued all of them again.
+    /// Once, each event queued all releases again.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_is_queued_once_per_claim() {
         let memory = MemoryStore::new();
@@ -144,7 +143,7 @@ mod tests {
         assert_eq!(engine.core.pending.listed(), 0);
     }
 
-    /// When another node moved, this release was forgotten together with much older ones.
+    /// Once, when another node moved, this release was forgotten together with much older ones.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
@@ -172,7 +171,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// It was dated by its request, and forgotten when a later one was noted.
+    /// Once, a release had the time of its request, and was forgotten when a later one was noted.
     #[tokio::test(start_paused = true)]
     async fn recent_release_is_repeated_after_any_duration() {
         const LONG: Duration = Duration::from_secs(120);

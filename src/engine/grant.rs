@@ -1,7 +1,7 @@
 //! The grant of the store, and how a caller keeps it.
 //!
-//! A grant outlives its first hold. It may go to the next hold of this client, and the last hold
-//! releases it.
+//! A grant may last longer than its first hold: it may pass to the next hold of this client. The
+//! last hold releases it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,8 @@ pub(crate) struct Grant {
     /// The number that distinguishes it from other grants of the client.
     pub(crate) id: u64,
     pub(crate) claim: Claim,
-    /// When the request was sent that was granted or last renewed. The lease counts from then.
+    /// When the request was sent by which it was granted or last renewed. The lease counts from
+    /// then.
     pub(crate) leased_at: Instant,
     /// When the last renewal was sent, with or without a reply.
     pub(crate) asked_at: Stamp,
@@ -26,8 +27,8 @@ pub(crate) struct Grant {
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,
-    /// How long it may stay in this process. With tokens, it has at most one hold for each drawn
-    /// token.
+    /// For how long it may pass from hold to hold in this process. With tokens, it has at most one
+    /// hold for each drawn token.
     pub(crate) budget: LocalBudget,
     /// The token of its hold. The next hold has the next one.
     pub(crate) token: Option<Token>,
@@ -39,7 +40,7 @@ pub(crate) struct Grant {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplicationStatus {
     replicas: u32,
-    /// How often a server had been replaced by then.
+    /// How often a server had been replaced when they acknowledged.
     moves: u64,
 }
 
@@ -74,8 +75,8 @@ pub(crate) struct Terms {
     pub(crate) local: LocalHandoff,
 }
 
-/// How long a lock may go from task to task within one process, before waiters of other processes
-/// have a chance.
+/// How often and for how long a lock may pass from task to task within one process. Then waiters of
+/// other processes can acquire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LocalHandoff {
     pub(crate) most: u32,

@@ -44,7 +44,7 @@ impl Held {
         self.watch.engine.limits.release_after_run
     }
 
-    /// Gives the share back, now.
+    /// Releases the share now.
     pub(crate) async fn release(mut self) -> Result<ReleaseResult, Error> {
         let Watch { hold, engine } = &self.watch;
         let look = || {
@@ -55,8 +55,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // A task that runs in this pause need not ask. Tasks that only acquire and release make
-            // eight times as many pairs.
+            // If a waiting task runs during this pause, it gets the grant without a request. Tasks
+            // that only acquire and release are eight times as fast by this.
             pause().await;
             (now, believed) = look();
         }
@@ -66,7 +66,7 @@ impl Held {
             if engine.pass_on(hold, now) {
                 return Ok(ReleaseResult::Released);
             }
-            // Boxed: a caller that need not ask the store moves a sixth of the bytes.
+            // Boxed, because a caller that needs no request then moves only a sixth of the bytes.
             return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
@@ -93,7 +93,8 @@ impl Held {
 }
 
 impl Held {
-    /// Leaves the hold to its lease. If others share the hold, they keep it.
+    /// Gives the share up without a release, so that the lease ends the hold. Other shares keep the
+    /// hold.
     pub(crate) fn abandon(mut self) {
         self.released = true;
         let Watch { hold, engine } = &self.watch;
@@ -122,7 +123,7 @@ impl Drop for Held {
     }
 }
 
-/// Sees a hold without a share in it.
+/// A view of a hold, without a share in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     hold: Arc<Hold>,
@@ -213,8 +214,8 @@ impl Watch {
         }
     }
 
-    /// Runs `work` in the store if the hold is still there. Asks once: without a reply the caller
-    /// does not know whether it was done, or will be while the hold lasts.
+    /// Runs `work` in the store if the hold still exists. It sends one request. Without a reply,
+    /// the caller does not know whether the work was done, or will be done while the hold lasts.
     pub(crate) async fn guarded(&self, work: &Work) -> Result<Value, Error> {
         let Self { hold, engine } = self;
         let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
@@ -240,7 +241,7 @@ impl Watch {
     }
 
     /// Makes a change that the store makes only while this hold lasts, and that may be repeated.
-    /// `ask` returns whether the hold is still there.
+    /// `ask` sends it, and returns whether the hold still exists.
     pub(crate) async fn change<'a, A>(
         &'a self,
         ask: impl Fn(&'a RedisStore) -> A,
@@ -257,14 +258,14 @@ impl Watch {
         self.remaining().map(drop).map_err(lost)
     }
 
-    /// How long the hold may still be believed.
+    /// For how long the holder may still rely on the hold.
     pub(crate) fn remaining(&self) -> Result<Duration, LostReason> {
         self.hold.remaining(self.engine.core.clock.now())
     }
 
-    /// Waits until the hold is over. Each poll reads the clock first, because after a pause of the
-    /// process the clock is right before any timer is. It uses a separate timer, because the
-    /// runtime of the watchdog may be blocked.
+    /// Waits until the hold is over. Each poll first reads the clock, because after a pause of the
+    /// process, timers fire late. It uses a separate timer, because the runtime of the watchdog may
+    /// be blocked.
     pub(crate) async fn over(self) -> LostReason {
         loop {
             let look = poll_fn(|_| self.remaining().err().map_or(Poll::Pending, Poll::Ready));
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A writer, and where to check whether it wrote.
+    /// A writer, and the data by which a test sees whether it wrote.
     fn write(value: &str) -> [Write; 1] {
         [Write::set("data", value)]
     }
@@ -422,7 +423,7 @@ mod tests {
         }
     }
 
-    /// It was requested until the lease ended, like a pending release.
+    /// Once, it was repeated until the lease ended, like a pending release.
     #[tokio::test(start_paused = true)]
     async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();

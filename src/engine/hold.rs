@@ -1,7 +1,7 @@
-//! One owner's grant of one name, and the moment when the client must no longer trust it.
+//! One owner's grant of one name, and the moment from which the client must no longer rely on it.
 //!
-//! It does not know the store: callers pass replies and the time. Its one lock guards all its
-//! changing state except the number of its shares, and is a leaf.
+//! It does not call the store: callers pass replies and the time. Its only lock guards all state
+//! that changes, except the number of its shares, and is a leaf.
 
 use std::{
     borrow::Cow,
@@ -66,7 +66,7 @@ struct State {
     writes: u32,
     /// How many replicas are known to have it.
     replication: ReplicationStatus,
-    /// Once set it never changes: what is lost is never held again.
+    /// Once it is set, it never changes: a lost hold is never held again.
     over: Option<LostReason>,
     /// How it ends, if its element does not go back to its queue.
     ending: Option<Ending>,
@@ -105,7 +105,7 @@ impl Hold {
         }
     }
 
-    /// Whether a request that was sent at `moment` was sent after the grant was known.
+    /// Whether the client knew the grant when it sent the request of `moment`.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
     }
@@ -118,7 +118,7 @@ impl Hold {
         &self.grant.claim.object
     }
 
-    /// Returns the moment from which the client must not trust it.
+    /// Returns the moment from which the client must not rely on it.
     pub(crate) fn ends(&self) -> Instant {
         self.earliest_end(&self.state.lock())
     }
@@ -132,8 +132,8 @@ impl Hold {
         self.must_end_at.map_or(lease, |most| lease.min(most.into()))
     }
 
-    /// Returns when the store has ended it by itself, at the latest. A renewal without a reply may
-    /// have been executed.
+    /// Returns the latest moment at which the store ends it by itself. The store may have executed
+    /// a renewal without a reply.
     pub(crate) fn store_ends(&self) -> Instant {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
@@ -160,8 +160,8 @@ impl Hold {
     /// Returns how to release it at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
-        // The plain release publishes even if it finds no hold. So a hold in doubt is released by a
-        // script that checks first.
+        // The plain release publishes a message even if it finds no hold. So a hold in doubt is
+        // released by a script that checks first.
         let looks = self.grant.contended || self.grant.unsure || lost;
         match looks || self.held_for(now) >= LONG_HOLD {
             true => ReleaseMode::HandOver,
@@ -169,9 +169,9 @@ impl Hold {
         }
     }
 
-    /// Returns how long its client leaves the name alone after a release at `now`, if no other
-    /// waiter is known. For short holds the number of the grant decides. A count would not do:
-    /// names that are used in turns would each get the same one.
+    /// Returns for how long its client sends no request for the name after a release at `now`, if
+    /// no other waiter is known. For short holds, the number of the grant decides whether it
+    /// pauses. A counter would not work if a client alternates between names.
     pub(super) fn hold_back_time(&self, now: Instant) -> Option<Duration> {
         if self.object().traits().waiter_record != WaiterRecord::QueueEntry || self.grant.contended
         {
@@ -191,8 +191,8 @@ impl Hold {
         self.state.lock().ending = Some(ending);
     }
 
-    /// Returns the claim to release. What was lost is not done: its element goes back, if the store
-    /// still has it.
+    /// Returns the claim to release. If the hold was lost, its element is not done: it goes back,
+    /// if the store still has it.
     pub(super) fn claim_at_end(&self) -> Cow<'_, Claim> {
         let state = self.state.lock();
         let lost = state.over.is_some_and(|reason| reason != LostReason::Released);
@@ -210,8 +210,8 @@ impl Hold {
         Renewal { object, owner, share, ttl: self.profile().ttl }
     }
 
-    /// Returns how long the client may still trust it. A hold whose time has just ended is lost,
-    /// even if no timer has fired yet.
+    /// Returns for how long the client may still rely on it. A hold whose time has just ended is
+    /// lost, even if no timer has fired yet.
     pub(crate) fn remaining(&self, now: Instant) -> Result<Duration, LostReason> {
         let state = self.state.lock();
         if let Some(reason) = state.over {
@@ -238,7 +238,7 @@ impl Hold {
         state.doubted = false;
         if self.renewed {
             state.leased_at = state.leased_at.max(asked_at);
-            // The hold before this one may have sent it.
+            // The previous hold of the grant may have sent it.
             state.asked_at = state.asked_at.max(asked_at.into());
         }
     }
@@ -308,7 +308,7 @@ impl Hold {
         }
     }
 
-    /// Ends it as released, if the next hold of this client can have its unchanged grant and other
+    /// Ends it as released, if the next hold of this client can use its unchanged grant, and other
     /// clients do not wait too long.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state.lock();
@@ -361,13 +361,14 @@ impl Hold {
         self.note_more();
     }
 
-    /// Whether it keeps its name until the store has answered its release. A read hold of a writer
-    /// may be shared only after that reply: until then a guarded write may reach the store.
+    /// Whether its name stays known until the store has replied to its release. A read hold of a
+    /// writer may be shared only after this reply, because until then a guarded write may reach the
+    /// store.
     pub(super) fn leaves_when_answered(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_under_write()
     }
 
-    /// Whether its own time is over although the store may keep it.
+    /// Whether its own lease has ended, even if the store may keep it.
     pub(super) fn outlives_itself(&self) -> bool {
         let over = self.state.lock().over;
         let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));
@@ -393,8 +394,8 @@ impl Hold {
         self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
-    /// Whether it will end soon, for a waiter that comes at `now` and may not share it. Either its
-    /// release is in flight, or its limits for sharing are reached.
+    /// Whether it will end soon, so that a waiter that comes at `now` and may not share it should
+    /// wait. Either its release is in flight, or its limits for sharing are reached.
     pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
         let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
@@ -403,8 +404,8 @@ impl Hold {
         !state.has_left && (state.over.is_some() || shared)
     }
 
-    /// Waits until it has left the store, and then while its waiters want the lock. It does not
-    /// wait for a reader that continues.
+    /// Waits until it is released in the store, and then for as long as waiters that it excluded
+    /// may acquire. It does not wait for a reader that continues.
     pub(super) async fn leaves_a_window(&self) {
         let left = timeout(SHARING_PAST, self.notified_of(|state| state.has_left)).await;
         if left.is_ok() && self.state.lock().more > 0 {
@@ -421,7 +422,7 @@ impl Hold {
         watchers.iter().for_each(|watchers| watchers.notify_waiters());
     }
 
-    /// The reply to a request for the name at `now`.
+    /// Returns the reply to a request for the name at `now`.
     pub(super) fn as_holder(&self, now: Instant) -> Option<Holder> {
         let remaining = self.remaining(now).ok()?;
         Some(Holder {
@@ -465,7 +466,7 @@ impl Hold {
         self.shares.load(Ordering::Acquire)
     }
 
-    /// Counts another share, unless the last one is gone. Returns the number of shares.
+    /// Counts another share, unless the last one was released. Returns the number of shares.
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -538,7 +539,7 @@ mod tests {
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
     }
 
-    /// A polling waiter, of which no client knows, acquires in these pauses.
+    /// A polling waiter, which no other client can see, acquires in these pauses.
     #[tokio::test(start_paused = true)]
     async fn client_rests_a_fiftieth_of_its_short_holds() {
         let lock = Client::with_store(&MemoryStore::new()).lock("orders").unwrap();

@@ -1,4 +1,4 @@
-//! Publishes what this client says about itself, while it has holds that last.
+//! Publishes the client info while the client has holds that last for more than a second.
 //!
 //! It is part of the background. No acquisition waits for it, and a failure has no effect on a
 //! hold.
@@ -64,7 +64,7 @@ pub(super) async fn introduce(
     }
 }
 
-/// The time of day, for operators alone.
+/// The time of day, which only operators read.
 #[expect(clippy::disallowed_methods, reason = "no lease depends on it")]
 fn today() -> SystemTime {
     SystemTime::now()
@@ -81,7 +81,7 @@ mod tests {
         Client::builder().application("orders", "1.4.2").with_store(memory)
     }
 
-    /// What a client has published, as another one reads it.
+    /// Tests: the published client info, as another client reads it.
     async fn published(memory: &MemoryStore, of: &Client) -> Option<ClientInfo> {
         let owner = Owner::new(format!("{}:1", of.id())).unwrap();
         Client::with_store(memory).client_info(&owner).await.unwrap()

@@ -1,5 +1,5 @@
-//! How long the engine waits for a store on behalf of a caller. A call with a timeout, such as
-//! `acquire_within`, is bounded by that alone.
+//! How long a call waits for the store. A call with a timeout, such as `acquire_within`, is limited
+//! only by that timeout.
 
 use std::{future::Future, time::Duration};
 
@@ -16,7 +16,7 @@ pub(crate) struct Limits {
     pub(crate) request: Duration,
     /// The timeout of an awaited release. After it, a background task continues.
     pub(crate) release: Duration,
-    /// The same for the release after work, whose result should not wait for it.
+    /// The same for the release after work, because the result of the work should not wait for it.
     pub(crate) release_after_run: Duration,
     /// Whether callers do not wait for a store that is unreachable.
     pub(crate) fail_fast: bool,
@@ -40,7 +40,7 @@ impl Limits {
     }
 }
 
-/// Waits for `answer` at most for `limit`. An immediate reply costs no timer.
+/// Waits for `answer` for at most `limit`. An immediate reply costs no timer.
 pub(crate) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, Failure>>,

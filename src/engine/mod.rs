@@ -19,15 +19,15 @@
 //! [`Engine`]. The uppermost modules, from `release` on, are methods of it.
 //!
 //! One background task, started in [`Engine::revive`], runs the loops of the watchdog, of pending
-//! releases and of introductions. It does not hold the engine. It ends when the engine is dropped and no release
-//! is pending.
+//! releases and of introductions. The task does not keep the engine alive. It ends when the engine
+//! is dropped and no release is pending.
 //!
 //! # Locks
 //!
 //! The order of locks: `contention`'s `listening`; then its `entries`, or the watchdog's plan,
-//! never both; then a hold's state, an inbox, the pending releases, the recent releases. The store
-//! is called under none of them except `listening`. The store may hold its own lock while it sends
-//! an event.
+//! never both; then a hold's state, an inbox, the pending releases, the recent releases. Under
+//! these locks, except `listening`, no function of the store is called. The store may hold its own
+//! lock while it sends an event.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -110,7 +110,7 @@ pub(crate) struct Engine {
     info: Option<Arc<ClientInfo>>,
     /// Whether the background runs.
     runs: Arc<AtomicBool>,
-    /// The number of grants, which numbers them.
+    /// How many grants there were; numbers the grants.
     grants: AtomicU64,
 }
 
@@ -237,8 +237,8 @@ impl Engine {
         self.ask_for(self.limits.request, name, ask).await
     }
 
-    /// The same for a change with an [idempotency key](Self::receipt). It stops when the store may
-    /// forget the key, so that the change takes effect once, however often it is sent.
+    /// The same for a change with an [idempotency key](Self::receipt). It stops retrying before the
+    /// store forgets the key, so that the change takes effect only once.
     pub(crate) async fn change<'a, T, A>(
         &'a self,
         name: &Name,
@@ -255,7 +255,7 @@ impl Engine {
         self.identity.fresh_owner()
     }
 
-    /// `object` for one acquisition: with a seat of its own, if its kind has seats.
+    /// Returns `object` for one acquisition: with a seat for the owner, if its kind has seats.
     pub(crate) fn for_task(&self, object: &Object) -> Object {
         match object.traits().waiter_record {
             WaiterRecord::EntryPerTask => object.for_task(self.identity.fresh_owner()),
@@ -302,8 +302,8 @@ impl Engine {
         if !self.limits.fail_fast {
             return None;
         }
-        // Otherwise a client whose runtime has ended would fail for ever, because no task
-        // reconnects.
+        // Otherwise a client whose runtime has ended would fail for ever, because no task would
+        // reconnect.
         self.core.store.keep_up();
         self.core.store.unreachable(name)
     }
@@ -355,7 +355,7 @@ impl Engine {
     pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(claim.name())?;
-        // Asked again it would not find what the first request has released.
+        // A repeated request would not find the hold that the first request has released.
         let release = self.core.store.release(claim, ReleaseMode::HandOver);
         let released = within(self.limits.request, release).await;
         let released = released.map_err(|failure| self.error(claim.name(), failure))?;
@@ -370,7 +370,7 @@ impl Engine {
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
             && !reason.contains(&obstacle.obstacle())
         {
-            // A missing reply is no news then.
+            // A missing reply changes nothing in this case.
             *reason = obstacle.obstacle();
         }
         error
@@ -412,7 +412,7 @@ impl Engine {
         self.core.counters.read(self.core.store.reconnects())
     }
 
-    /// Leaves a store that is in trouble alone for `pause`, or until it is back.
+    /// Pauses for `pause`, or until the store is reachable again.
     async fn wait_for_store(&self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}
@@ -466,7 +466,7 @@ impl Engine {
         self.core.pending.all_completed().await;
     }
 
-    /// Ends every hold and gives it back.
+    /// Ends and releases every hold.
     fn take_back_all(&self) -> usize {
         self.watchdog.holds().iter().filter(|hold| self.take_back(hold)).count()
     }
@@ -477,7 +477,7 @@ impl Engine {
     }
 }
 
-/// Shows the id and the state, because users have clients in their states and spans.
+/// Shows the id and the state, because users print clients in their states and spans.
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")

@@ -1,6 +1,6 @@
 //! The pending releases of this client: of dropped guards, and of cancelled acquisitions.
 //!
-//! If a task releases directly and is dropped before the end, it queues the release. One mutex
+//! If a task that awaits a release is dropped before its end, the release is queued here. One mutex
 //! guards the list. It is a leaf: a task may take it while it holds another lock.
 
 use std::{
@@ -18,9 +18,9 @@ use crate::{
 /// A pending release, and the moment at which the store ends the hold itself.
 #[derive(Clone, Debug)]
 pub(crate) enum PendingRelease {
-    /// Give the lock back.
+    /// Release the hold.
     Release(Withdrawal),
-    /// Release once more what was released at another server.
+    /// Repeat a release that another server has executed.
     Repeat { claim: Claim, until: Instant },
     /// Send the number of shares of the hold.
     Recount { hold: Arc<Hold> },
@@ -33,16 +33,16 @@ pub(crate) struct Withdrawal {
     /// The number of the grant, if it became a hold: the watchdog may still renew it.
     pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
-    /// When the lease in the store is over. A request in flight may start a lease later, so the
-    /// moment allows for its execution.
+    /// When the lease in the store is over. A request in flight may start a lease later, so this
+    /// includes the time until its execution.
     pub(crate) until: Instant,
-    /// How often the release ran already, if a request is still in flight. A release may find
-    /// nothing and still be needed later.
+    /// How often the release has already run, if a request is still in flight. A release that finds
+    /// no hold may still be needed later.
     pub(crate) looks: Option<usize>,
     /// The hold that ends with it, if new waiters wait for that.
     pub(crate) hold: Option<Arc<Hold>>,
-    /// Whether a grant may still come after the hold that it finds. That hold may be a reservation,
-    /// or the grant of a later request.
+    /// Whether a grant may still come after the release has found a hold. That hold may be a
+    /// reservation, or the grant of a later request.
     pub(crate) more: bool,
 }
 
@@ -128,8 +128,9 @@ impl List {
         self.queued.insert(self.last, pending);
     }
 
-    /// Removes the release with this number, unless it was queued again meanwhile. Then it stays:
-    /// the finished run may have come a moment too early, or may have reached a replaced server.
+    /// Removes the release with this number, unless it was queued again meanwhile. In that case it
+    /// stays, because the run may have come a moment too early, or may have reached a replaced
+    /// server.
     fn remove(&mut self, number: u64) {
         let Some(pending) = self.queued.remove(&number) else { return };
         let again = pending.unique_key().and_then(|unique_key| self.unique_key.remove(&unique_key));

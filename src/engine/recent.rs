@@ -1,12 +1,12 @@
 //! Recent releases. If a server is replaced, the client repeats them at the new one, which may not
 //! have received them.
 //!
-//! An owner is never used again after its release was sent to the store, and a hand-off sends none.
-//! So a repeated release ends no other hold.
+//! After its release was sent to the store, an owner is never used again, and a hand-off sends no
+//! release. So a repeated release ends no other hold.
 //!
-//! While releases are kept, their number is bounded. When they are repeated, their age is bounded.
-//! The age counts back from the last release, so that none is forgotten while the store is
-//! unreachable. One mutex guards the list, and is a leaf.
+//! The list has a bounded length. Only releases up to a certain age are repeated. The age counts
+//! back from the last release, so that none is forgotten while the store is unreachable. One mutex
+//! guards the list, and is a leaf.
 
 use std::collections::VecDeque;
 
@@ -29,9 +29,9 @@ struct RecentRelease {
 }
 
 impl RecentReleases {
-    /// Notes that the store has answered the release of `claim`, last sent at `asked_at`. Returns
-    /// whether it is remembered. A changed number of shares is not, because later requests send it
-    /// again. A hold that is left to its lease is not, because it still has a holder.
+    /// Notes that the store has replied to the release of `claim`, last sent at `asked_at`. Returns
+    /// whether the release is remembered. A changed number of shares is not, because later requests
+    /// send it again. A hold that is left to its lease is not, because it still has a holder.
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_number() {
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }
 
-    /// A new primary kept a writer for as long as a read hold of the same owner lasted.
+    /// Once, a new primary kept a writer for as long as a read hold of the same owner lasted.
     #[test]
     fn recent_release_is_kept_for_the_longest_possible_lease() {
         let (recent, now) = (RecentReleases::default(), Instant::now());

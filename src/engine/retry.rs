@@ -1,4 +1,4 @@
-//! Asks a store again while that can help.
+//! Repeats requests to a store while a retry can help.
 
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -8,7 +8,7 @@ use crate::domain::{Backoff, Failure};
 /// Whether a later retry can help after such a failure.
 pub(crate) type RetryIf = fn(&Failure) -> bool;
 
-/// A reply, and whether it is in doubt.
+/// A reply, and whether an earlier request may have been executed.
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
     /// Whether an earlier request got no reply. It may have been executed before this one.
@@ -26,7 +26,7 @@ pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     retry_while(Failure::is_temporary, clock, until, ask)
 }
 
-/// The same, but only for failures for which the retry `retry_if`.
+/// The same, but it retries only after failures that `retry_if` accepts.
 pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,
@@ -40,8 +40,8 @@ pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     }
 }
 
-/// The same after a failed first request. Only a failure costs timers, because the store limits the
-/// first request.
+/// The same after the first request has failed. The first request needs no timer, because the store
+/// limits its time.
 async fn ask_again<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,

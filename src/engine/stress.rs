@@ -1,4 +1,4 @@
-//! Real threads, thousands of rounds: races that one thread cannot have.
+//! Tests with real threads and thousands of rounds, for races that cannot happen in one thread.
 
 use std::{
     hint::spin_loop,
@@ -97,8 +97,7 @@ fn only_one_holder_believes_and_no_key_is_left() {
     assert!(store.keys().is_empty(), "{:?}", store.keys());
 }
 
-/// A grant that goes from task to task is revoked like a held one, even by a shutdown on another
-/// thread.
+/// A shutdown revokes a grant while it passes from task to task, even from another thread.
 #[test]
 fn shut_down_client_has_no_holds() {
     const ROUNDS: u32 = 1_000;
@@ -162,7 +161,7 @@ fn shutdown_among_waiters_leaves_no_key() {
     }
 }
 
-/// Each background task ended at once, and made the waiter start another one.
+/// Once, each background task ended at once, so the waiter always started another one.
 #[test]
 fn waiter_of_a_dead_runtime_gets_an_error() {
     let store = MemoryStore::new();

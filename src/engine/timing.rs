@@ -17,27 +17,27 @@ pub(crate) const HEALTH_ANSWER: Duration = HEALTH_CHECK.saturating_add(Duration:
 
 // Waiting.
 
-/// How much later than its timeout a server may report how many replicas have a grant. Redis checks
-/// that ten times a second.
+/// How much later than its timeout `WAIT` may return, because Redis checks this timeout only ten
+/// times a second.
 pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
 
 /// The longest wait for a message, because a message may be lost.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// The longest wait for a message of a waiter whose queue entry goes unless it asks again.
+/// The longest wait for a message of a waiter whose queue entry expires without further requests.
 pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
-/// When a waiter sends its first request after it has queued, and up to a quarter later. Before
-/// this the store does not tell it that another client has acquired the lock.
+/// When a waiter sends its first request after the one that added its queue entry; up to a quarter
+/// later. Until then, no message reports that another client has acquired the lock.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
 pub(crate) const LONGEST_WAIT_UNNOTIFIED: Duration = Duration::from_millis(250);
 
-/// After a late reply, a waiter pauses for this multiple of its delay. Otherwise the waiters of
-/// very many names would delay the renewals of a client or of a server. All waiters together still
-/// send one request in this time, so that a few waiters stay as prompt as ever. Each of them sends
-/// at least one request in this time.
+/// If replies are late, a waiter pauses for this multiple of the delay. Otherwise the waiters of
+/// very many names would delay the renewals of a client or of a server. Two limits follow. All
+/// waiters together send at least one request in the first time, so that few waiters are not
+/// slowed. Each waiter sends at least one request in the second time.
 pub(crate) const LATE_ANSWERS: u32 = 8;
 pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
 pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
@@ -46,8 +46,8 @@ pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 /// while.
 pub(crate) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
-/// How often, and for how long at most, a multi-lock looks at the holder of a busy member while it
-/// keeps other members. If the holder stays, it releases them.
+/// How often, and for how long at most, a multi-lock checks the holder of a busy member while it
+/// keeps other members. If the holder has not changed, it releases these members.
 pub(crate) const HOLDER_LOOK_RESTS: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
@@ -69,17 +69,16 @@ pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
 /// old.
 pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
 
-/// Other clients cannot see a busy-polling client. So after a long hold without a known waiter, its
-/// client leaves the lock alone for a fiftieth of the hold. Shorter holds are added up: one of this
-/// number pauses for all of them. The shortest pause is the resolution of timers.
+/// Other clients cannot see a busy-polling client. So after a long hold without a known waiter, the
+/// client sends no request for a fiftieth of the time of the hold. Of shorter holds, one of this
+/// number is followed by a pause for all of them. The shortest pause is the resolution of timers.
 pub(crate) const HOLD_BACK_ONE_IN: u32 = 16;
 pub(crate) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
 
-/// A task asks for a hold of its own if it comes this soon after a shared hold was last open for
-/// sharing, and the hold lasts for this time. One by one the sharing tasks leave, and an excluded
-/// waiter may acquire. If there were no pause between many holds, Redisson's writers would never
-/// acquire.
+/// After a hold may no longer be shared, a new task waits for at most this time until the tasks
+/// that share it have left, and then for the second time, in which an excluded waiter may acquire.
+/// Without this pause between holds, Redisson's writers would never acquire.
 pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
@@ -90,8 +89,9 @@ pub(crate) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 /// A task that does not take a hand-off grant within this time loses it to the next one.
 pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
-/// How long the owner of the request slot may do nothing after its notification or its timer, once
-/// another task has noticed it. Then it is not polled, and loses the slot to the next in line.
+/// How long the owner of the request slot may do nothing after its notification or its timer, from
+/// when another task has noticed this. Then it is not polled, and loses the slot to the next in
+/// line.
 pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
 /// The same for a task that waits for a reply, which may be late.
@@ -107,17 +107,17 @@ pub(crate) const ECHO: Duration = Duration::from_millis(25);
 /// late afterwards.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Holds that are due this soon are renewed along with those that are due.
+/// Holds that are due within this time are renewed together with those that are due now.
 pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 
 /// The shortest pause after a renewal that failed.
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
-/// The longest doubt: a lease may last for a century although its holder is gone.
+/// The longest time of doubt, because a lease may last for a century after its holder has died.
 pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
-/// A task that awaits a loss checks half-way to the deadline whether the watchdog still runs, but
-/// not when less than this is left.
+/// A task that awaits a loss checks at half of the remaining time whether the watchdog still runs,
+/// but not if less than this time remains.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
 // Acquiring and releasing.
@@ -129,9 +129,9 @@ pub(crate) const LOOK_AGAIN: [Duration; 3] =
 /// The pause before a rejected release of permits without a lease is sent again.
 pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
-/// How long completed releases are remembered, while others follow. In this time, a primary that
-/// is replaced may confirm a release that the next one never receives. A cluster replaces a
-/// primary after 15 s, while the other nodes complete more releases.
+/// How long completed releases are remembered, while others follow. During this time, a primary
+/// that is being replaced may confirm a release that the new one never receives. A cluster replaces
+/// a primary after 15 s, and the other nodes complete more releases meanwhile.
 pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
 /// The pauses between requests to a store that is unreachable or not ready.
@@ -157,11 +157,12 @@ const fn most(time: Duration) -> u128 {
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
-// A known waiter asks again before it is forgotten, and a seated one, however late replies are.
+// A known waiter repeats its request before it is forgotten, and so does a waiter with a seat,
+// however late replies are.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
-// The longest waiter asks before it is forgotten.
+// The longest waiter repeats its request before it is forgotten.
 const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
-// A waiter too young to be warned still sends its first request.
+// A waiter that gets no message yet still sends its first request.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A hand-off grant waits only briefly.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

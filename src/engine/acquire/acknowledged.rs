@@ -1,9 +1,10 @@
-//! After a grant for `replicated`: waits until enough replicas have it.
+//! Waits after a grant for `replicated` until enough replicas have it.
 //!
-//! The hold exists meanwhile: the watchdog renews it, a shutdown revokes it, and dropping this
-//! future releases it like any guard. A hand-off writes nothing, because the grant and the tokens
-//! of all its holds were acknowledged together. After a failover the new server is asked again. It
-//! does not wait for renewals: a lost renewal only shortens the lease.
+//! During the wait, the grant is already a hold: the watchdog renews it, a shutdown revokes it, and
+//! a dropped future releases it. A hand-off needs no new acknowledgement, because the grant and the
+//! tokens of all its holds were acknowledged together. After a failover, the replicas of the new
+//! server must acknowledge. Renewals are not acknowledged, because a lost renewal only shortens the
+//! lease.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -16,8 +17,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Returns `held` if enough replicas have it, else releases it. Not after `until`, the end of
-    /// the caller's timeout. In a box, so that a caller without replicas stays small.
+    /// Returns `held` if enough replicas have it, else releases it. It returns at the latest at
+    /// `until`, the end of the caller's timeout. The future is boxed, so that a caller without
+    /// replicas stays small.
     pub(super) fn acknowledged<'a>(
         self: &'a Arc<Self>,
         replicas: Replicas,
@@ -60,7 +62,7 @@ impl Engine {
     fn log_failure(&self, hold: &Hold, error: &Error) {
         let (lock, owner) = (hold.name(), &hold.grant.claim.owner);
         let due = match error {
-            // Its end is logged already.
+            // The end of the hold is already logged.
             Error::Lost { .. } | Error::ShutDown => None,
             _ => self.not_replicated.once_more(self.core.clock.now()),
         };

@@ -1,19 +1,20 @@
-//! The waiting loop, for every primitive: read this first.
+//! This is the waiting loop of every primitive: read this file first.
 //!
-//! The task has the request slot of its process. It sends a request, which is withdrawn if this is
-//! dropped. If the grant comes in time, it is a hold. Otherwise the task subscribes. It asks again
-//! once subscribed, because a release between the first request and the subscription wakes no task.
-//! From then on the request includes a queue entry. Then the task waits for a notification, or for
-//! the holder's remaining lease, whichever is first. With a subscription it never waits longer than
-//! a few seconds. Then it repeats this.
+//! The task has the request slot of its process: only this task sends requests, for all waiters of
+//! the name. If the store grants its first request, the grant becomes a hold. Otherwise the task
+//! subscribes, and then sends a second request, because a release before the subscription wakes no
+//! task. From the second request on, the store adds a queue entry. Then the task waits for a
+//! notification, or for the end of the holder's lease, whichever is first. With a subscription it
+//! waits for at most a few seconds. Then it repeats the request. If the attempt is dropped, its
+//! request is withdrawn.
 //!
 //! A notification only sets the time of the next request. Only a reply is trusted.
 //!
-//! A latch has no hold. `until_open` asks for it in the same way. The reply serves all tasks that
-//! were in line at the request, and no withdrawal is needed.
+//! A latch has no hold. `until_open` sends requests in the same way. A reply is valid for all tasks
+//! that were in line when the request was sent, and no withdrawal is needed.
 //!
-//! The caller may cancel at every await. Then a request that may still be granted becomes a pending
-//! release, with its queue entry. The request slot goes to the next task in line.
+//! The caller may cancel at every await. If the request may still be granted, it becomes a pending
+//! release, which also removes its queue entry. The request slot goes to the next task in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -47,9 +48,9 @@ pub(super) struct Attempt<'a> {
     slot: Option<RequestSlot>,
     /// The request that may still be granted, if there is one.
     asked: Option<Lease>,
-    /// Whether it counts as a task that asks repeatedly.
+    /// Whether it counts as a task that repeats its request.
     counted: bool,
-    /// The number of lost connections at that request, if the connection was down.
+    /// If the connection was down at that request: how many connections had been lost by then.
     unsent: Option<u64>,
     /// Whether a request got no reply, so that the store may still grant it.
     unsure: bool,
@@ -60,7 +61,7 @@ pub(super) struct Attempt<'a> {
     /// The inbox that receives the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
-    /// Kept while it asks repeatedly, so that it is counted.
+    /// Kept while the task repeats its request, so that it is counted.
     waited_for: Option<Arc<()>>,
     last_reply: &'a LastReply,
 }
@@ -75,16 +76,17 @@ pub(super) enum Asked {
 /// The result of an attempt.
 enum AttemptResult {
     Granted(Granted),
-    /// It has a hand-off grant, as a hold.
+    /// The task has received a hand-off grant, which is now a hold.
     TakenOver(Held),
-    /// It lost the request slot, and has no grant.
+    /// The task has lost the request slot, and has no grant.
     PassedBy(LinePosition),
 }
 
 /// The end of an attempt that does not fail.
 pub(super) enum AttemptEnd<T> {
     Acquired(T),
-    /// It was not polled, and the next task has the request slot: it must join the line again.
+    /// The task was not polled, so the next task has the request slot: this one must join the line
+    /// again.
     PassedBy(LinePosition),
 }
 
@@ -130,9 +132,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sends requests until one is granted, or the store rejects one for good. Without a request
-    /// slot it does not wait. This is no `async fn`, which would store the attempt twice and miss
-    /// malloc's fast path.
+    /// Sends requests until one is granted, or the store rejects one permanently. Without a request
+    /// slot it sends only one. This is not an `async fn`, because that would store the attempt
+    /// twice, which is too large for malloc's fast path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<AttemptEnd<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
@@ -188,7 +190,7 @@ impl<'a> Attempt<'a> {
         Some(slot.position.waits_since(self.waiting.since()))
     }
 
-    /// Leaves a store in trouble alone for a while, if that can help.
+    /// Pauses if the store is unreachable or not ready, and a retry can help.
     async fn pause_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
         if !engine.retry_if()(&failure) {
@@ -241,7 +243,7 @@ impl<'a> Attempt<'a> {
         Ok(asked)
     }
 
-    /// Notes whether something may be granted to it that a shutdown has to wait for.
+    /// Notes whether the store may still grant its request, so that a shutdown has to wait for it.
     fn counts(&mut self, asks: bool) {
         match (std::mem::replace(&mut self.counted, asks), asks) {
             (false, true) => self.engine.core.begins_to_ask(),
@@ -355,7 +357,7 @@ impl<'a> Attempt<'a> {
         self.unsure || !self.unsent.is_some_and(still_down)
     }
 
-    /// Waits until it makes sense to ask again.
+    /// Waits until the next request can have another reply.
     async fn wait(&mut self) {
         // The reply was rounded down to the millisecond, and timers may be as late. A task that
         // still comes too early sends one more request.
@@ -396,7 +398,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Counts this task among those that ask repeatedly, and notes how many there are.
+    /// Counts this task among those that repeat their requests, and notes how many there are.
     fn is_to_ask_again(&mut self) {
         let core = &self.engine.core;
         self.waited_for.get_or_insert_with(|| Arc::clone(&core.waited_for));
@@ -426,7 +428,7 @@ impl Attempt<'_> {
         if !held || asked_at.is_none() && !queued {
             return;
         }
-        // A lease begins when its request is executed, and that may be late.
+        // A lease begins when the store executes the request, which may be late.
         let begins =
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };

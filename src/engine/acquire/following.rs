@@ -1,5 +1,5 @@
-//! Waiting for a change of a name that is not held: each task asks for itself, after each message
-//! and now and then.
+//! Waits for a change of a name that the task does not acquire, such as the leader of an election.
+//! Each task sends its own requests, after each message and by a timer.
 
 use std::{future::Future, time::Duration};
 
@@ -21,9 +21,9 @@ impl Engine {
         Ok(self.contention.follow(object))
     }
 
-    /// Asks until it is decided: now, after each message to `follower`, and after the time in the
-    /// reply or [`LONGEST_WAIT`]. One request is repeated for at most `limit` while the store is
-    /// unreachable.
+    /// Sends requests until a reply decides: at once, after each message to `follower`, and after
+    /// the time in the reply or [`LONGEST_WAIT`]. While the store is unreachable, one request is
+    /// repeated for at most `limit`.
     pub(crate) async fn follow_up<'a, T, A>(
         &'a self,
         follower: &mut Follower,

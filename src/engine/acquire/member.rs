@@ -1,5 +1,5 @@
-//! A task that waits at a barrier: a member of it from its first request until it passes or leaves.
-//! In a double barrier it then has a hold.
+//! A task that waits at a barrier. It is a member from its first request until the barrier opens or
+//! it leaves. In a double barrier, it has a hold after the opening.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::{
     store::{LATEST, MEMBER_RESTS, RECEIPT_RESTS},
 };
 
-/// A member. Dropped, it leaves in the background.
+/// A member of a barrier. If it is dropped, it leaves in the background.
 pub(crate) struct Member {
     engine: Arc<Engine>,
     pub(crate) claim: Claim,
-    /// When the last request was sent that the store has answered.
+    /// When the last request with a reply was sent.
     answered: Mutex<Instant>,
     passed: bool,
 }
 
 impl Engine {
-    /// Makes a member of `object`, which has not asked yet.
+    /// Makes a member of `object`, which has sent no request yet.
     pub(crate) fn join(self: &Arc<Self>, object: &Object) -> Member {
         let (object, owner) = (object.clone(), self.identity.fresh_owner());
         let claim = Claim { object, owner, ttl: MEMBER_RESTS, share: Share::Nothing };
@@ -46,7 +46,7 @@ impl Member {
         (since < RECEIPT_RESTS).then_some(now)
     }
 
-    /// Notes that the request of this time was answered.
+    /// Notes that the request of this time got a reply.
     pub(crate) fn was_answered(&self, asked_at: Instant) {
         *self.answered.lock() = asked_at;
     }

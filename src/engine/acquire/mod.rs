@@ -50,7 +50,7 @@ use crate::{
 pub(crate) struct AcquireRequest {
     pub(crate) object: Object,
     pub(crate) share: Share,
-    /// The writer that must hold for this read, if there is one.
+    /// For a read hold of a writer: the owner of the write hold, which must still be held.
     pub(crate) writer: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
@@ -79,7 +79,7 @@ impl AcquireRequest {
     }
 }
 
-/// The last reply of the store: why it did not grant, and when the request was sent.
+/// The last reply of the store that was not a grant, and when its request was sent.
 type NotGranted = Result<(Taken, Instant), Failure>;
 
 /// The last reply, or the time of the first request without one. It outlives the attempt, because
@@ -89,9 +89,9 @@ type LastReply = Mutex<Option<Result<NotGranted, Instant>>>;
 /// A request without a reply for this long counts as unanswered at the timeout.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
-/// A task that takes one share after the other never waits, so it yields now and then. Tokio's
-/// budget is not enough: it only wakes the tasks of its own runtime, and other executors may poll
-/// this future.
+/// A task that takes one share after the other never waits, so it must yield sometimes. Tokio's
+/// budget is not enough, because it works only for tasks of its own runtime, and other executors
+/// may poll this future.
 async fn lets_others_run(request: &AcquireRequest) {
     match request.may_share() {
         true if coop::has_budget_remaining() => coop::consume_budget().await,
@@ -117,7 +117,8 @@ impl Engine {
         }
     }
 
-    /// Takes one more share in the hold of `watch`, if enough replicas for `request` have it.
+    /// Takes one more share in the hold of `watch`, after enough replicas for `request` have
+    /// acknowledged it.
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         self: &Arc<Self>,
@@ -145,7 +146,7 @@ impl Engine {
         request: &AcquireRequest,
         deadline: Deadline,
     ) -> Result<Held, Error> {
-        // Before the timer, which needs a runtime.
+        // This comes before the timer, which needs a runtime.
         self.ready()?;
         let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
         let wait = self.waits(request);
@@ -259,8 +260,8 @@ impl Engine {
                 position = Some(slot.position);
                 continue;
             }
-            // Boxed, as are the futures within. So a future that waits for a request slot is small,
-            // and so is one that need not wait for the store.
+            // This future and those within it are boxed. So a future that waits for a request slot
+            // is small, and so is one that need not wait for the store.
             match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).run()).await? {
                 AttemptEnd::Acquired(held) => return Ok(held),
                 AttemptEnd::PassedBy(before) => position = Some(before),
@@ -268,8 +269,8 @@ impl Engine {
         }
     }
 
-    /// Returns a share in the current hold without waiting for a request slot. If that hold is
-    /// about to end, it may be the hold after it.
+    /// Returns a share in the current hold, without waiting for a request slot. If that hold is
+    /// about to end, it may return a share in the next hold.
     async fn shared_by_now(&self, request: &AcquireRequest) -> Result<Option<Arc<Hold>>, Error> {
         if !request.may_share() {
             return Ok(None);
@@ -288,9 +289,9 @@ impl Engine {
         request.may_share().then(|| self.contention.about_to_leave(&request.object))?
     }
 
-    /// Lets other waiters ask first: those without a queue entry, and those that `past` has kept
-    /// out. If there were no pause between many holds, Redisson's writers would never acquire.
-    /// Returns whether this task still has the request slot.
+    /// Lets other waiters send their requests first: those without a queue entry, and those that
+    /// `past` has excluded. Without a pause between shared holds, Redisson's writers would never
+    /// acquire. Returns whether this task still has the request slot.
     async fn lets_others_ask(
         &self,
         slot: &RequestSlot,
@@ -390,8 +391,8 @@ impl Engine {
         let silent = |asked_at: &Instant| now.saturating_duration_since(*asked_at) >= SILENCE;
         let asked = matches!(&last_reply, Some(Err(asked_at)) if silent(asked_at));
         let output = last_reply.and_then(Result::ok);
-        // A waiter that has not asked knows the answer to the waiter before it, unless something
-        // has changed since. A hold of this client is known without the store.
+        // A waiter without a request of its own uses the reply to the waiter before it, unless
+        // something has changed since. If this client has the hold, no reply is needed.
         let here = || self.contention.grant(object).is_some();
         let knows = || here() || !asked && self.core.store.unavailability(&object.name).is_none();
         let seen = || {
@@ -409,8 +410,8 @@ impl Engine {
         }
     }
 
-    /// Returns the error if the lock was `taken` all the time. If there are several holders, it
-    /// names a hold of this client.
+    /// Returns the error for a lock that was `taken` all the time. If there are several holders,
+    /// the error names a hold of this client.
     fn busy(&self, object: &Object, waited: Duration, taken: Taken) -> Error {
         let Taken { holder, unset, .. } = taken;
         let own = self.contention.own_blocking_hold(object, self.core.clock.now());

@@ -1,9 +1,10 @@
-//! Waiting for a rate. There is no hold and no notification: the store replies how long to wait.
+//! Waits for a rate limiter. There is no hold and no notification: the reply of the store says how
+//! long to wait.
 //!
-//! The tasks of one client form a line for each name. The first task owns the `turn`: it sends the
-//! request, and sleeps for as long as the reply says. If the line is empty, tasks ask at the same
-//! time, and join the line only after a rejection. A dropped task leaves the line, and the next one
-//! asks.
+//! The tasks of one client form a line for each name. The first task has the `turn`: it sends the
+//! request, and sleeps for as long as the reply says. If the line is empty, tasks send requests at
+//! the same time, and join the line only after a rejection. If the first task is dropped, the next
+//! one sends requests.
 //!
 //! `turn` is held across requests, `asks_at` and the map of lines for a few instructions.
 
@@ -27,11 +28,12 @@ use crate::{
     store::RedisStore,
 };
 
-/// A waiter asks this part of its wait after its permits are free. Redisson clients ask some
-/// milliseconds late. Otherwise they would get no permits while a Leasehold client waits.
+/// A waiter sends its request later than its permits are free, by this part of its wait. Redisson
+/// clients are some milliseconds late, and would otherwise get no permits while a Leasehold client
+/// waits.
 const LATER: u32 = 16;
 
-/// The longest part of that kind.
+/// The upper limit of this delay.
 const LATEST: Duration = Duration::from_millis(10);
 
 /// A reply to a request for a rate.
@@ -47,12 +49,12 @@ pub(crate) enum Paced<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     turn: Turn<()>,
-    /// When the owner of the turn asks next, while it sleeps.
+    /// When the owner of the turn sends its next request, while it sleeps.
     asks_at: Mutex<Option<Instant>>,
 }
 
 impl Line {
-    /// How long the first in line sleeps. No other task asks meanwhile.
+    /// How long the first task in line sleeps. Meanwhile no other task sends a request.
     fn sleeps(&self) -> Option<Duration> {
         let asks_at = (*self.asks_at.lock())?;
         asks_at.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
@@ -93,8 +95,8 @@ impl Lines {
         if let Some(line) = lines.get(&key).and_then(Weak::upgrade) {
             return line;
         }
-        // Removes unused lines only when the map would grow. So all insertions together visit each
-        // line a few times.
+        // Removes unused lines only when the map would grow. So the cost of an insertion stays
+        // small on average.
         if lines.len() == lines.capacity() {
             lines.retain(|_, line| line.strong_count() > 0);
             let live = lines.len();
@@ -112,7 +114,7 @@ impl Engine {
         self.lines.of(kind, name)
     }
 
-    /// Asks once, unless a task of this client waits.
+    /// Sends one request, unless a task of this client waits.
     pub(crate) async fn pace_once<'a, T, A>(
         &'a self,
         name: &Name,
@@ -133,8 +135,8 @@ impl Engine {
         Err(limited(name, wait))
     }
 
-    /// Asks until it is decided, at the latest until the time is over. Fails at once if the wait
-    /// would be longer.
+    /// Sends requests until permits are granted, at the latest until the timeout. Fails at once if
+    /// the wait would be longer than the timeout.
     pub(crate) async fn pace<'a, T, A>(
         &'a self,
         name: &Name,
@@ -177,7 +179,7 @@ impl Engine {
             match ask().await {
                 Ok(Paced::Now(answer)) => return Ok(answer),
                 Ok(Paced::After(wait)) => free_at = Instant::now() + wait,
-                // The time ended, although the store may be reachable.
+                // The time ended, even though the store may be reachable.
                 Err(Error::Unavailable { .. })
                     if in_time(Instant::now()).is_err() && asked_at.elapsed() < SILENCE =>
                 {

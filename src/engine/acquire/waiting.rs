@@ -1,4 +1,4 @@
-//! Until when one acquisition waits before it asks again.
+//! Decides until when one acquisition waits before its next request.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Waiting {
     since: Option<Instant>,
     /// Whether the store has rejected it.
     refused: bool,
-    /// When it asks first after it was to get a queue entry.
+    /// When it sends its first request after the one that added its queue entry.
     first_request: Option<Instant>,
     /// Whether it has reported a long wait to the store.
     is_long: bool,
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
     vain: u32,
     /// How long the last reply took.
     took: Duration,
-    /// How many names the client asks about repeatedly.
+    /// For how many names the client repeats requests.
     names: u32,
     polls: Backoff,
 }
@@ -67,7 +67,7 @@ impl Waiting {
         self.took = took;
     }
 
-    /// Notes how many names are asked for repeatedly, this one included.
+    /// Notes for how many names requests are repeated, this one included.
     pub(super) fn is_one_of(&mut self, names: u32) {
         self.names = names;
     }
@@ -78,7 +78,7 @@ impl Waiting {
         longest.max(late.min(LONGEST_LATE_WAIT))
     }
 
-    /// Returns the queue entry to ask for at `now`.
+    /// Returns the queue entry to request at `now`.
     pub(super) fn place(&mut self, level: SubscriptionLevel, now: Instant) -> Option<Place> {
         if level == SubscriptionLevel::Turns {
             self.first_request
@@ -88,7 +88,7 @@ impl Waiting {
         self.may_have_place().then_some(Place::Kept)
     }
 
-    /// Returns a request for an entry that reports this waiter to the store.
+    /// Returns the request for a queue entry, by which the store knows of this waiter.
     pub(super) fn is_known(&mut self, now: Instant) -> Place {
         self.first_request.get_or_insert(now);
         Place::Kept
@@ -117,7 +117,7 @@ impl Waiting {
         }
     }
 
-    /// How long the waiter may wait if its queue entry goes unless it asks again.
+    /// How long the waiter may wait if the store removes its queue entry without further requests.
     pub(super) fn to_stay_alive(&self) -> Duration {
         spread(self.unhurried(LONGEST_SEATED_WAIT).min(LONGEST_WAIT))
     }

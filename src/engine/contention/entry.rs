@@ -1,7 +1,8 @@
-//! The state of one name while a task of this client has it or wants it.
+//! The state of one name while a task of this client has it or waits for it.
 //!
-//! Pure state, behind the mutex of [`NameRegistry`](super::NameRegistry). Where most
-//! changes need no time it is given the clock: three readings cost 0.3 µs.
+//! It is pure state, behind the mutex of [`NameRegistry`](super::NameRegistry). If most calls of a
+//! function need no time, it gets the clock instead of the time, because three readings cost 0.3
+//! µs.
 
 use std::{
     collections::BTreeMap,
@@ -26,9 +27,9 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) slot: SlotOwner,
-    /// The hold that this client believes in: an exclusive one, or a shared one.
+    /// The hold that this client relies on: an exclusive one, or a shared one.
     pub(super) held: Weak<Hold>,
-    /// Most names are only held. Boxed, it saves 150 bytes for each such name.
+    /// Most names are only held. A box saves 150 bytes for each such name.
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 
@@ -39,7 +40,7 @@ pub(super) enum SlotOwner {
     Nobody,
     /// A task that asks the store, by its ticket.
     Asker(u64),
-    /// The hold of the grant with this number. No task need ask while it lasts.
+    /// The hold of the grant with this number. While it lasts, no task sends requests.
     Hold(u64),
     /// A woken waiter that has not run yet.
     Woken(Box<PendingWakeup>),
@@ -75,15 +76,16 @@ pub(super) struct WaitState {
     pub(super) offered: Option<OfferedGrant>,
     /// Until when it sleeps without a notification. Without such a time, it waits for a reply.
     pub(super) sleeps_until: Option<Instant>,
-    /// When another task first noticed that the owner of the slot did nothing although it was due.
+    /// When another task first noticed that the owner of the slot did nothing when its request was
+    /// due.
     pub(super) idle_since: Option<Instant>,
     /// The holder at the last request, if it has a name.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
-    /// When a release last found that others want it.
+    /// When a release last found other waiters.
     pub(super) contended_at: Option<Instant>,
     /// The end of the yield window, now or in the past.
     pub(super) yield_ends: Option<Instant>,
-    /// Since when no task of this client wants it.
+    /// Since when no task of this client has it or waits for it.
     pub(super) quiet_since: Option<Instant>,
     /// The messages for tasks that follow the name, each of which has another reference.
     pub(super) messages: Option<Arc<Messages>>,
@@ -96,7 +98,7 @@ pub(super) struct WaitState {
 pub(super) enum Wakeup {
     /// It has the request slot.
     Slot,
-    /// The reply to an earlier waiter is its reply, too.
+    /// The reply to an earlier waiter is also valid for it.
     Answered,
 }
 
@@ -111,7 +113,7 @@ impl Entry {
         self.wait_state.get_or_insert_default()
     }
 
-    /// Whether no task asks, waits or follows.
+    /// Whether no task sends requests, waits or follows.
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for = self.wait_state.as_ref().is_some_and(|wait_state| {
             !wait_state.waiting.is_empty()
@@ -120,7 +122,7 @@ impl Entry {
         !waited_for && matches!(self.slot, SlotOwner::Nobody | SlotOwner::Hold(_))
     }
 
-    /// Has the tasks ask that follow the name.
+    /// Makes the tasks that follow the name send a request.
     pub(super) fn notify_followers(&self) {
         let messages = self.wait_state.as_ref().and_then(|it| it.messages.as_ref());
         messages.into_iter().for_each(|it| it.notify());
@@ -147,7 +149,7 @@ impl Entry {
         nobodys && self.wait_state.is_none() && self.held.strong_count() == 0
     }
 
-    /// Returns the hold that this client believes in, if it has this grant.
+    /// Returns the hold that this client relies on, if it has this grant.
     pub(super) fn hold_of(&self, grant: u64) -> Option<Arc<Hold>> {
         self.held.upgrade().filter(|hold| hold.grant.id == grant)
     }
@@ -215,15 +217,16 @@ impl Entry {
         offered.into_iter().for_each(|offered| offered.handoff.disown(id));
     }
 
-    /// Returns a hand-off grant to the store if its task does not run. Returns when to check again.
+    /// Releases a hand-off grant in the store if its task does not run. Returns when to check
+    /// again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
         let offered = &mut self.wait_state.as_mut()?.offered;
         offered.take_if(|offered| now >= offered.at + HANDOFF_RESTS);
         offered.as_ref().map(|offered| offered.at + HANDOFF_RESTS)
     }
 
-    /// Gives the request slot to the next in line that is still there, and `handoff` with it if
-    /// that is of use. A hand-off grant that no task takes is released in the store.
+    /// Gives the request slot to the next task in line that still exists, and `handoff` with it if
+    /// that task can use it. A hand-off grant that no task takes is released in the store.
     pub(super) fn call_next(
         &mut self,
         mut handoff: Option<HandoffGrant>,
@@ -252,8 +255,9 @@ impl Entry {
         }
     }
 
-    /// Takes the request slot from a woken task that does not run, if another task or the lock
-    /// waits, and from a task that no longer asks. Returns when to check again.
+    /// Takes the request slot from a woken task that does not run, if another task waits or the
+    /// lock is reserved for it, and from a task that no longer sends requests. Returns when to
+    /// check again.
     pub(super) fn check(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
@@ -273,8 +277,8 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Takes the request slot from a task that no longer asks, if another one waits. Returns when
-    /// to check again.
+    /// Takes the request slot from a task that no longer sends requests, if another one waits.
+    /// Returns when to check again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
         let wait_state =
             self.wait_state.as_mut().filter(|wait_state| !wait_state.waiting.is_empty())?;
@@ -295,9 +299,10 @@ impl Entry {
         self.is_quiet() && since.is_some_and(|since| now >= since + idle_lifetime)
     }
 
-    /// Notes the waiters that a release found. Clients without a queue entry ask first for a
-    /// quarter of the time at most, because they may want nothing. After a yield window the head of
-    /// the queue asks: a returning waiter waits twice as long, so that it does not race with it.
+    /// Notes the waiters that a release found. Clients without a queue entry may send requests
+    /// first for at most a quarter of the time, because they may not want the lock. After a yield
+    /// window, the first client in the queue sends its request. A waiter of this client waits twice
+    /// as long, so that both requests do not come together.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);
@@ -312,13 +317,13 @@ impl Entry {
         }
     }
 
-    /// Whether others want it, according to recent replies and messages.
+    /// Whether other clients wait for it, according to recent replies and messages.
     pub(super) fn is_contended(&self, clock: &Clock) -> bool {
         let at = self.wait_state.as_ref().and_then(|wait_state| wait_state.contended_at);
         at.is_some_and(|at| clock.now() < at + CONTENDED)
     }
 
-    /// Returns how long waiters without a queue entry may still ask first.
+    /// Returns for how long waiters without a queue entry may still send requests first.
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
         let ends = self.wait_state.as_ref()?.yield_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
@@ -341,7 +346,8 @@ impl WaitState {
             Some(_) => ASKER_RESTS,
             None => ANSWER_RESTS,
         };
-        // It counts from this check: the task may have been suspended together with this one.
+        // The time counts from this check, because the task may have been suspended together with
+        // this one.
         let late = *self.idle_since.get_or_insert(now) + rests;
         (now < late).then(|| late.min(now + ASKER_RESTS))
     }

@@ -1,7 +1,7 @@
 //! Follows the messages about a name without standing in its line.
 //!
-//! No channel of tokio: its receivers wake up in an order that depends on chance, and a simulation
-//! has to be repeatable.
+//! This is not a channel of tokio, because the order in which its receivers wake up depends on
+//! chance, and a simulation has to be repeatable.
 
 use std::{
     pin::pin,
@@ -19,7 +19,7 @@ use tokio::{
 use super::NameRegistry;
 use crate::domain::Object;
 
-/// The messages about one name: how many there were, and who waits for the next.
+/// The messages about one name: how many there were, and the tasks that wait for the next.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     count: AtomicU64,
@@ -37,11 +37,12 @@ impl Messages {
     }
 }
 
-/// Receives the messages about one name. A message is a hint to ask, as for a waiter.
+/// Receives the messages about one name. A message only makes the task send a request, as for a
+/// waiter.
 pub(crate) struct Follower {
     contention: Arc<NameRegistry>,
     object: Object,
-    /// The name counts as followed as long as this is there.
+    /// The name counts as followed as long as this value exists.
     messages: Option<Arc<Messages>>,
     /// How many there were at the last request.
     asked_at: u64,
@@ -68,7 +69,7 @@ impl Follower {
         &self.object
     }
 
-    /// Ignores the messages until now: the caller asks now.
+    /// Ignores the messages until now, because the caller sends a request now.
     pub(crate) fn asks(&mut self) {
         self.asked_at = self.messages.as_ref().map_or(0, |messages| messages.count());
     }

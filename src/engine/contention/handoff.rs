@@ -39,7 +39,7 @@ impl HandoffGrant {
         self.from.take_if(|from| from.grant.id == id);
     }
 
-    /// Returns the grant, if it may still be believed at `now`.
+    /// Returns the grant, if a holder may still rely on it at `now`.
     pub(crate) fn take(mut self, now: Instant) -> Option<Grant> {
         let grant = self.from.as_ref()?.grant_for_next(now)?;
         self.from = None;

@@ -1,7 +1,7 @@
 //! Notifications for the owner of a request slot: one inbox for each name.
 //!
-//! Its mutex guards three small facts and is a leaf. A notification only decides *when to ask*. A
-//! lost, late or forged message changes no more than that.
+//! Its mutex guards three small facts and is a leaf. A notification only decides *when* the task
+//! sends its next request. So a lost, late or forged message changes nothing else.
 
 use tokio::{
     sync::Notify,
@@ -22,7 +22,7 @@ struct Notices {
     level: SubscriptionLevel,
     /// Whether the owner of the request slot may have a queue entry.
     queued: bool,
-    /// When it has to ask, by a notification.
+    /// When a notification makes it send a request.
     ask_at: Option<Instant>,
 }
 
@@ -43,7 +43,7 @@ impl Inbox {
         Self { notices: Mutex::new(notices), changed: Notify::new() }
     }
 
-    /// Whether a notification says that it is time to ask.
+    /// Whether a notification says that a request is due.
     pub(super) fn is_notified(&self) -> bool {
         self.notices.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
@@ -60,8 +60,8 @@ impl Inbox {
         self.ask_at(Instant::now());
     }
 
-    /// Notes a release. A queued waiter need not ask if the queue was notified as well. Returns
-    /// whether it has to ask.
+    /// Notes a release. A queued waiter need not send a request if the first client in the queue
+    /// was notified. Returns whether it has to send one.
     pub(super) fn freed(&self, queue_notified: bool) -> bool {
         let asks = !(queue_notified && self.notices.lock().queued);
         if asks {
@@ -70,7 +70,7 @@ impl Inbox {
         asks
     }
 
-    /// Makes the owner of the request slot ask at `moment`, if not before.
+    /// Makes the owner of the request slot send its request at `moment`, or before.
     pub(super) fn ask_at(&self, moment: Instant) {
         let mut notices = self.notices.lock();
         notices.ask_at = Some(notices.ask_at.map_or(moment, |before| before.min(moment)));
@@ -78,7 +78,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Waits until it is time to ask, but not beyond `limit`. Returns whether a notification came.
+    /// Waits until a request is due, but not beyond `limit`. Returns whether a notification came.
     pub(crate) async fn until_notified(&self, limit: Instant) -> bool {
         loop {
             let now = Instant::now();

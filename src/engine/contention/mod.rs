@@ -1,23 +1,24 @@
 //! The waiters and holders of each name in this process, and its request slot.
 //!
-//! A thousand tasks that want one lock cost the store one waiter. They ask one after the other, in
-//! the order in which they came. A task that acquires the lock keeps the request slot for as long
-//! as its hold lasts. When the hold ends, the grant may go to the next task together with the
-//! request slot, without a request to the store: a [`HandoffGrant`].
+//! For the store, a thousand tasks that want one lock are one waiter. Only the task with the
+//! *request slot* sends requests, and the slot passes on in the order in which the tasks came. A
+//! task that acquires the lock keeps the slot for as long as its hold lasts. When the hold ends,
+//! the grant may go to the next task together with the request slot, without a request to the
+//! store: a [`HandoffGrant`].
 //!
-//! If holds do not exclude each other, the request slot goes on with each grant. A latch has no
-//! hold: one reply serves all tasks that were in line at its request. Each task has a ticket, and
-//! tickets grow, so no task gets a reply to a request that is older than its ticket.
+//! If holds do not exclude each other, the request slot passes on with each grant. A latch has no
+//! hold: one reply is valid for all tasks that were in line at its request. Each task has a ticket,
+//! and tickets grow, so no task gets a reply to a request that is older than its ticket.
 //!
-//! A task that only follows the messages of a name stands in no line and has no ticket: it asks for
-//! itself. See [`Follower`].
+//! A task that only follows the messages of a name has no ticket, and is not in the line: it sends
+//! its own requests. See [`Follower`].
 //!
-//! An owner of the request slot that is not polled loses it to the next in line after a while. It
-//! keeps its ticket, and a grant that it may have received. When it is polled again, it is the
-//! first in line.
+//! If the owner of the request slot is not polled for a while, the next task in line gets the slot.
+//! The owner keeps its ticket, and a grant that it may have received. When it is polled again, it
+//! is the first in line.
 //!
-//! A name that had a waiter soon has another one. So its state stays for a while after the last
-//! waiter, and so does its subscription.
+//! If a name had a waiter, it will probably soon have another one. So its state and its
+//! subscription stay for a while after the last waiter.
 //!
 //! # Locks
 //!
@@ -26,8 +27,8 @@
 //! | `listening` | the order of subscribing and unsubscribing | `entries`, the locks of the store, and the locks of an event that the store delivers: the watchdog's plan |
 //! | `entries` | all that is known of each name | a hold's state, an inbox, the pending releases |
 //!
-//! The store is never called under `entries`, because it may send an event at once. `entries` and
-//! the watchdog's plan are never held together.
+//! No function of the store is called under `entries`, because the store may send an event at once.
+//! `entries` and the watchdog's plan are never held together.
 
 mod entry;
 mod follower;
@@ -66,11 +67,12 @@ use crate::{
 /// How many names stay known although no task wants them.
 const MOST_LINGERING: usize = 1_024;
 
-/// How many names are checked before they are due. Tasks may wait for most of them, and then the
-/// check is useless. A check of all ten thousand took 20 ms at each hand-over.
+/// How many names one call checks before they are due. Usually tasks still wait for most of them,
+/// so the check is useless. A check of all ten thousand names took 20 ms at each hand-over.
 const MOST_EARLY: usize = 32;
 
-/// How long `object` stays known after its last waiter. No other task comes to the seat of a task.
+/// How long `object` stays known after its last waiter. A seat belongs to one task, so no other
+/// task will wait for it.
 fn idle_lifetime(object: &Object) -> Duration {
     if object.task.is_some() { Duration::ZERO } else { IDLE_LIFETIME }
 }
@@ -87,10 +89,10 @@ struct Entries {
     of: Map<Object, Entry>,
     /// When to check each name whose woken waiter may not run, or that no task wants.
     agenda: BTreeSet<(Instant, Object)>,
-    /// The last name that was released after a long hold, and how long this client leaves it alone.
-    /// There is one for all names: a client that always returns to its own name finds it here, and
-    /// many long holds leave no state behind. A copy for each name would cost 1.6 % of the
-    /// instructions of a hold.
+    /// The last name that was released after a long hold, and for how long this client sends no
+    /// request for it. There is only one such record: it is enough for a client that always
+    /// acquires the same name. A record for each name would cost 1.6 % of the instructions of a
+    /// hold.
     left_alone: Option<(Object, Instant)>,
     /// One counter for all names, because a task that slept may return after its name was
     /// forgotten.
@@ -103,8 +105,8 @@ impl NameRegistry {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Wakes all waiters because the client is closed. Grants that no task took are released. No
-    /// others come after this.
+    /// Wakes all waiters because the client is closed. Grants that no task has taken are released,
+    /// and no other grants come after this.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
@@ -125,9 +127,9 @@ impl NameRegistry {
 
     // Holds.
 
-    /// Notes that this client has `hold`, and that the request slot stays with it. It ends a hold
-    /// of an earlier grant. If holds do not exclude each other, no hold ends, and the request slot
-    /// goes to the next in line.
+    /// Notes that this client has `hold`, and that the request slot stays with it. A hold of an
+    /// earlier grant ends. If holds do not exclude each other, no hold ends, and the request slot
+    /// passes to the next task in line.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, slot: Option<RequestSlot>) {
         let traits = hold.object().traits();
         if traits.is_shared() {
@@ -155,7 +157,7 @@ impl NameRegistry {
         }
     }
 
-    /// Lets the waiters of this client share `hold`, and those that come soon.
+    /// Lets waiters of this client share `hold`, also those that come soon.
     fn share_with_waiters(&self, hold: &Arc<Hold>) {
         if !hold.may_be_shared(self.core.clock.now()) {
             return;
@@ -181,8 +183,8 @@ impl NameRegistry {
         held.is_about_to_leave(self.core.clock.now()).then_some(held)
     }
 
-    /// Notes the holder of `object` at the request that was sent at `asked_at`. If this client
-    /// believed in a hold of it before that request, the hold is over.
+    /// Notes the holder of `object`, from the reply to the request that was sent at `asked_at`. If
+    /// this client relied on a hold of it before that request, the hold is over.
     pub(crate) fn note_holder(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
@@ -202,7 +204,7 @@ impl NameRegistry {
     }
 
     /// Notes that the store reported the loss of the grant of `asked`. Neither `asked` nor the hold
-    /// that has the grant now may trust it.
+    /// that has the grant now may rely on it.
     pub(crate) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
@@ -223,7 +225,7 @@ impl NameRegistry {
         self.left(hold);
     }
 
-    /// Notes that `hold` is over: waiters of this process may ask now.
+    /// Notes that `hold` is over, so waiters of this process may send requests.
     pub(crate) fn left(&self, hold: &Hold) {
         if hold.object().traits().is_shared() {
             hold.has_left();
@@ -248,8 +250,8 @@ impl NameRegistry {
         }
     }
 
-    /// Passes the grant of `hold` to the next waiter of this process, if it is of use and others
-    /// are not kept waiting.
+    /// Passes the grant of `hold` to the next waiter of this process, if this waiter can use it and
+    /// other clients do not wait too long.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
@@ -336,7 +338,7 @@ impl NameRegistry {
         }
     }
 
-    /// Has this client leave `object` alone until `until`, if it comes back to it at once.
+    /// If this client wants `object` again at once, makes it wait until `until`.
     pub(crate) fn hold_back(&self, object: &Object, until: Instant) {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
@@ -351,20 +353,20 @@ impl NameRegistry {
         waited_for || other_side.is_some_and(wanted)
     }
 
-    /// Whether others want `object`, according to recent replies and messages.
+    /// Whether other clients wait for `object`, according to recent replies and messages.
     pub(crate) fn is_contended(&self, object: &Object) -> bool {
         let entries = self.entries.lock();
         entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
     }
 
-    /// Handles an event of the store. No event is trusted: it only makes a task ask.
+    /// Handles an event of the store. An event only makes a task send a request.
     pub(crate) fn receive(&self, event: Event) {
         let entries = self.entries.lock();
         match event {
             Event::SubscriptionsLost => {
                 entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
-            // Waiters ask again by themselves: their questions failed.
+            // Waiters send requests again by themselves, because their last ones failed.
             Event::Back | Event::Moved => entries.of.values().for_each(Entry::notify_followers),
             Event::Changed { object } => entries.notify_followers(&object),
             Event::Subscribed(object, level) => {
@@ -431,15 +433,15 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// Takes one more share in the hold of this client, unless a task of it wants what excludes
-    /// that.
+    /// Takes one more share in the hold of this client, unless a task of this client waits for the
+    /// other side.
     fn share(&self, object: &Object, profile: LeaseProfile, now: Instant) -> Option<Arc<Hold>> {
         let hold = self.held(object)?;
         let may = self.is_unopposed(object) && hold.profile() == profile;
         (may && hold.may_be_shared(now) && hold.one_more_share().is_some()).then_some(hold)
     }
 
-    /// Returns the hold of `object` that this client believes in.
+    /// Returns the hold of `object` that this client relies on.
     fn held(&self, object: &Object) -> Option<Arc<Hold>> {
         self.of.get(object)?.held.upgrade()
     }
@@ -462,7 +464,7 @@ impl Entries {
         self.inbox(object).filter(|_| asked)
     }
 
-    /// Has the tasks ask that follow `object`.
+    /// Makes the tasks that follow `object` send a request.
     fn notify_followers(&self, object: &Object) {
         self.of.get(object).into_iter().for_each(Entry::notify_followers);
     }

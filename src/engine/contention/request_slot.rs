@@ -1,4 +1,4 @@
-//! The line of tasks that wait for a name, and the permission to ask for it.
+//! The line of tasks that wait for a name, and the permission to send requests for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The permission to ask for one name, until it is dropped or a hold keeps it.
+/// The permission to send requests for one name, until it is dropped or a hold keeps it.
 pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
@@ -29,7 +29,7 @@ pub(crate) struct RequestSlot {
     /// The inbox that wakes this task, if the client is subscribed to the name already. A slot that
     /// has sent no request cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
-    /// How long waiters without a queue entry may still ask first.
+    /// For how long waiters without a queue entry may still send requests first.
     pub(crate) head_start: Option<Duration>,
     /// The last ticket at the last request. A task with this ticket or a lower one was in line by
     /// then. The first ticket is 1.
@@ -39,8 +39,9 @@ pub(crate) struct RequestSlot {
 
 impl NameRegistry {
     /// Waits for the request slot of `object`. `None` if the client is shut down, or no background
-    /// task can run. A grant of this `profile` is of use to this task. A polling waiter does not
-    /// subscribe to releases, because there may be no messages. If the background task has ended,
+    /// task can run. This task can use a hand-off grant of this `profile`. A polling waiter does
+    /// not subscribe to releases, because there may be no messages. If the background task has
+    /// ended,
     /// `revive` restarts it and returns whether it runs.
     pub(crate) async fn slot(
         self: &Arc<Self>,
@@ -54,18 +55,18 @@ impl NameRegistry {
         };
         let ticket = line_entry.ticket;
         let since = spec.again.and_then(|position| position.since);
-        // A queued waiter has the time of its arrival in the store.
+        // The store has the arrival time of a queued waiter.
         let counts = object.traits().waiter_record != WaiterRecord::QueueEntry;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if line_entry.listens_first {
-                // A holder in this process learns of a forced release at once.
+                // By this subscription, a holder in this process notices a forced release at once.
                 self.update_subscription(object, true);
             }
-            // The background may have ended before this task joined the line. If it ends later,
-            // this task is woken without the request slot, and checks again.
+            // The background task may have ended before this task joined the line. If it ends
+            // later, this task is woken without the request slot, and checks again.
             if !revive() {
                 return None;
             }
@@ -134,7 +135,7 @@ impl NameRegistry {
         Some(Err(LineEntry { ticket, called, listens_first }))
     }
 
-    /// Gives the request slot to the task that asks now.
+    /// Gives the request slot to the task that sends requests now.
     fn begin(
         self: &Arc<Self>,
         object: &Object,
@@ -167,7 +168,7 @@ impl NameRegistry {
         }
     }
 
-    /// Leaves the line, or gives up the request slot if the task got it meanwhile.
+    /// Leaves the line, or gives the request slot back if the task got it meanwhile.
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
@@ -210,7 +211,7 @@ impl RequestSlot {
         inbox
     }
 
-    /// Notes a request: its reply also serves all tasks that are in line already.
+    /// Notes a request, whose reply is also valid for all tasks that are already in line.
     pub(crate) fn asks(&mut self) {
         self.asked_after = self.contention.entries.lock().last_ticket;
     }
@@ -227,7 +228,7 @@ impl RequestSlot {
         self.position.ticket
     }
 
-    /// Returns the hand-off grant that came while this task asked or slept.
+    /// Returns the hand-off grant that came while this task waited for a reply or slept.
     pub(crate) fn offered(&self) -> Option<HandoffGrant> {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object)?;
@@ -243,8 +244,8 @@ impl RequestSlot {
         own.map(|entry| entry.wait_state().asker_sleeps(Some(until))).is_some()
     }
 
-    /// Notes that this task asks again. Returns whether it has the request slot: a task that is not
-    /// polled for long loses it to the next in line.
+    /// Notes that this task sends a request again. Returns whether it still has the request slot,
+    /// which it loses to the next task in line if it is not polled for long.
     pub(crate) fn goes_on(&self) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
@@ -299,7 +300,7 @@ pub(crate) struct LinePosition {
 }
 
 impl LinePosition {
-    /// The same for a task that has waited since then.
+    /// As `new`, for a task that has waited since then.
     pub(crate) fn waits_since(self, since: Option<Instant>) -> Self {
         Self { since: since.map(Stamp::from), ..self }
     }
@@ -310,7 +311,7 @@ pub(crate) enum Entrance {
     Slot(RequestSlot),
     /// It has a share in this hold.
     Shared(Arc<Hold>),
-    /// It need not ask: the reply to an earlier waiter is its reply, too.
+    /// It needs no request, because the reply to an earlier waiter is also valid for it.
     Answered,
 }
 

@@ -101,7 +101,7 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
     Some(entered(engine, grant, Some(slot)))
 }
 
-/// The background may end between the check of it and the joining of the line.
+/// The background task may end after a task has checked it, and before the task joins the line.
 #[tokio::test]
 async fn waiter_in_line_starts_the_background_task() {
     let (engine, contention, name) = door();
@@ -255,7 +255,7 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     assert!(slot.handoff.take().is_none());
 }
 
-/// A sleeping waiter that was notified blocked all waiters behind it.
+/// A waiter that was notified and never ran blocked all waiters behind it.
 #[tokio::test(start_paused = true)]
 async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     let (_engine, contention, name) = door();
@@ -273,7 +273,7 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
-/// It had the ticket of another task, so each always took the position of the other.
+/// Once, two tasks had the same ticket, and each took the position of the other.
 #[tokio::test(start_paused = true)]
 async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     let (engine, contention, name) = door();
@@ -414,7 +414,7 @@ async fn task_after_hand_over_lets_others_ask_first() {
         drop(lock.acquire().await.unwrap());
         assert_eq!(start.elapsed(), waits);
     }
-    // A caller with a short timeout rests for a quarter of it.
+    // A caller with a short timeout pauses for a quarter of its timeout.
     engine.contention.note(&Object::lock("door"), RemoteWaiters::Next(window));
     let start = Instant::now();
     drop(lock.acquire_within(window).await.unwrap());
@@ -474,7 +474,7 @@ async fn only_the_slot_owner_receives_notifications() {
     assert_eq!(inbox.level(), SubscriptionLevel::Nothing);
 }
 
-/// A hand-over needs a sure grant. A message only makes a task ask.
+/// A hand-off needs a grant that is certain. A message only makes a task send a request.
 #[tokio::test]
 async fn no_message_grants_or_releases_a_lock() {
     let engine = client();

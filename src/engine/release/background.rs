@@ -19,8 +19,8 @@ use crate::{
     store::LATEST,
 };
 
-/// Completes pending releases until the engine is dropped. A release that a runtime dropped stays
-/// pending, and the next runtime completes it.
+/// Completes pending releases until the engine is dropped. If a runtime ends during a release, the
+/// release stays pending, and the next runtime completes it.
 pub(crate) async fn complete_all(
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
@@ -49,7 +49,7 @@ pub(crate) async fn complete_all(
     }
 }
 
-/// Runs `pending`. Returns what is still pending after it.
+/// Runs `pending`. Returns the rest that is still pending.
 async fn complete(
     core: &Core,
     contention: &NameRegistry,
@@ -101,7 +101,7 @@ async fn long_unused(core: &Core) -> Failure {
     Failure::unanswered("the client was dropped before the store replied")
 }
 
-/// Retries the release of what has no lease as long as the client is in use.
+/// Retries a release of permits without a lease for as long as the client is in use.
 async fn withdraw_at_last(
     core: &Core,
     contention: &NameRegistry,
@@ -127,8 +127,8 @@ async fn withdraw_at_last(
     }
 }
 
-/// Repeats a release that another server executed. It checks first, because most releases are known
-/// there. If it fails, the lease ends the hold.
+/// Repeats a release that another server has executed. It checks first, because the new server
+/// usually has the release. If it fails, the lease ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (retry_if, mode) = (Failure::is_temporary_for_release, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
@@ -140,7 +140,7 @@ async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: In
     }
 }
 
-/// Releases the hold that is there. A late grant may follow.
+/// Releases the hold that exists now. A late grant may follow.
 async fn withdraw(
     core: &Core,
     contention: &NameRegistry,
@@ -156,7 +156,7 @@ async fn withdraw(
         true => Failure::is_temporary,
     };
     let given = match release(core, claim, *mode, retry_if, (core.clock.now(), *until)).await {
-        // Nothing was granted, and nothing can be if the key has another type.
+        // If the key has another type, nothing was granted, and nothing can be.
         Err(Failure::WrongType { .. }) if grant.is_none() => return Ok(None),
         given => given?.answer,
     };
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Its name was kept for ever, and the next waiter waited for its end.
+    /// Once, its name stayed known for ever, and the next waiter waited for its end.
     #[tokio::test(start_paused = true)]
     async fn background_release_of_an_endless_reader_leaves_nothing() {
         let (_memory, engine, client) = one();
@@ -331,8 +331,8 @@ mod tests {
         assert!(engine.is_idle(), "{engine:?}");
     }
 
-    /// Every release that was dropped in an outage was executed twice, because it was dated by its
-    /// first request.
+    /// Once, every release that was dropped in an outage was executed twice, because it had the
+    /// time of its first request.
     #[tokio::test(start_paused = true)]
     async fn request_is_repeated_at_the_new_server_but_no_later_one() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
@@ -340,8 +340,8 @@ mod tests {
         }
     }
 
-    /// Returns how many releases are queued again if one has its reply after the commands went to
-    /// another server.
+    /// Returns how many releases are queued again if one gets its reply after the client has
+    /// changed the server.
     async fn repeated_after_a_move(asked_before: bool) -> usize {
         let (memory, engine, _client) = one();
         let (core, contention) = (&engine.core, &engine.contention);
@@ -372,7 +372,7 @@ mod tests {
         core.pending.listed()
     }
 
-    /// Its count was sent until a lease of a day would have ended, although it was released.
+    /// Once, the count of a released hold was sent until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
     async fn released_count_is_not_sent_again() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// The count of each was sent, all at the same time.
+    /// Once, a count was sent for each of them, all at the same time.
     #[tokio::test(start_paused = true)]
     async fn repeated_failed_reentry_sends_one_count() {
         let (memory, engine, client) = one();
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(store.holder(&name).await.unwrap(), None);
         store.acquire(&claim, None).await.unwrap();
 
-        // then that grant is taken back as well
+        // then that grant is released as well
         sleep(LOOK_AGAIN.iter().sum()).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);
     }

@@ -43,8 +43,8 @@ pub(crate) enum ReleaseResult {
 }
 
 impl Engine {
-    /// Releases `hold` in the store after its last share has gone. `believed` is whether this
-    /// client still believed in it at `now`.
+    /// Releases `hold` in the store after its last share was released. `believed` is whether this
+    /// client still relied on it at `now`.
     pub(super) async fn free(
         &self,
         hold: &Arc<Hold>,
@@ -59,7 +59,7 @@ impl Engine {
             return Ok(ReleaseResult::Lost { reason, holder: None });
         }
         self.watchdog.unwatch(hold.grant.id);
-        // Without a reply a background task continues, and some holds end with its reply.
+        // Without a reply, a background task continues. Some holds end only with that reply.
         let leaves = OnDrop::new(|| {
             if !hold.leaves_when_answered() {
                 self.contention.left(hold);
@@ -172,9 +172,9 @@ impl Engine {
         true
     }
 
-    /// Releases `hold` in the store, as far as the caller waits for it. A background task does the
-    /// rest, and releases once more if the grant may arrive late. Returns `None` if the server was
-    /// replaced meanwhile, and it is unknown which one released the hold.
+    /// Releases `hold` in the store, for as long as the caller waits. After that, a background task
+    /// continues. It also releases again if the grant may arrive late. Returns `None` if the server
+    /// was replaced meanwhile, and it is unknown whether the old one released the hold.
     async fn release_in_store(
         &self,
         hold: &Arc<Hold>,
@@ -243,7 +243,7 @@ impl Engine {
     }
 }
 
-/// Sends the release of `claim` until it has a reply, or a retry no longer `retry_if`.
+/// Sends the release of `claim` until it has a reply, or `retry_if` forbids another retry.
 async fn release(
     core: &Core,
     claim: &Claim,
@@ -330,8 +330,8 @@ mod tests {
         (client, guard)
     }
 
-    /// A rejection by a server that never knew the hold counted as proof that the server before
-    /// it had executed the release.
+    /// Once, the rejection of a server that never had the hold counted as proof that the old server
+    /// had executed the release.
     #[tokio::test(start_paused = true)]
     async fn release_is_in_doubt_when_another_server_rejects_it() {
         // given a holder whose server hangs
@@ -357,8 +357,8 @@ mod tests {
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// The work counted as covered by the lock from beginning to end, although its hold may have
-    /// been lost.
+    /// Once, the result said that the lock was held during all of the work, even though the hold
+    /// may have been lost.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_another_server_rejects_the_release() {
         // given work under a lock
@@ -372,7 +372,7 @@ mod tests {
             *current.lock() = Twin::new(2);
         });
 
-        // then the work is not called covered by the lock
+        // then the result does not say that the lock was held during the work
         let reason = LostReason::InDoubt;
         let ran = ran.await;
         assert!(

@@ -33,8 +33,9 @@ const BATCH: u32 = 100;
 
 /// The watchdog of one client.
 ///
-/// Its one lock guards the plan, and is taken before a hold's state. A task that awaits a loss is
-/// notified under it; contention is notified after it is released.
+/// Its only lock guards the plan, and is taken before the state of a hold. Under this lock, the
+/// watchdog notifies tasks that await a loss. It notifies contention after it has released the
+/// lock.
 pub(crate) struct Watchdog {
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
@@ -70,18 +71,18 @@ impl Watchdog {
         self.replan(|schedule| schedule.watch(hold, taken_over));
     }
 
-    /// Asks the store about the grant with this number, unless it has just been asked.
+    /// Checks the grant with this number in the store, unless this was just done.
     pub(crate) fn ask_about(&self, id: u64) {
         self.replan(|schedule| schedule.ask_about(id, self.core.clock.now()));
     }
 
-    /// Asks the store about every grant, at once and together.
+    /// Checks every grant in the store, all at once.
     pub(crate) fn ask_about_all(&self) {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
-    /// The task also wakes when nothing is due. So a lock that is acquired and released in a loop
-    /// does not wake it each time.
+    /// The task may also wake up when nothing is due. In return, a lock that is acquired and
+    /// released in a loop does not wake it each time.
     fn replan(&self, change: impl FnOnce(&mut Schedule)) {
         let mut plan = self.plan.lock();
         change(&mut plan.schedule);
@@ -91,7 +92,7 @@ impl Watchdog {
         }
     }
 
-    /// Keeps the grant with this number alive no longer.
+    /// Stops renewing the grant with this number.
     pub(crate) fn unwatch(&self, id: u64) {
         self.plan.lock().schedule.unwatch(id);
     }
@@ -116,7 +117,8 @@ impl Watchdog {
             tokio::select! {
                 biased;
                 _ = self.core.used.acquire() => return,
-                // All replies that have come, because on a busy runtime the next poll may be late.
+                // Handles all replies that have come, because on a busy runtime the next poll may
+                // be late.
                 Some(answered) = unconstrained(asked.next()) => self.received(answered),
                 () = self.core.notifier.notified() => {}
                 () = sleep_until(looks_at) => {}
@@ -146,10 +148,11 @@ impl Watchdog {
         self.core.clock.timer(looks_at)
     }
 
-    /// Makes the waiters ask. A hold that the store may keep beyond its lease is released.
+    /// Makes the waiters send requests. If the store may keep a hold for longer than its lease, it
+    /// is released.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
-            // It ends when its release has a reply.
+            // Such a hold ends when its release has a reply.
             self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::HandOver, now));
         } else {
             self.contention.left(hold);
@@ -233,8 +236,8 @@ mod tests {
     use super::*;
     use crate::{Client, MemoryStore, engine::Engine};
 
-    /// Only this many replies were processed each time that the runtime polled the task, because of
-    /// tokio's budget. So holds were lost that the store had renewed.
+    /// Once, because of tokio's budget, the task processed only this many replies each time that
+    /// the runtime polled it. So holds that the store had renewed were lost.
     #[tokio::test(start_paused = true)]
     async fn all_received_replies_are_processed_at_once() {
         // Each has as many leases as one request renews.

@@ -1,4 +1,4 @@
-//! When to renew, which leases to renew together, and which have expired.
+//! Decides when to renew, which leases to renew together, and which have expired.
 //!
 //! Pure: the caller passes the time.
 
@@ -39,8 +39,8 @@ enum Awaits {
     Nothing,
     /// The reply to the last request.
     Answer,
-    /// The reply to the last request, which may come too early to be of use. Then another renewal
-    /// is sent.
+    /// The reply to the last request, which may have been sent too early to be of use. Then another
+    /// renewal follows.
     Another,
 }
 
@@ -62,7 +62,7 @@ impl Schedule {
         let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
-            // It has the lease of the earlier hold, but its own end.
+            // This hold has the lease of the earlier hold, but its own end.
             if let Some(end) = hold.must_end_at.filter(|end| watched.due > *end) {
                 self.put_off(id, end.into());
             }
@@ -83,8 +83,9 @@ impl Schedule {
         }
     }
 
-    /// Plans a renewal of this hold at `now`. If one is in flight, another follows. There is at
-    /// most one in each [`ECHO`], because a client that may publish a message may publish many.
+    /// Plans a renewal of this hold at `now`. If a renewal is in flight, another one follows. There
+    /// is at most one in each [`ECHO`], because a forged message causes this, and there may be very
+    /// many of them.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -162,8 +163,8 @@ impl Schedule {
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
-        // If no reply comes, the next check is at its end. The end may have moved since, because a
-        // reentry renews as well.
+        // If no reply comes, the next check is at the end of the lease. This end may have moved,
+        // because a reentry renews as well.
         self.put_off(id, ends);
         (!in_flight).then_some(hold)
     }
@@ -475,13 +476,13 @@ mod tests {
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
 
-    /// Returns the grant that `hold` leaves to the next one, if it may.
+    /// Returns the grant that `hold` passes on, if it may pass it on.
     fn left(hold: &Hold, now: Instant) -> Option<Grant> {
         hold.pass_on(now).then(|| hold.grant_for_next(now))?
     }
 
     impl Setup {
-        /// Makes the grant of `hold` the next one's, if it may be.
+        /// Passes the grant of `hold` to a new hold, if it may be passed on.
         fn pass_on(&mut self, hold: &Arc<Hold>, at: u64) -> Option<Arc<Hold>> {
             let (now, grant) = (self.at(at), left(hold, self.at(at))?);
             let next = Arc::new(Hold::new(grant, RENEWED, now, &self.counters));

@@ -1,4 +1,4 @@
-//! One answer for all who stood in line when it was asked for.
+//! One reply is valid for all tasks that were in line when its request was sent.
 
 use super::*;
 
@@ -14,12 +14,12 @@ fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> 
     waits
 }
 
-/// How the task leaves the line, if it does now.
+/// Returns how the task leaves the line, if it leaves now.
 fn entrance(waits: &mut Line<'_>) -> Entrance {
     waits.now_or_never().expect("it gets in").unwrap()
 }
 
-/// The turn that it has now.
+/// Returns the request slot that it has now.
 fn slot(waits: &mut Line<'_>) -> RequestSlot {
     match entrance(waits) {
         Entrance::Slot(slot) => slot,
@@ -35,12 +35,12 @@ async fn latch_reply_is_shared_only_with_earlier_waiters() {
     let (mut one, other) = (in_line(&contention, &name), in_line(&contention, &name));
     asker.asks();
 
-    // when others join before the reply, and one task in line leaves
+    // when other tasks join before the reply, and one task leaves the line
     let (mut late, mut later) = (in_line(&contention, &name), in_line(&contention, &name));
     drop(other);
     asker.answer_those_before();
 
-    // then the answer is not theirs, and they ask for themselves, one after the other
+    // then the reply is not valid for the later ones, which send requests one after the other
     assert!(matches!(entrance(&mut one), Entrance::Answered));
     assert!((&mut late).now_or_never().is_none());
     drop(asker);

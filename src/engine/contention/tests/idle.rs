@@ -1,4 +1,4 @@
-//! A task that has the request slot, exists, and is not polled.
+//! Tests of a task that has the request slot, and is not polled.
 
 use std::{pin::pin, time::Duration};
 
@@ -29,7 +29,7 @@ async fn sleeping_latch_waiter_delays_no_later_waiter() {
     waits(first.as_mut()).await;
     operator.count_down().await.unwrap();
     timeout(IN_TIME, latch.wait()).await.unwrap().unwrap();
-    // and passes as well when it is polled
+    // and the first one also acquires when it is polled
     timeout(SOON, first).await.unwrap().unwrap();
 }
 
@@ -97,7 +97,7 @@ async fn sleeping_waiter_is_first_again_when_it_is_polled() {
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
 
-/// Two in line for a name, of whom the first one has the request slot.
+/// Two tasks in line for a name. The first one has the request slot.
 #[tokio::test(start_paused = true)]
 async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
     let (engine, contention, name) = door();

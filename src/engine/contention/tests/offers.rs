@@ -1,4 +1,4 @@
-//! Hand-off grants for a task that asks and may not be polled.
+//! Tests of hand-off grants for a task that waits for a reply, and may not be polled.
 
 use std::{sync::Arc, time::Duration};
 

@@ -7,10 +7,10 @@ use crate::{ExpirablePermits, ExpirableSemaphore};
 
 const SOON: Duration = Duration::from_millis(2);
 
-/// Longer than who waits sleeps.
+/// Longer than a waiter sleeps.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Two permits, of which two clients have one each.
+/// Two clients have one permit each.
 async fn two_permits() -> (ExpirableSemaphore, ExpirablePermits, ExpirablePermits) {
     let store = MemoryStore::new();
     let [here, there] =

@@ -1,4 +1,4 @@
-//! One hold for all who read in a process, of which the store knows one.
+//! Tests of a hold that all readers of a process share. The store has one reader.
 
 use std::{
     sync::{
@@ -42,7 +42,7 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
     writer.await.unwrap();
 }
 
-/// Each of them let a writer go first for a second, one after the other.
+/// Once, each reader waited for a writer for a second, one after the other.
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
@@ -192,7 +192,8 @@ async fn ended_hold_is_not_shared() {
     assert!(third.is_held());
 }
 
-/// Of many that do nothing in between the last one leaves again and again.
+/// If many readers do not pause between their reads, there is repeatedly a moment in which only one
+/// is left.
 #[tokio::test(start_paused = true)]
 async fn readers_with_short_holds_ask_once() {
     let store = MemoryStore::new();
@@ -209,7 +210,7 @@ async fn readers_with_short_holds_ask_once() {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    // Now and then all of them let other tasks run.
+    // Sometimes all of them let other tasks run.
     assert!(client.stats().granted < 10, "{:?}", client.stats());
 }
 
@@ -225,7 +226,7 @@ async fn dropped_release_of_the_last_reader_completes() {
     drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
 }
 
-/// Others must not wait for those who are never done.
+/// Other waiters must not wait for readers that never stop.
 #[tokio::test(start_paused = true)]
 async fn repeated_shared_reads_let_other_tasks_run() {
     let (_store, here) = prices();
@@ -273,7 +274,7 @@ async fn shared_hold_reports_the_reason_of_its_end() {
     assert!(matches!(left, Release::NotHeld { reason, .. } if shut_down(reason)), "{left:?}");
 }
 
-/// The runtime wakes who yields by its own means when its thread is free, which waits for this.
+/// The runtime wakes a task that yields only when its thread is free, and this thread waits here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_wakes_an_executor_that_blocks_the_runtime() {
     let (_store, here) = prices();
@@ -315,7 +316,7 @@ fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
     None
 }
 
-/// With no gap between one hold and the next who is woken by a release alone never enters.
+/// Without a pause between two holds, a waiter that only a release wakes never acquires.
 #[tokio::test(start_paused = true)]
 async fn reader_yields_to_others_after_sharing_ended() {
     let (_store, here) = prices();
@@ -384,14 +385,14 @@ async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     let mut next = Box::pin(read.acquire());
     assert!(poll!(&mut next).is_pending());
     assert_eq!(read.holder().await.unwrap().map(|holder| holder.owner().clone()), Some(owner));
-    // A request sent before that one would be answered by now.
+    // A request that was sent before it would have its reply by now.
     assert!(poll!(&mut next).is_pending());
     let start = Instant::now();
     drop(next.await.unwrap());
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Its slot passed on after six seconds, because it counted as a task that asks.
+/// Its slot passed on only after six seconds, because it counted as a task that waits for a reply.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let (_store, here) = prices();
@@ -440,8 +441,7 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
     closing.await.unwrap();
 }
 
-/// When the budget of a task is used up the runtime wakes it when its thread is free, and not
-/// before.
+/// If the budget of a task is used up, the runtime wakes the task only when its thread is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn shares_arrive_for_a_foreign_executor_on_a_runtime_thread() {
     let (_store, here) = prices();
