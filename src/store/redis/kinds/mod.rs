@@ -39,7 +39,8 @@ pub(super) trait InRedis {
     /// Its scripts, which are loaded when a connection is made.
     const SCRIPTS: Scripts;
 
-    /// A message that makes all waiters ask, those of Redisson as well, and is never wrong.
+    /// A message that makes all waiters send a request, also those of Redisson, and that is always
+    /// correct.
     const WAKES: &'static str;
 
     /// Returns the channel on which releases of `name` are announced.
@@ -51,7 +52,7 @@ pub(super) trait InRedis {
         None
     }
 
-    /// Returns whether [`WAKES`](Self::WAKES) is true of `name` now.
+    /// Returns whether [`WAKES`](Self::WAKES) may be published for `name` now.
     fn wakes_now(_: &RedisStore, _name: &Name) -> impl Future<Output = bool> + Send {
         ready(true)
     }
@@ -122,7 +123,7 @@ fn unsupported<T>() -> Reply<T> {
     Err(Failure::Unsupported("this primitive does not support the request"))
 }
 
-/// Evaluates `$answer` with the type of `$kind`. No other code distinguishes kinds.
+/// Evaluates `$answer` with the type of `$kind`. This is the only code that distinguishes kinds.
 macro_rules! by_kind {
     ($kind:expr, $InRedis:ident => $answer:expr) => {
         match $kind {
@@ -213,7 +214,8 @@ impl RedisStore {
     /// Removes the hold of the claim's owner, whatever its count. Notifies waiters, or reserves the
     /// lock for the next in the queue: see [`ReleaseMode`].
     ///
-    /// A repeated request returns `NotHeld`, so the caller must know that it repeats one.
+    /// A repeated request returns `NotHeld`, so the caller must know whether it has sent one
+    /// before.
     pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         by_kind!(claim.object.kind, K => {
             let released = K::release(self, claim, mode);
@@ -221,25 +223,25 @@ impl RedisStore {
         })
     }
 
-    /// Returns the group of `object`. One request may renew the holds of one group, which have the
-    /// same kind and, in a cluster, the same slot, because a script may not use two. A node that
-    /// hangs puts only its own holds in doubt, also if it is importing the slot.
+    /// Returns the group of `object`. One request may renew the holds of one group. These have the
+    /// same kind and, in a cluster, the same slot, because a script may not use two slots. So a
+    /// node that hangs puts only its own holds in doubt, even if it is importing a slot.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
         let slot = if self.topology.moves_slots() { slot_of_name(&object.name) } else { 0 };
         object.kind as u32 + KINDS * u32::from(slot)
     }
 
-    /// Renews each hold that its owner still has. Returns one outcome for each, in order; an
-    /// undecided one is [`Outcome::Unknown`].
+    /// Renews each hold that its owner still has. Returns one outcome for each, in order. If it is
+    /// not known, the outcome is [`Outcome::Unknown`].
     ///
-    /// All are of one [`group`](Self::group). Each hold is renewed atomically, but not all
-    /// together.
+    /// All holds are of one [`group`](Self::group). The renewal of each hold is atomic, but not
+    /// that of all holds together.
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         Box::pin(self.renew_or_halve(renewals)).await
     }
 
-    /// Returns how many replicas have executed the grant of `claim`: as soon as there are enough,
+    /// Returns how many replicas have executed the grant of `claim`, as soon as there are enough,
     /// or when the time is over. Returns 0 if its owner no longer holds.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(claim.object.kind, K => K::granted(claim)) {

@@ -19,9 +19,9 @@
 --   {0, count, member, …}     waits: how many members have arrived, and up to sixteen of them
 --   {2}                       passed a double barrier, and is no longer inside: its lease is over
 --
--- A member that asks no more leaves when its time is over, as if it had never come. The member that
--- opens the barrier has the highest index. A double barrier opens when nobody is inside. Then more
--- members may wait than it opens for.
+-- If a member sends no more requests, it is removed when its time is over, as if it had never come.
+-- The member that opens the barrier has the highest index. A double barrier opens when nobody is
+-- inside. More members may be waiting then than it lets in.
 --
 -- An opening costs INCR, PEXPIRE, PUBLISH, and SET and ZREM for each member; of a double barrier also
 -- PEXPIRE, and ZADD for each member. A request of a double barrier costs ZREMRANGEBYSCORE and ZCARD
@@ -89,7 +89,7 @@ local function pass(member, at, lease)
         let_in(member, lease)
     end
 end
--- The others have leases of their own, which they state when they ask again.
+-- The others state their own leases in their next requests.
 local others = string.format('%.0f', math.max(ARGV[3], ARGV[8] or 0))
 local index = 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do

@@ -7,7 +7,7 @@
 --   {1}                    all have left, or their leases are over
 --   {0, count, member, …}  how many are inside, and up to sixteen of them
 --
--- The next generation enters when nobody is inside, so a later one proves that all have left.
+-- A later generation proves that all have left, because it enters only when nobody is inside.
 --
 -- Time: GET, TIME, ZREMRANGEBYSCORE, ZCARD and ZRANGE.
 

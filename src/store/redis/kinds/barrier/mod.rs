@@ -1,5 +1,6 @@
-//! The barrier, which only Leasehold has: members with deadlines, and a receipt for each that has
-//! passed. Members of a double barrier are then inside, each with a lease, until they leave.
+//! The barrier, which only Leasehold has: members with deadlines, and after an opening a receipt
+//! for each member. In a double barrier, these members are then inside, each with a lease, until
+//! they leave.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -26,7 +27,7 @@ static LEAVE: LazyLock<Script> = script!("leave");
 static LEFT: LazyLock<Script> = script!("left");
 static RENEW: LazyLock<Script> = script!("renew");
 
-/// It has no holds. A member that gives up is withdrawn by a release.
+/// A barrier has no holds. If a member gives up, a release withdraws it.
 pub(in crate::store::redis) struct Barrier;
 
 impl InRedis for Barrier {
@@ -43,7 +44,7 @@ impl InRedis for Barrier {
     }
 }
 
-/// A barrier whose members have a hold each from its opening until they leave.
+/// A barrier in which each member has a hold from the opening until it leaves.
 pub(in crate::store::redis) struct DoubleBarrier;
 
 impl InRedis for DoubleBarrier {

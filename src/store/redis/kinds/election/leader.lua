@@ -8,7 +8,7 @@
 --                                       leader that has just won
 --   {pttl, owner, term, value, since}   leads
 --
--- The record of any other owner than the holder is not believed.
+-- A record whose owner is not the holder is ignored.
 --
 -- Time: HSCAN, PTTL and HMGET.
 

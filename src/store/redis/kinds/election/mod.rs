@@ -1,6 +1,7 @@
 //! The election: a fenced lock of Redisson's, and a record of its holder that only Leasehold has.
 //!
-//! The lock alone decides. The record is believed while its owner holds the lock.
+//! The lock alone decides which client leads. The record counts only while its owner holds the
+//! lock.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -26,8 +27,8 @@ static PROCLAIM: LazyLock<Script> = script!("proclaim");
 static RENEW: LazyLock<Script> = script!("renew");
 static RETIRE: LazyLock<Script> = script!("retire");
 
-/// A lock in every request but renewals, which keep the record alive, and releases, which delete
-/// it.
+/// Requests are those of a lock, except renewals, which also renew the record, and releases, which
+/// also delete it.
 pub(in crate::store::redis) struct Election;
 
 impl InRedis for Election {
@@ -98,8 +99,8 @@ impl InRedis for Election {
     }
 }
 
-/// Deletes the record of a leader that has stepped down. No client believes it any more, so a
-/// failure only leaves it until its TTL ends.
+/// Deletes the record of a leader that has stepped down. Clients ignore it already, so after a
+/// failure it only stays until its TTL ends.
 async fn retire(store: &RedisStore, claim: &Claim) {
     let keys = [keys::leader(claim.name())];
     let request = Request::script(&RETIRE, &keys, claim.owner.as_str());

@@ -15,8 +15,8 @@
 --   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end). With a count of 0
 --                          it is free, but for this owner, the head of the queue, for so long
 --
--- If the lock is free, and dead waiters before the head were dropped, the head is notified: 0 on its
--- channel. The message of the release went to a dead one.
+-- If the lock is free, and dead waiters before the head were dropped, the head is notified by 0 on
+-- its channel, because the message of the release went to a dead waiter.
 --
 -- To wait costs ZADD and ZSCORE, and a new entry LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and PEXPIRE.
 -- A grant costs ZREM, and one from the queue LRANGE, LREM, two ZREM, ZRANGE and ZADD, all as long as
@@ -24,14 +24,15 @@
 --
 -- Time: that of fair/prelude, HSCAN, HSET and PEXPIRE.
 
--- A waiter that finds the lock free for another one asks no sooner.
+-- If the lock is free but kept for another waiter, the caller sends its next request after this
+-- time.
 local LEAST_WAIT = 50
 
 local waits = ARGV[3] ~= '0'
 local lives_until = string.format('%.0f', now + ARGV[3])
 
--- Notes that this owner is alive. Without the key, dead waiters would count as Redisson's. So it
--- stays as long as they may be in the queue.
+-- Notes that this owner is alive. Without this key, dead waiters would count as those of Redisson.
+-- So its TTL covers the time for which they may be in the queue.
 local function live(deadline)
     redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
     local rest = deadline - now + WAIT
@@ -70,7 +71,7 @@ local function stay()
 end
 
 if waits then
-    -- Before dead waiters are dropped.
+    -- This comes before dead waiters are dropped.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
 local head, dropped = settle(ARGV[2])

@@ -10,8 +10,8 @@
 --                     whether others were dropped before it
 --
 -- Redisson's clients use the first three keys, without a TTL. An owner has an entry in the queue
--- and a deadline, or neither. Each deadline is later than the one before it by the time that its
--- waiter is ready to wait. All times are of the server's clock.
+-- and a deadline, or neither. Each deadline is the one before it plus the wait time of its waiter.
+-- All times are of the server's clock.
 --
 -- An owner that is dropped costs LREM and two ZREM, and all of them together LRANGE, ZRANGE and ZADD.
 -- A damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
@@ -21,12 +21,14 @@
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
 
--- A deadline that is moved stays at least so far ahead, and beyond the lease: by then its waiter
--- asks again. Redisson drops a waiter after its deadline, and may wait without end for a past one.
+-- A deadline that is moved stays at least this far in the future, and beyond the lease, because its
+-- waiter sends its next request by then. Redisson drops a waiter after its deadline, and may wait
+-- without end if a deadline is in the past.
 local AHEAD = 1000
 
--- How long a dead waiter of Leasehold stays behind a living one. Clients that were all silent during
--- an outage keep their order, and its deadline is not yet in the past.
+-- How long a dead waiter of Leasehold stays in the queue behind a living one. So if all clients
+-- were silent during an outage, they keep their order. The deadline of the dead waiter is not yet
+-- in the past then.
 local OUTAGE = 30000
 
 local time = redis.call('TIME')
@@ -56,8 +58,8 @@ local function remove(owner)
     redis.call('ZREM', KEYS[4], owner)
 end
 
--- Moves the deadlines of the owners that are keys of `sooner` forward by its milliseconds, while the
--- lock is held for this lease.
+-- Makes the deadline of each owner that is a key of `sooner` earlier, by the milliseconds of its
+-- value. The lock is held for this lease.
 local function advance(sooner, lease)
     local all = redis.call('ZRANGE', KEYS[3], '0', '-1', 'WITHSCORES')
     local least = now + lease + AHEAD
@@ -77,8 +79,8 @@ local function advance(sooner, lease)
     end
 end
 
--- Removes the owners that are keys of `gone` from the queue. The deadlines behind each move forward by
--- its value.
+-- Removes each owner that is a key of `gone` from the queue. The deadlines behind it become earlier
+-- by its value.
 local function leave(gone, lease)
     local sooner, millis = {}, 0
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
@@ -114,7 +116,8 @@ local function repair()
     end
 end
 
--- A waiter of Leasehold is dead if it has not asked for long, and any other one after its deadline.
+-- A waiter of Leasehold is dead if its last request is too old, and any other waiter after its
+-- deadline.
 local function lives(owner)
     local alive, deadline = time_of(owner, KEYS[4]), time_of(owner, KEYS[3])
     if not deadline then
@@ -135,7 +138,7 @@ local function settle(lease)
         return nil, false
     end
     local function drop(owner)
-        -- Behind a deadline that is past, the others are as late as they would be without it.
+        -- If the dropped deadline is in the past, the later ones need no change.
         gone[owner] = (time_of(owner, KEYS[3]) or 0) > now and WAIT or 0
     end
     if not lives(head) then

@@ -28,8 +28,8 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     if pttl ~= -2 then
         return holder(KEYS[1], pttl)
     end
-    -- The withdrawn owner may have been the head, which alone was notified. And a repeated release
-    -- repeats a lost message.
+    -- The withdrawn owner may have been the head, and only the head was notified. A repeated
+    -- release also repeats a lost message.
     notify(head, ARGV[2])
     return {}
 end

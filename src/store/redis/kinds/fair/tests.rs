@@ -1,5 +1,5 @@
-//! The queue and its deadlines as Redisson counts them; dead waiters; damaged queues. In virtual
-//! time.
+//! Tests in virtual time: the queue and its deadlines as Redisson computes them, dead waiters, and
+//! damaged queues.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl Bench {
         self.raw(&["ZADD", DEADLINES, &deadline, owner]).await;
     }
 
-    /// Each claim asks every second for this time, in this order.
+    /// Each claim sends a request every second for this time, in this order.
     async fn ask_for(&self, time: Duration, claims: &[&Claim]) {
         for _ in 0..time.as_secs() {
             sleep(Duration::from_secs(1)).await;
@@ -146,7 +146,7 @@ async fn deadlines_move_forward_when_a_waiter_before_them_leaves() {
     assert!(t.is_granted(&one).await);
     let ahead = t.all_ahead(&[&three, &four]).await;
     assert_eq!(ahead, [1, 2].map(|place| LEASE + place * WAIT));
-    // The next one comes after the last.
+    // The deadline of the next waiter is later than that of the last one.
     let five = t.claim();
     t.ask(&five).await;
     assert_eq!(t.all_ahead(&[&five]).await, [LEASE + 3 * WAIT]);
@@ -202,7 +202,7 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     assert_eq!(*output.lock(), [to(dead.owner.as_str()), to("java:1")]);
 }
 
-/// Behind its past deadline Redisson's clients would wait without end.
+/// Behind a deadline in the past, Redisson's clients would wait without end.
 #[tokio::test(start_paused = true)]
 async fn dead_waiter_behind_a_living_one_is_dropped() {
     let t = Bench::new();
@@ -222,7 +222,7 @@ async fn dead_waiter_behind_a_living_one_is_dropped() {
     assert!(t.is_granted(&first).await);
 }
 
-/// No client could ask for some seconds, and the head asks first.
+/// For some seconds no client could send a request, and then the head sends the first one.
 #[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_after_an_outage() {
     let t = Bench::new();
@@ -292,7 +292,7 @@ async fn no_deadline_is_moved_into_the_past() {
     t.redisson("java:1", LEASE + 2_000).await;
     t.frees(&held).await;
     assert!(t.is_granted(&first).await);
-    // Beyond the lease, for which it sleeps.
+    // The deadline is beyond the lease, for which the waiter sleeps.
     assert_eq!(t.ahead("java:1").await, Some(LEASE + 1_000));
 }
 

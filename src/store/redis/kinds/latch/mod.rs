@@ -27,12 +27,12 @@ impl InRedis for Latch {
 
     const WAKES: &'static str = "0";
 
-    /// With braces, whatever the name is.
+    /// The name is in braces, even if it contains braces.
     fn channel(name: &Name) -> String {
         format!("redisson_countdownlatch__channel__{{{name}}}")
     }
 
-    /// Redisson's waiters do not read the counter, but believe the message.
+    /// Redisson's waiters rely on the message, and do not read the counter.
     async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
         store.number_at(name).await.is_ok_and(|count| count <= 0)
     }

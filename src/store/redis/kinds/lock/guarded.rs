@@ -1,4 +1,4 @@
-//! Work that a store does only while a lock is held: one script checks the lock first.
+//! Writes and scripts that run only while a lock is held: one script first checks the lock.
 
 use std::sync::LazyLock;
 
@@ -26,8 +26,9 @@ fn eval(text: &str) -> Script {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
 
-/// Rejections that can only meet the first write of a script: the code, and how the text begins. A
-/// script may itself return an error with the same code after a write.
+/// Rejections that can only be replies to the first write of a script: their code, and how their
+/// text begins. The text is needed because a script may itself return an error with the same code
+/// after a write.
 const BEFORE_ALL: [(&str, &str); 6] = [
     ("MISCONF", "Errors writing to the AOF file"),
     ("MISCONF", "Redis is configured to save"),
@@ -57,8 +58,9 @@ pub(in crate::store::redis::kinds) async fn by_field(
 }
 
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
-    // On the exporting node of a migrating slot, a deleted key cannot be written again. A key that
-    // does not exist makes the node reject the whole request beforehand.
+    // On the exporting node of a migrating slot, a deleted key cannot be written again. If the
+    // request also names a key that does not exist, the node rejects the whole request before it
+    // starts.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
     let writes = || writes.iter().chain(&guard);

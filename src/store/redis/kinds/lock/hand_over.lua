@@ -30,11 +30,11 @@
 --   channel          0     free: ask.   00: free, and the first in the queue was notified
 --   a client's own   n     ask for this lock in n milliseconds
 --
--- A reservation grants nothing: the notified client asks, and finds the lock its own. An entry is
--- dropped if its client does not listen, at most 100 for each release.
+-- A reservation is not a grant: the notified client sends a request, and finds itself as the
+-- holder. An entry whose client does not listen is dropped, at most 100 entries for each release.
 --
--- A yield window serves clients without a queue entry. It opens when the last one is fifty times
--- its length ago; five times, if more clients listen to Redisson's channel than queue.
+-- A yield window is for clients without a queue entry. It opens if the last window was fifty times
+-- its length ago, or five times if more clients listen to Redisson's channel than queue.
 --
 -- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
@@ -53,12 +53,12 @@ local function channel_of(owner)
     return ARGV[4] .. (client_of(owner) or '?')
 end
 
--- Announces that the lock is free. The hold is gone, even if this fails.
+-- Announces that the lock is free. Even if this fails, the hold has ended.
 local function announce(words)
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
 end
 
--- Notifies the client of an owner to ask. Returns whether the server allowed it.
+-- Makes the client of an owner send a request. Returns whether the server allowed it.
 local function notify(owner, millis)
     return type(redis.pcall('PUBLISH', channel_of(owner), millis)) == 'number'
 end
@@ -85,8 +85,8 @@ local function put_back(score)
     end
 end
 
--- The client that has to ask may be dead. So the next two are notified to ask later, if they and
--- the first one have waited for long.
+-- The notified client may be dead. So the next two clients are notified to send a request later, if
+-- they and the first one have waited for long.
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then
@@ -111,7 +111,7 @@ local function is_due(window, outsiders, now)
         return false
     end
     local last = tonumber(redis.call('GET', KEYS[3]) or nil)
-    -- A time in the future is no record: the clock was set back, or the server was replaced.
+    -- A time in the future does not count: the clock was set back, or the server was replaced.
     if last and last <= now then
         return now - last >= window * (outsiders and 5 or 50)
     end

@@ -129,7 +129,7 @@ pub(crate) async fn raise_token(store: &RedisStore, name: &Name, least: u64) -> 
     store.ask(request.read(replies::number)).await
 }
 
-/// Requests a lock: with a queue entry and with tokens, if the caller wants them.
+/// Requests a lock, with a queue entry and with tokens if the caller wants these.
 fn acquire<'a>(
     store: &'a RedisStore,
     claim: &'a Claim,
@@ -171,11 +171,11 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     store.with_waiters(&claim.object, ask).await
 }
 
-/// Releases a lock to the first request, by two commands in one batch. A script around them would
-/// take as long again.
+/// Frees a lock for the first request, by two commands in one batch. A script with these commands
+/// would take twice as long.
 ///
-/// Both are sent even if the first one fails, so that a repeated request also repeats a lost
-/// message. An unnecessary message wakes waiters in vain.
+/// The second command is executed even if the first one fails, so that a repeated request also
+/// repeats a lost message. An unnecessary message only wakes waiters in vain.
 async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let name = claim.name();
     let mut free = command_with_space("HDEL");
@@ -197,7 +197,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
         return Ok(ReleaseReply::NotHeld { holder: successor(store, &claim.object).await });
     }
     let subscribers = replies.get(1).map_or(Ok(0), |reply| subscribers(reply, name))?;
-    // Without listeners, nothing is looked up.
+    // If nobody listens, no lookup is needed.
     let others =
         subscribers > 0 && subscribers > i64::from(store.is_subscribed_to_releases(&claim.object));
     Ok(ReleaseReply::Freed(match others {
@@ -208,7 +208,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
 
 /// Returns the current holder of a lock that this owner lost, if the server replies.
 async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
-    // The loss is already known. An error here would only hide it.
+    // The loss is already known, and an error here would only hide it.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {
         tracing::debug!(target: "leasehold", lock = %object.name, %failure,
             "hold found ended at its release: its successor is unknown");

@@ -1,4 +1,4 @@
-//! The map: a hash of Redisson's `RMap`. A set is read in the same way.
+//! The map: a hash, as Redisson's `RMap`. Pages of a set are read in the same way.
 //!
 //! A reply of more than 256 KiB would end the connection, which all callers share. So scripts read,
 //! and return no value that is too long.
@@ -32,17 +32,17 @@ pub(super) const SCRIPTS: Scripts = &[&CHANGE, &ADD, &INSERT_MANY, &READ, &SCAN]
 /// How many bytes a key, a value or an element may have.
 pub(crate) const LONGEST: usize = 100_000;
 
-/// How many bytes one reply may have: a key and its value fit.
+/// How many bytes one reply may have: enough for a key and its value.
 const LONGEST_REPLY: usize = 2 * LONGEST;
 
 /// A change of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    /// Sets the value. Returns the value before.
+    /// Sets the value. Returns the previous value.
     Insert(&'a [u8]),
-    /// Sets the value if there is none. Returns the value that is there.
+    /// Sets the value if there is none. Returns the existing value.
     InsertIfAbsent(&'a [u8]),
-    /// Sets the value if there is one. Returns the value before.
+    /// Sets the value if there is one. Returns the previous value.
     Replace(&'a [u8]),
     /// Sets the value if it is `old`.
     CompareAndSet { old: &'a [u8], new: &'a [u8] },
@@ -55,15 +55,15 @@ pub(crate) enum Change<'a> {
 /// The reply to a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Changed {
-    /// No, or no value.
+    /// Nothing changed, or there is no value.
     No,
-    /// Yes, or the value.
+    /// It changed, or there is a value.
     Yes(Vec<u8>),
     /// The value is too long, and nothing changed.
     TooLong,
 }
 
-/// A page of a map or a set: keys and values by turns, and the cursor of the next page.
+/// A page of a map or a set: each key followed by its value, and the cursor of the next page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Page {
     pub(crate) parts: Vec<Vec<u8>>,
@@ -107,7 +107,7 @@ pub(crate) async fn add(
     store.ask(Request::of(name, &ADD, &[&receipt], arguments).read(replies::number)).await
 }
 
-/// Sets entries: keys and values by turns, of which there is at least one pair.
+/// Sets entries, each a key followed by its value. There is at least one.
 pub(crate) async fn insert_many(
     store: &RedisStore,
     name: &Name,

@@ -46,7 +46,8 @@ local ends = whole(now + ARGV[1])
 for i = 3, #ARGV do
     local added = redis.pcall('ZADD', KEYS[2], ends, ARGV[i])
     if type(added) == 'table' then
-        -- Only the first one can be rejected. Permits that are counted but not held would be lost.
+        -- Only the first write can be rejected. Permits that are subtracted but not held would be
+        -- lost.
         redis.call('INCRBY', KEYS[1], missing)
         return added
     end

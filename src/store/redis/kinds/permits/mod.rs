@@ -98,7 +98,7 @@ pub(crate) async fn lease(
 /// A change of permits, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the total, with the held ones. Returns how many are free.
+    /// Sets the total, which includes the held permits. Returns how many are free.
     Set(u32),
     /// Sets the total if it is not set. Returns 1 if it did, else 0.
     SetIfAbsent(u32),

@@ -4,7 +4,7 @@
 --                              whether there is a counter; or nothing, and the rejection of
 --                              the server. NONUMBER: the counter is another text
 --
--- The script does not ask the holder: an expired permit has no holder.
+-- The holder of an expired permit has stopped relying on it.
 --
 -- Time: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE when some have expired.
 
@@ -21,7 +21,7 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Writes without a change. A full server lets a script end that has begun to write.
+-- Writes without a change. A full server lets a script continue after its first write.
 local function begin(held)
     redis.call('ZREM', held, '')
 end

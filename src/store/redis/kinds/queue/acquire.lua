@@ -15,9 +15,9 @@
 --                   is claimed)
 --   TOOLONG         the head was longer, and was set aside: its reply would end the connection
 --
--- An element is in the queue or claimed at any time: the claim is written before the element is
--- removed, and a rejected removal removes the claim. A server that rejects both keeps the element
--- twice.
+-- At any time, an element is in the queue or claimed. The claim is written before the element is
+-- removed. If the removal is rejected, the claim is removed. If the server rejects this as well,
+-- the element exists twice.
 --
 -- Expired elements go to the head in the order in which they were taken: for each of them HGET,
 -- LPUSH, HDEL and ZREM; once PUBLISH.

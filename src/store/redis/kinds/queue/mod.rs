@@ -32,7 +32,7 @@ static PUSH: LazyLock<Script> = script!("../receipt", "push");
 static RELEASE: LazyLock<Script> = script!("prelude", "release");
 static RENEW: LazyLock<Script> = script!("prelude", "renew");
 
-/// The digits of the time in a claim, and the colon behind them.
+/// The length of the time in a claim, with the colon after it.
 const TIME: usize = 17;
 
 pub(in crate::store::redis) struct Queue;

@@ -1,4 +1,4 @@
--- queue/prelude: what the scripts of claims share. Precedes them.
+-- queue/prelude: common functions. Precedes the scripts of claims.
 --
 --   {ms, µs}   the time of the server since 1970; microseconds as a text of sixteen digits
 --

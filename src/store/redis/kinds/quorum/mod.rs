@@ -1,4 +1,4 @@
-//! The age of the data of a quorum's server.
+//! For how long a member of a quorum lock has had its data.
 
 use std::{sync::LazyLock, time::Duration};
 

@@ -14,8 +14,9 @@
 --   {-1, 0}        no client has set a rate
 --   {-2, rate}     more than the rate
 --
--- A member may be ahead of the server's clock, if that was set back or its client has another
--- clock. It gets the current time, because otherwise it would stay for longer than the window.
+-- A member may be ahead of the server's clock, if this clock was set back or its client has another
+-- clock. Its score is set to the current time, because otherwise it would stay for longer than the
+-- window.
 --
 -- ZREMRANGEBYSCORE if permits have left the window. A refusal is ZRANGEBYSCORE twice instead of
 -- SET and ZADD.
@@ -60,7 +61,7 @@ for i = 1, #ahead, 2 do
     redis.call('ZADD', it.permits, whole(now), ahead[i])
 end
 
--- Counts from the oldest member on until enough permits are free.
+-- Counts members, from the oldest one on, until enough permits would be free.
 local missing, from, score = wanted - free, 0, now
 while missing > 0 do
     local some = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf', 'WITHSCORES',
@@ -73,7 +74,7 @@ while missing > 0 do
             missing, score = missing - permits, tonumber(some[i + 1])
         end
     end
-    -- The counter is older than the window. When all members have left, the whole rate is free.
+    -- The counter lives longer than the window. If no member is left, the whole rate is free.
     if #some == 0 then
         missing = 0
     end

@@ -74,7 +74,8 @@ local function counter(it)
 end
 
 -- Returns the number of free permits, and the members that have left the window by now; or nothing
--- and an error. An empty window has the whole rate. The counter may be older, and is not read then.
+-- and an error. If the window is empty, the whole rate is free, and the counter is not read,
+-- because it may be out of date.
 local function free_at(it, now)
     local value, refused, there = counter(it)
     it.gone = whole(now - it.interval)

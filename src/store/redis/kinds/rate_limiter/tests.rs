@@ -1,4 +1,4 @@
-//! Tests: the bytes of Redisson, windows under any clock, and invalid data.
+//! Tests: the bytes of Redisson, windows with clocks that jump, and invalid data.
 
 use leasehold_twin::Twin;
 use redis::{ToRedisArgs, cmd};
@@ -69,7 +69,7 @@ async fn raw(store: &RedisStore, verb: &str, arguments: impl ToRedisArgs) -> Val
     store.topology.call(b"api", cmd(verb).arg(arguments)).await.unwrap()
 }
 
-/// Every grant of a run, with its time and the permits that remain after releases.
+/// Every grant of a run, with its time, and its permits without those that were released.
 type Grants = Vec<(Instant, RatePermits, u32)>;
 
 /// Checks that no interval has more permits than the rate. Redis counts in whole milliseconds.
@@ -169,7 +169,7 @@ async fn throttle_grants_at_its_pace_from_any_seed() {
     }
 }
 
-/// Redisson's script failed, and its limiter never had its whole rate again.
+/// In this state Redisson's script fails, and its limiter never grants its whole rate again.
 #[tokio::test(start_paused = true)]
 async fn counter_that_outlived_its_window_is_repaired() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
@@ -179,7 +179,7 @@ async fn counter_that_outlived_its_window_is_repaired() {
     assert_eq!(limiter.available(&store).await.unwrap(), Some(10));
     let granted = limiter.acquire(&store, &RatePermits::wanted(10)).await.unwrap();
     assert_eq!(granted, Decision::Granted);
-    // An evicted counter forgets no acquisition.
+    // After an eviction of the counter, the acquisitions still count.
     assert!(twin.delete("{api}:value"));
     let refused = limiter.acquire(&store, &RatePermits::wanted(1)).await.unwrap();
     assert_eq!(refused, Decision::Wait(1_000 * MS));

@@ -11,8 +11,8 @@
 --                  the microseconds until the whole burst is free
 --   {err}          DAMAGED: the text has another form
 --
--- A time after the end of a whole used burst counts as that end, because the clock was set back or
--- the burst was larger.
+-- If the time is later than the end of a fully used burst, it counts as that end: the clock was set
+-- back, or the burst was larger before.
 --
 -- Time: TIME and GET; SET if it is granted.
 

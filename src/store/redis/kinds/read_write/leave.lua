@@ -24,7 +24,8 @@ local function free()
     return 0
 end
 
--- DEL comes first, because the ACL may deny it: a half removed reader could not be removed again.
+-- DEL comes first, because the ACL may deny it, and a reader that is removed in part could not be
+-- removed later.
 redis.call('DEL', KEYS[2])
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     local pttl = redis.call('PTTL', KEYS[1])

@@ -45,7 +45,7 @@ pub(in crate::store::redis) struct Readers;
 impl InRedis for Readers {
     const SCRIPTS: Scripts = &[&READ, &LEAVE, &RENEW_READERS, &INSPECT, &FORCE];
 
-    /// Every waiter asks.
+    /// Every waiter sends a request.
     const WAKES: &'static str = "1";
 
     fn channel(name: &Name) -> String {
@@ -208,8 +208,8 @@ fn channel(name: &Name) -> String {
     keys::redissons("redisson_rwlock", name)
 }
 
-/// Requests a read lock, behind the writers that came before the caller had `waited`, or while one
-/// writes.
+/// Requests a read lock: behind the writers that came before the caller, which has `waited` for
+/// this long; or for a writer, during its write hold.
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,
@@ -254,8 +254,8 @@ fn unlock<'a>(
     request.reporting_split(waited).read(|reply| release_reply(reply, name))
 }
 
-/// Renews a reader whose lock and lease are on two nodes, each by itself. If it stops reading in
-/// between, its lease key is unused and expires.
+/// Renews the lock and the lease of a reader by two requests, because they are on two nodes. If the
+/// reader leaves in between, its lease key is unused, and expires.
 async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     let Renewal { object, owner, ttl, .. } = renewal;
     let looked = prolong_lock(store, object, owner, 0).await?;
@@ -265,7 +265,7 @@ async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     prolong_lock(store, object, owner, ttl.map_or(0, millis)).await
 }
 
-/// The script of the writers renews any field of the lock.
+/// The script for writers can renew any field of the lock.
 async fn prolong_lock(
     store: &RedisStore,
     object: &Object,

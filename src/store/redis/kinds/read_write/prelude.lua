@@ -4,7 +4,8 @@
 --   left                   milliseconds until the last reader's lease ends; nothing if there are
 --                          too many readers to look up, or the server denies it
 --
--- Of too many readers, the expired ones among 16 random ones are removed.
+-- If there are too many readers, 16 random ones are checked, and the expired ones of these are
+-- removed.
 --
 -- Time: HLEN, HGETALL; HRANDFIELD and HDEL; a PTTL for each of up to 64 leases of 16 readers.
 
@@ -12,7 +13,7 @@ local MOST = 16
 -- Redisson's readers have one lease for each entry.
 local MOST_LEASES = 64
 
--- The writer is returned before its own read hold.
+-- If the writer also has a read hold, the writer is returned.
 local function in_the_way(lock, mode, pttl)
     local fields = mode == 'write' and redis.call('HGETALL', lock) or {}
     for i = 1, #fields, 2 do

@@ -23,8 +23,7 @@
 
 local MOST_LOOKED_AT = 16
 
--- Returns the earlier writer that goes first, if its turn is not over. Its turns begin at its
--- arrival.
+-- Returns the earlier writer for which this reader must wait now. Its turns begin at its arrival.
 local function courtesy()
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)

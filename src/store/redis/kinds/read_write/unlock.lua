@@ -15,8 +15,8 @@
 --   {}                     was not the writer, and nobody has the lock
 --   {pttl, owner, count}   was not the writer
 --
--- Remaining readers keep the lock as long as their leases last. The gap changes each second,
--- because some clients have longer round trips than others.
+-- Remaining readers keep the lock as long as their leases last. The length of the gap changes each
+-- second, because some clients have longer round trips than others.
 --
 -- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of the longest lease.
 
@@ -30,8 +30,8 @@ local function notify()
     return 2 ^ (1 + redis.call('TIME')[1] % 4)
 end
 
--- Returns whether it was among the waiting writers. If the ACL denies the key, the lock is released
--- all the same.
+-- Returns whether it was among the waiting writers. Even if the ACL denies the key, the lock is
+-- released.
 local function leave_the_writers()
     local gone = redis.pcall('ZREM', KEYS[2], ARGV[1], 'until:' .. ARGV[1])
     return type(gone) == 'number' and gone > 0
@@ -40,7 +40,7 @@ end
 local waited = KEYS[2] and leave_the_writers()
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     if waited then
-        -- Readers have yielded to this writer until now.
+        -- Until now, readers have waited for this writer.
         notify()
     end
     local pttl = redis.call('PTTL', KEYS[1])

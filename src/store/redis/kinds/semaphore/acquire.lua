@@ -22,14 +22,14 @@
 --   {pttl}   enough are free, but they are left to one that has waited for longer, for at
 --            most this many milliseconds
 --
--- An owner that has withdrawn is rejected, because this request is an old one that was still in
+-- If the owner has withdrawn, its request is rejected, because it is an old one that was still in
 -- flight.
 --
 -- An owner that has waited for long becomes the longest waiter ("patient"), unless an earlier one
--- is. All other owners of this library leave it its permits, until it has them or its turn is over.
--- Redisson's clients do not know of it. If it requests more than the free permits and those of this
+-- is. All other owners of this library leave these permits to it, until it has them or its turn is
+-- over. Redisson's clients do not. If it requests more than the free permits and those of this
 -- library's holders together, it must not block the others, because it may wait for ever. It may
--- also wait for ever if some holders are dead, or hold for hours. No script can know that. So its
+-- also wait for ever if some holders are dead, or hold for hours, which no script can know. So its
 -- turn is limited.
 --
 -- For an owner that has waited for long, also TIME, HLEN, HVALS of a thousand at most, HSET and
@@ -84,7 +84,7 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Returns whether as many permits may be free at once, as far as the holders show.
+-- Returns whether this number of permits can be free at once, judged by the known holders.
 local function may_be_free()
     local all = free
     if redis.call('HLEN', KEYS[2]) > 1000 then

@@ -81,7 +81,7 @@ impl InRedis for Semaphore {
         })
     }
 
-    /// Checks whether each owner has its permits, which have no lease to renew.
+    /// Checks whether each owner has its permits. They have no lease to renew.
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let look = |renewal: &Renewal| {
             let holders = keys::holders(&renewal.object.name);

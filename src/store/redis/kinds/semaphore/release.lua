@@ -14,8 +14,8 @@
 --   2   the same, but the server denied the notification
 --   0   it had none; or the semaphore was deleted with its permits
 --
--- If the owner has no permits, it is rejected from now on, unless the mode is `leave`. The same
--- holds after `forget`, because nothing else will be requested for it.
+-- If the owner has no permits, it is rejected from now on, unless the mode is `leave`. It is also
+-- rejected after `forget`, because no valid request of it can follow.
 --
 -- The first writes are HDEL and ZREMRANGEBYSCORE, which a full server allows; it then allows the
 -- others as well.
@@ -31,7 +31,7 @@ end
 
 local permits = redis.call('HGET', KEYS[2], ARGV[1])
 local back = permits and ARGV[4] ~= 'forget'
--- A command that may be denied comes first, because nothing may stop the script after a write.
+-- A command that may be denied comes first, because the script must not stop after a write.
 local exists = back and redis.call('EXISTS', KEYS[1]) == 1
 if permits then
     redis.call('HDEL', KEYS[2], ARGV[1])
