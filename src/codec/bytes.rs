@@ -1,4 +1,4 @@
-//! Bytes as they are.
+//! The codec that does not change bytes.
 
 use super::{Codec, CodecError};
 

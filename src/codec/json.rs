@@ -1,4 +1,4 @@
-//! JSON as Redisson's two codecs for it write it.
+//! The two JSON codecs of Redisson.
 
 use std::io::{self, Write};
 
@@ -49,7 +49,7 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 /// `i32` is an `Integer`, and a greater number is a `Long`. For a Java map of `Long`, use
 /// `TaggedJson::new("java.lang.Long")`.
 ///
-/// An object within an object has a class of its own, so it is refused. Use [`Json`] and
+/// An object within an object has a class of its own, so it is rejected. Use [`Json`] and
 /// `TypedJsonJacksonCodec` for such data.
 ///
 /// # Examples
@@ -181,7 +181,7 @@ fn value_of(value: &impl Serialize) -> Result<Value, CodecError> {
     serde_json::to_value(value).map_err(CodecError::new)
 }
 
-/// Refuses a value that could not be read again, because a null that it needs is left out.
+/// Rejects a value that could not be read again, because a null that it needs is left out.
 fn readable<T>(codec: &impl Codec<T>, value: &Value, bytes: &[u8]) -> Result<(), CodecError> {
     if has_null(value) {
         codec.decode(bytes)?;

@@ -4,9 +4,9 @@ use super::{Codec, CodecError};
 
 /// Writes and reads texts and numbers as `Kryo5Codec` of Redisson, its default since 3.19.
 ///
-/// It shares an `RMap<String, Long>` or an `RSet<String>` with Java programs that configured no
-/// codec: `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64` (`Double`) and `bool`. No other
-/// language reads the objects of Kryo. For them, set `TypedJsonJacksonCodec` in Java.
+/// With this codec, you share an `RMap<String, Long>` or an `RSet<String>` with Java programs that
+/// set no codec: `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64` (`Double`) and `bool`.
+/// No other language reads the objects of Kryo. For them, set `TypedJsonJacksonCodec` in Java.
 ///
 /// # Examples
 ///

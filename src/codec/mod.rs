@@ -1,7 +1,7 @@
 //! How keys and values become bytes in Redis.
 //!
-//! Redis has bytes only. Java and Rust share a value if the codec here writes the bytes that the
-//! codec there writes:
+//! Redis stores only bytes. Java and Rust can share a value if the codec in Rust writes the same
+//! bytes as the codec in Java:
 //!
 //! | Java side | codec |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! For new data in a map, use `new CompositeCodec(StringCodec.INSTANCE, new
 //! TypedJsonJacksonCodec(String.class, Order.class))` in Java, and `Text` for keys with `Json` for values in Rust.
 //!
-//! Redis compares bytes. Two values are equal only if their bytes are, so both sides must write the
-//! same bytes for keys, for elements of sets, and for values that are compared.
+//! Redis compares bytes. Two values are equal only if their bytes are equal, so both languages must
+//! write the same bytes for keys, for elements of sets, and for values that are compared.
 //!
 //! # Examples
 //!

@@ -1,6 +1,6 @@
 //! Guesses which codec wrote some bytes, for the remedy of an error.
 
-/// Returns what to do about `bytes` that `codec` cannot read.
+/// Returns a remedy for `bytes` that `codec` cannot read.
 pub(crate) fn remedy(codec: &str, bytes: &[u8]) -> String {
     match writer(bytes) {
         Some(Writer::Codec(writer)) if codec.starts_with(writer) => {

@@ -22,15 +22,16 @@ use crate::{
 /// A barrier: tasks of all processes wait at it until a number of them has arrived.
 ///
 /// A `Barrier` is a name and the number. Creating one costs nothing and sends no request. **All
-/// clients must use the same number.** The barrier can be used again at once: each opening is a
-/// generation. Redisson has no such object.
+/// clients must use the same number.** After an opening, the barrier can be used again at once.
+/// Each opening is called a generation. Redisson has no such object.
 ///
 /// Each waiting task is a member. A member of a dead process counts for up to 10 seconds. After
 /// that the others wait for another member. **A process that restarts within that time counts
 /// twice**, and the barrier may open early. A member that was paused for longer arrives again when
 /// it continues.
 ///
-/// **A failover may forget an opening.** Members that have not passed by then wait for the next one.
+/// **A failover may forget an opening.** Members that have not continued by then wait for the next
+/// opening.
 #[doc = example!(barrier:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -110,8 +111,8 @@ impl Barrier {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the barrier, in the background. If it opens at that moment, the
-    /// other members pass.
+    /// Dropping the future leaves the barrier, in the background. If the barrier opens at that
+    /// moment, the other members continue.
     #[doc = example!(barrier:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -127,9 +128,9 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`Error::MembersMissing`] if too few have arrived: it names them. This member leaves. If the
-    /// barrier opens at that moment, the other members pass. Others as
-    /// [`arrive_and_wait`](Self::arrive_and_wait). A timeout of zero is invalid.
+    /// [`Error::MembersMissing`] if too few have arrived. The error names those that have. This
+    /// member leaves. If the barrier opens at that moment, the other members continue. Other errors
+    /// as for [`arrive_and_wait`](Self::arrive_and_wait). A timeout of zero is invalid.
     ///
     /// # Cancel safety
     ///

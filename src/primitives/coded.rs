@@ -16,7 +16,7 @@ pub(super) fn encode<T>(name: &Name, codec: &impl Codec<T>, value: &T) -> Result
     }
 }
 
-/// Returns the value of `bytes`, which the object `name` has.
+/// Returns the value of `bytes`, which were read from the object `name`.
 pub(super) fn decode<T>(name: &Name, codec: &impl Codec<T>, bytes: &[u8]) -> Result<T> {
     codec.decode(bytes).map_err(|source| Error::undecodable(name, codec, bytes, source))
 }

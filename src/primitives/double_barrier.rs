@@ -26,11 +26,11 @@ use crate::{
 /// A `DoubleBarrier` is a name and the number. Creating one costs nothing and sends no request.
 /// **All clients must use the same number**, and must not use the name for a [`Barrier`] as well.
 /// The members of one opening are a generation. The next generation enters after all of them have
-/// left. Redisson does not know it.
+/// left. Redisson has no such object.
 ///
-/// A waiting task counts like a member of a [`Barrier`]. Inside, a background task renews its
-/// membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). A member that died
-/// inside leaves after that time at the latest, and the others no longer wait for it.
+/// A waiting task is a member, as at a [`Barrier`]. After it has entered, a background task renews
+/// its membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). If a member dies
+/// inside, its membership ends at most one ttl later, and the others no longer wait for it.
 ///
 /// **A failover may forget an opening**, as that of a [`Barrier`]. Then the members inside are
 /// notified by [`lost`](DoubleBarrierGuard::lost).
@@ -109,9 +109,9 @@ impl DoubleBarrier {
     ///
     /// # Errors
     ///
-    /// [`Error::MembersMissing`] if too few have arrived, or others are still inside: it names those
-    /// that have arrived. This member leaves. Others as [`enter`](Self::enter). A timeout of zero is
-    /// invalid.
+    /// [`Error::MembersMissing`] if too few have arrived, or others are still inside. The error
+    /// names those that have arrived. This member leaves. Other errors as for
+    /// [`enter`](Self::enter). A timeout of zero is invalid.
     ///
     /// # Cancel safety
     ///
@@ -132,7 +132,7 @@ impl DoubleBarrier {
     }
 }
 
-/// The proof that this member is inside. Dropping it leaves, without waiting for the others.
+/// The proof that this member is inside. If it is dropped, the member leaves without waiting.
 ///
 /// Dropping it leaves **soon**, in a background task that can only log an error. Call
 /// [`leave`](Self::leave) to wait for the others.
@@ -167,7 +167,7 @@ impl DoubleBarrierGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo it: the member leaves, and does not wait for the others.
+    /// Dropping the future does not stop this: the member leaves, but does not wait for the others.
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -182,8 +182,8 @@ impl DoubleBarrierGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::MembersInside`] if others are still inside: it names them. Others as
-    /// [`leave`](Self::leave). A timeout of zero is invalid.
+    /// [`Error::MembersInside`] if others are still inside. The error names them. Other errors as
+    /// for [`leave`](Self::leave). A timeout of zero is invalid.
     ///
     /// # Cancel safety
     ///
@@ -221,8 +221,8 @@ impl DoubleBarrierGuard {
 
     /// Waits until this member is no longer inside, and returns why.
     ///
-    /// If the store is silent, that is before its lease ends in the store. The future borrows
-    /// nothing. It also ends when the member leaves, with [`LostReason::Released`].
+    /// If the store is silent, this returns before the lease ends in the store. The future borrows
+    /// nothing. It also returns when the member leaves, with [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///
@@ -236,7 +236,7 @@ impl DoubleBarrierGuard {
         self.guard.lost()
     }
 
-    /// Returns whether this client still believes that the member is inside.
+    /// Returns whether this client may still rely on being inside.
     ///
     /// It reads a clock and sends no request. Once `false`, it stays `false`.
     #[doc = example!(alone: "assert!(barrier.enter().await?.is_inside());")]

@@ -33,7 +33,7 @@ const MOST_VALUE: usize = 64 * 1024;
 /// part by locking the `RFencedLock` of that name: it then leads without a value.
 ///
 /// Candidates wait as for a lock. When the leader steps down, the next one leads as soon as it has
-/// acquired the lock; when the leader dies, at the latest after its [`ttl`](Self::ttl).
+/// acquired the lock. If the leader dies, this takes at most its [`ttl`](Self::ttl).
 ///
 /// **A leader that was paused may still work for a moment while the next one leads.** Send the
 /// [`term`](Leadership::term) with each write, to a receiver that rejects lower ones: see [the
@@ -260,7 +260,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Publishes the value of a new leader. If that fails, dropping the guard steps down.
+    /// Publishes the value of a new leader. If this fails, the guard is dropped, which steps down.
     async fn begin(guard: FencedGuard, value: String) -> Result<Self> {
         let leadership = Self { guard };
         leadership.proclaim(value).await?;
@@ -357,7 +357,7 @@ impl Leadership {
         self.guard.watch()
     }
 
-    /// Waits until this candidate leads no more, and returns why.
+    /// Waits until this candidate no longer leads, and returns why.
     ///
     /// If the store does not reply, it returns before the lease ends in the store. The future
     /// borrows nothing. After a step-down it returns [`LostReason::Released`].
@@ -374,7 +374,7 @@ impl Leadership {
         self.guard.lost()
     }
 
-    /// Returns whether this client still believes that it leads.
+    /// Returns whether this client may still act as the leader.
     ///
     /// It reads a clock and sends no request. Once `false`, it stays `false`.
     #[doc = example!(election:
@@ -415,7 +415,7 @@ impl Leadership {
     }
 }
 
-/// The leaders of an election, one after the other.
+/// An observer of an election, which returns its leaders one after the other.
 ///
 /// It may skip leaders, and always ends at the newest one: see [`next`](Self::next).
 #[doc = example!(election:
@@ -442,8 +442,9 @@ impl Observer {
     /// Returns the leader at the first call, and at each further call waits for a change.
     ///
     /// A change is another leader, another value, or no leader (`None`). A message announces it. If
-    /// the message is lost, or a Redisson client has won, it is noticed within 4 seconds, and the
-    /// end of a dead leader's lease at once. It also waits while the store is unreachable.
+    /// the message is lost, or a Redisson client has won, the observer notices this within 4
+    /// seconds. It notices the end of a dead leader's lease at once. It also waits while the store
+    /// is unreachable.
     ///
     /// # Errors
     ///

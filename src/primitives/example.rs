@@ -1,4 +1,4 @@
-//! Examples in the rustdoc: each gets a client and an object.
+//! Macros for examples in the rustdoc, which create the client and the object of an example.
 
 /// The section *Examples* of a method for tasks. Rustdoc hides the lines that create `$object`.
 macro_rules! example {

@@ -15,9 +15,9 @@ use crate::{
 /// languages, as long as Redis keeps the counter.
 ///
 /// **A failover may forget the last tokens**, as it may forget the last grants. The new primary
-/// then grants them again, and a receiver lets both holders pass. Where a primary may be
-/// replaced, use [`replicated`](Lock::replicated) with as many replicas as may be promoted, or
-/// give the data a version of its own.
+/// then grants them again, and a receiver lets both holders pass. If a primary may be replaced, use
+/// [`replicated`](Lock::replicated) with as many replicas as may be promoted, or give the data a
+/// version of its own.
 ///
 /// No lock on Redis can keep a paused holder from writing late. A receiver that remembers the
 /// newest token can: [`fence`](crate::fence).
@@ -31,8 +31,8 @@ use crate::{
 /// [the guide](crate::docs::guide::correctness#keys-of-tokens) before you use a fenced lock for each of many
 /// short-lived things.
 ///
-/// Java's Redisson knows it as the `RFencedLock` of the same name, with the same counter. It
-/// excludes plain locks of that name as well, which draw no tokens.
+/// In Java's Redisson it is the `RFencedLock` of the same name, with the same counter. It also
+/// excludes plain locks of that name, which have no tokens.
 #[doc = example!(fenced:
     "let first = lock.acquire().await?;",
     "let token = first.token();",
@@ -65,7 +65,7 @@ impl Lock {
     }
 }
 
-/// The same lock without its tokens in the type. It still draws them: read them by
+/// The same lock, without the tokens in its type. Its holds still have tokens: read them by
 /// [`LockContext::token`].
 impl From<FencedLock> for Lock {
     fn from(FencedLock { engine, object, settings, kind: _ }: FencedLock) -> Self {
@@ -119,8 +119,8 @@ impl Guard<FencedLock> {
     /// counter. A failover may forget the last tokens and grant them twice, unless the lock is
     /// [`replicated`](Lock::replicated).
     ///
-    /// Send it with each write. That is safe if the receiver refuses every token that is lower
-    /// than one that it has seen.
+    /// Send it with each write. The receiver must reject every token that is lower than the highest
+    /// one that it has seen.
     #[doc = example!(fenced: "assert_eq!(lock.acquire().await?.token(), 1);")]
     #[must_use]
     pub fn token(&self) -> u64 {

@@ -57,14 +57,15 @@ impl<K> Guard<K> {
 
     /// Releases what is held, and returns whether it was still held.
     ///
-    /// A loss before the release is a result and no error, because nothing is left to undo. The
-    /// work may have overlapped with that of another holder. [`Release::into_result`] makes it an error.
+    /// If the hold was lost before the release, this is a result and not an error, because the work
+    /// is already done. It may have overlapped with that of another holder.
+    /// [`Release::into_result`] turns the result into an error.
     ///
     /// After a failover during the release, [`LostReason::InDoubt`] reports that the new server
     /// does not know the hold: the one before released it, or it was lost.
     ///
-    /// If some of several permits were lost, the others are free nevertheless. A semaphore that was
-    /// deleted meanwhile gets no permits back, because that would create permits.
+    /// If some of several permits were lost, the others are still released. If the semaphore was
+    /// deleted meanwhile, no permits are released, because that would create permits.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl<K> Guard<K> {
 
     /// Waits until the hold is over, and returns why.
     ///
-    /// The future borrows nothing: keep it, move it, make many of them. It also ends when the
-    /// last guard of the hold is released, with [`LostReason::Released`].
+    /// The future borrows nothing, so you can keep and move it, and create several. It also returns
+    /// when the last guard of the hold is released, with [`LostReason::Released`].
     ///
     /// The permits of a plain semaphore are not renewed. The client checks them only after it
     /// reconnects.
@@ -148,7 +149,7 @@ impl<K> Guard<K> {
         self.held.watch.clone().over()
     }
 
-    /// Returns whether this client still believes in the hold.
+    /// Returns whether this client may still rely on the hold.
     ///
     /// It reads a clock and sends no request. Once `false`, it stays `false`.
     #[doc = example!(lock: "assert!(lock.acquire().await?.is_held());")]
@@ -159,9 +160,9 @@ impl<K> Guard<K> {
 
     /// Returns the owner of the hold, which is unique to this grant.
     ///
-    /// A hand-off within the process keeps the owner of the hold before. The
-    /// [ids](Self::ids) of permits are made of their owner: once it was read, the permits go
-    /// to no other task of this process.
+    /// After a hand-off within the process, the owner is that of the previous hold. The
+    /// [ids](Self::ids) of permits contain their owner. After the owner was read, the permits do
+    /// not pass to another task of this process.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
         "assert!(guard.owner().as_str().starts_with(client.id()));")]
@@ -186,10 +187,10 @@ impl<K> Guard<K> {
 impl<K> Guard<Lock<K>> {
     /// Leaves the lock held until its lease ends. Nothing renews it any more.
     ///
-    /// A process that ends can keep others out for a while with it, as a job that cron starts on
-    /// several machines: [the guide](crate::docs::guide::recipes#cron-job). It sends no
+    /// With this, a process that ends can exclude others for a while, such as a job that cron
+    /// starts on several machines: [the guide](crate::docs::guide::recipes#cron-job). It sends no
     /// request, so it works while Redis is unreachable. A lock with a fixed
-    /// [`lease`](crate::Lock::lease) ends with that, another one within its
+    /// [`lease`](crate::Lock::lease) ends after this lease, and any other lock within its
     /// [`ttl`](crate::Lock::ttl). [`Lock::force_release`](crate::Lock::force_release) ends it
     /// earlier; [`Client::shutdown`](crate::Client::shutdown) does not.
     ///
@@ -207,9 +208,9 @@ impl<K> Guard<Lock<K>> {
 
     /// Acquires the lock once more for the same owner, and returns another guard.
     ///
-    /// The lock is free when all of its guards are released. Redis shows a hold count that is one
-    /// higher, as after a second `lock()` of one Java thread. This renews a lease that the
-    /// watchdog renews, and no fixed lease. The new guard has the same token.
+    /// The lock is free when all of its guards are released. In Redis, the hold count is one
+    /// higher, as after a second `lock()` of one Java thread. This also renews the lease, unless it
+    /// is fixed. The new guard has the same token.
     ///
     /// # Errors
     ///
@@ -233,27 +234,27 @@ impl<K> Guard<Lock<K>> {
 
     /// Writes to other keys of the same Redis, if the lock is still held **in the store**.
     ///
-    /// One script checks the lock and writes, so a late write changes nothing, whatever clocks
-    /// say. It executes all of `writes` in their order, or none. Without writes it only checks
-    /// the lock. Keep the data small, because it uses the connection of the renewals.
-    /// [The guide](crate::docs::guide::correctness#guarded-writes) says when this is enough.
+    /// One script checks the lock and writes, so a late write changes nothing, and this does not
+    /// depend on clocks. It executes all of `writes` in their order, or none. Without writes it
+    /// only checks the lock. Keep the data small, because renewals use the same connection. [The
+    /// guide](crate::docs::guide::correctness#guarded-writes) says when this is enough.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the hold is over, in this process or in the store; nothing was written.
     /// [`Error::Unavailable`] if no reply came within the
     /// [request timeout](crate::ClientBuilder::request_timeout). Then the write **may have
-    /// happened, or happen yet**, as long as this hold lasts. It is never sent twice, and
-    /// releasing the lock ends the doubt.
-    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says;
-    /// nothing was written. The last one also refuses a field of a key that is not a hash, and the
-    /// key of the lock itself. [`Error::Duration`] for an invalid time. [`Error::PartialWrite`] if
-    /// the user lacks the ACL permission for one of the later writes.
+    /// happened, or happen yet**, as long as this hold lasts. It is never sent twice, and after a
+    /// release of the lock it cannot happen any more. [`Error::NotReady`], [`Error::Forbidden`] and
+    /// [`Error::Refused`] as the store says; nothing was written. The last one also refuses a field
+    /// of a key that is not a hash, and the key of the lock itself. [`Error::Duration`] for an
+    /// invalid time. [`Error::PartialWrite`] if the user lacks the ACL permission for one of the
+    /// later writes.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future revokes nothing: as after [`Error::Unavailable`], the write may have
-    /// happened, or happen while this hold lasts.
+    /// If the future is dropped, the write may have happened, or may still happen while this hold
+    /// lasts, as after [`Error::Unavailable`].
     ///
     /// # Examples
     ///
@@ -280,8 +281,8 @@ impl<K> Guard<Lock<K>> {
     /// and `ARGV`. Its result is the [`Value`], of at most 250 kB. The server does nothing else
     /// while it runs.
     ///
-    /// **Redis undoes nothing**: if the script fails half way, its earlier writes stay. To
-    /// reject something, return a value, as `return {'NOSTOCK'}`, and no error.
+    /// **Redis does not roll back**: if the script fails half way, its earlier writes stay. To
+    /// reject something, return a value, such as `return {'NOSTOCK'}`, and not an error.
     ///
     /// # Errors
     ///

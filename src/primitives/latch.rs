@@ -13,18 +13,18 @@ use crate::{
     store::latch::{self, Change},
 };
 
-/// A latch that is closed until it is counted down to 0. Then all waiters pass.
+/// A latch that is closed until it is counted down to 0. Then all waiters continue.
 ///
 /// A `Latch` is a name: creating one costs nothing and sends no request. A latch that no client
 /// has [`set`](Self::set) is open. Java's Redisson knows it as the `RCountDownLatch` of the same
 /// name.
 ///
-/// **A latch whose data the store has lost is open**, as Redisson's, and no client learns of the
-/// loss: check the thing itself after [`wait`](Self::wait). **A
+/// **If the store has lost the data of a latch, the latch is open**, as in Redisson, and no client
+/// notices the loss. So check the condition itself after [`wait`](Self::wait). **A
 /// [`count_down`](Self::count_down) before [`set`](Self::set) is lost**: set the latch before any
 /// client can count.
 ///
-/// A thousand waiting tasks of one client cost the store one waiter.
+/// A thousand waiting tasks of one client cost the store as much as one.
 #[doc = example!(latch:
     "ready.set(2).await?;",
     "for _ in 0..2 {",
@@ -66,8 +66,8 @@ impl Latch {
     /// Waits until the latch is open, also while the store is unreachable.
     ///
     /// It returns if the latch was open at some moment since the call. By then it may be closed
-    /// again. A latch that opens and is set again before the next request may be missed. **It
-    /// also returns if the store has lost the latch**: check the thing itself.
+    /// again. If a latch opens and is set again before the next request, this call may not notice
+    /// it. **It also returns if the store has lost the latch**: check the condition itself.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Latch {
 
     /// Counts the latch down by one, and returns the rest. The last count opens it.
     ///
-    /// It does nothing to an open latch: **a count before [`set`](Self::set) is lost**. The
+    /// It does not change an open latch: **a count before [`set`](Self::set) is lost**. The
     /// result is at most 2^53 - 1.
     ///
     /// A request that is retried after a lost reply counts once. A second call counts again, also

@@ -23,7 +23,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A lock that at most one holder has at a time, in all processes together.
+/// A lock with at most one holder at a time, in all processes together.
 ///
 /// A `Lock` is a name and some settings. Creating one costs nothing and sends no request. Clone
 /// it, keep it, or create another one with the same name. Java's Redisson knows it as the `RLock`
@@ -265,8 +265,8 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// The result proves that the lock was held from beginning to end, as far as this client's
-    /// clock and the last reply of the store tell. Otherwise this is an error.
+    /// If this returns a result, the lock was held from beginning to end, by this client's clock
+    /// and the last reply of the store. Otherwise it returns an error.
     ///
     /// If the lock is lost, the work stops as [`on_loss`](Self::on_loss) says. A panic of the
     /// work releases the lock, then continues. The result waits for the release no longer than the
@@ -337,8 +337,8 @@ impl<K> Lock<K> {
     }
 }
 
-/// Looking at the lock from outside. A waiter for which a release has reserved the lock, for at
-/// most 750 ms, counts as its holder.
+/// Requests about the lock that need no hold. A waiter for which a release has reserved the lock,
+/// for at most 750 ms, counts as its holder.
 impl<K> Lock<K> {
     /// Returns whether an owner holds the lock, or has it reserved.
     ///

@@ -35,8 +35,8 @@ const PAGE: u32 = 10;
 /// A change that is retried after a lost reply takes effect once, and its reply is that of the
 /// first request. Reads go to the primary.
 ///
-/// Work on an entry that takes several steps needs its lock. **Write the entry with the guard**: then
-/// it is written only while the lock is held, in one step:
+/// If work on an entry takes several steps, acquire its lock. **Write the entry with the guard**:
+/// it checks the lock and writes in one step:
 #[doc = example!(orders:
     "let order = \"42\".to_owned();",
     "orders.insert(&order, &7).await?;",
@@ -588,7 +588,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         decode(self.name(), &self.values, bytes)
     }
 
-    /// Makes a change that returns a value of before.
+    /// Makes a change that returns the previous value.
     async fn before(&self, key: &K, change: Change<'_>) -> Result<Option<V>> {
         self.change(key, change).await?.map(|value| self.value(&value)).transpose()
     }
@@ -735,8 +735,8 @@ mod tests {
         assert!(matches!(huge, Error::ValueTooLong { most: 100_000, .. }), "{huge}");
     }
 
-    /// Each insertion returns the value of the one before, so each value is returned once. A reply
-    /// that is lost would break the chain, or a repeated insertion would return its own value.
+    /// Each insertion returns the value of the previous one, so each value is returned once. If a
+    /// repeated insertion returned its own value, this would not be so.
     #[tokio::test(start_paused = true)]
     async fn every_inserted_value_is_returned_once_from_any_seed() {
         for seed in 0..SEEDS {
@@ -769,7 +769,7 @@ mod tests {
         }
     }
 
-    /// The server forgets locks, so two clients believe in one. Only the holder writes.
+    /// The server forgets locks, so two clients rely on one. Only the holder in Redis can write.
     #[tokio::test(start_paused = true)]
     async fn no_update_under_a_lock_is_lost_from_any_seed() {
         let mut late = 0;

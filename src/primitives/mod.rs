@@ -1,7 +1,7 @@
 //! The public primitives: each makes a claim and returns a guard. They have no tasks.
 //!
-//! Only two have a timer: `run.rs` limits the grace period after a loss, and `multi.rs`, which also
-//! has a loop, limits how long it keeps some of its members while it waits for another one.
+//! Only two files have a timer. `run.rs` limits the grace period after a loss. `multi.rs`, which
+//! also has a loop, limits how long it keeps some members while it waits for another one.
 
 mod barrier;
 mod coded;

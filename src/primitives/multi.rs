@@ -1,4 +1,4 @@
-//! The multi-lock: several locks, held all or none.
+//! The multi-lock: several locks, of which all are held or none.
 //!
 //! It consists of the locks and the guards of its members, and has no keys. Each member is granted,
 //! renewed, handed off and released like any other lock.
@@ -6,13 +6,13 @@
 //! An acquisition tries all missing members at once. Then it waits for the first busy one, in the
 //! order of their names:
 //!
-//! - at first it holds only members before it in that order. It does so as long as the holder of
-//!   the busy one changes, because then the queue moves;
-//! - after that it holds no member, as long as the caller waits.
+//! - at first it keeps only the members before the busy one in that order. It does so as long as
+//!   the holder of the busy one changes, because then the queue moves;
+//! - after that it holds no member until the busy one is granted.
 //!
 //! So multi-locks never wait for each other in a circle. Redisson's multi-locks and nested locks
-//! may hold and wait in another order. In a circle with them the holder of the busy member does not
-//! change, so the multi-lock releases its members.
+//! may acquire in another order, and wait for this multi-lock in a circle. Then the holder of the
+//! busy member does not change, so the multi-lock releases its members.
 //!
 //! A silent server must not keep others from the free members. If it has not replied for half a
 //! second after another member was granted, the multi-lock holds no member while it waits for it.
@@ -49,8 +49,8 @@ use crate::{
 /// acquire it alone, or with others. If all members are free, acquiring takes one round trip. **Two
 /// multi-locks never deadlock**, whatever the order of their members. While one waits for a busy
 /// member, it keeps others only as long as the holder of the busy one changes, and for at most ten
-/// seconds. So a client that holds one member and waits for another one, such as Redisson's
-/// `getMultiLock`, acquires that one as well.
+/// seconds. So if another client holds one member and waits for another one, as Redisson's
+/// `getMultiLock` may do, it acquires that one as well.
 ///
 /// **It may starve.** It queues for one member at a time. If other clients repeatedly acquire
 /// single members, it waits longer than they do. If they hold them for longer than 0.25 s, it may
@@ -242,8 +242,8 @@ impl Lock {
         }
     }
 
-    /// Waits until two requests in a row find the same holder, or one has no reply within `silence`,
-    /// but for a limited time.
+    /// Waits, for a limited time, until two requests in a row find the same holder, or one request
+    /// has no reply within `silence`.
     async fn until_holder_is_stable(&self, silence: Duration) {
         let mut before = None;
         for _ in 0..HOLDER_LOOKS {
@@ -348,7 +348,7 @@ impl<'a> Gathered<'a> {
         let silent =
             (0..members.len()).filter(|at| self.guards[*at].is_none() && !known.contains(at));
         missing.extend(silent.map(|at| self.silent(at)));
-        // Servers that are all as slow must not time out for ever.
+        // If all servers are equally slow, the attempts must not time out for ever.
         self.silence *= 2;
         missing
     }
@@ -494,7 +494,7 @@ impl MultiGuard {
         self.context.lost()
     }
 
-    /// Returns whether this client still believes in the hold of each member.
+    /// Returns whether this client may still rely on the hold of each member.
     #[doc = example!(both: "assert!(both.acquire().await?.is_held());")]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -567,7 +567,7 @@ impl MultiContext {
         async move { first.await.0 }
     }
 
-    /// Returns whether this client still believes in the hold of each member.
+    /// Returns whether this client may still rely on the hold of each member.
     #[doc = example!(both: "assert!(both.run(async |held| held.is_held()).await?);")]
     #[must_use]
     pub fn is_held(&self) -> bool {

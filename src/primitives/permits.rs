@@ -98,8 +98,8 @@ impl ExpirableSemaphore {
 impl ExpirableSemaphore {
     /// Acquires a permit, waiting until one is free.
     ///
-    /// Tasks of one client acquire in the order in which they came. One that wants many permits
-    /// keeps those behind it waiting. It also waits until a client sets the number of permits.
+    /// Tasks of one client acquire in the order in which they came. If a task wants many permits,
+    /// later tasks wait for it. The call also waits until a client has set the number of permits.
     ///
     /// # Errors
     ///
@@ -363,8 +363,9 @@ impl ExpirableSemaphore {
 
     /// Extends this permit's lease to at least `lease` from now, and returns whether it is held.
     ///
-    /// It never shortens a lease, since the holder believes in it: to take a permit away, use
-    /// [`release_id`](Self::release_id). A renewal by its holder sets the holder's own ttl again.
+    /// It never shortens a lease, because the holder relies on it. To take a permit from its
+    /// holder, use [`release_id`](Self::release_id). A renewal by its holder sets the holder's own
+    /// ttl again.
     ///
     /// # Errors
     ///
@@ -418,8 +419,8 @@ impl ExpirableSemaphore {
 impl Guard<ExpirableSemaphore> {
     /// Returns the ids of these permits.
     ///
-    /// Their reader may use them later. So permits whose ids or [`owner`](Self::owner) were read
-    /// are released to the store, and to no other task of this process. After that their ids
+    /// The caller may use them later. So after the ids or the [`owner`](Self::owner) were read, the
+    /// permits are released in the store, and do not pass to another task of this process. The ids
     /// are never used again.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",

@@ -20,10 +20,10 @@ use crate::{
 /// elements are in Redisson's list, as of an `RQueue` or `RBlockingQueue`, in the bytes of the
 /// [codec](crate::codec). Java and Rust push to it and take from it.
 ///
-/// A worker [claims](Self::claim) an element, works on it, and says that it is [done](Claim::done).
-/// Until then the element belongs to the claim, which has a lease. If the worker dies, the element
-/// goes back to the head of the queue when the lease ends. So **each element is done at least
-/// once**, and some are worked on twice: make the work idempotent.
+/// A worker [claims](Self::claim) an element, works on it, and calls [`done`](Claim::done). Until
+/// then, the element belongs to the claim, which has a lease. If the worker dies, the element goes
+/// back to the head of the queue when the lease ends. So **each element is done at least once**,
+/// and some are worked on twice: make the work idempotent.
 ///
 /// Java's `poll` and `take` have no claims: an element that Java took is lost if Java dies.
 #[doc = example!(jobs:
@@ -85,9 +85,9 @@ impl<T, C> Queue<T, C> {
 
     /// Sets how long a claim survives a worker that died. Default: 30 s.
     ///
-    /// A background task renews a claim every third of this time while its worker lives. So this
-    /// setting bounds how late the element of a dead worker goes back, not how long the work may
-    /// take.
+    /// While the worker lives, a background task renews the claim every third of this time. So this
+    /// setting limits how late the element of a dead worker goes back, and not how long the work
+    /// may take.
     #[doc = setting_example!("leasehold::Client", "queue::<String>", ".ttl(Duration::from_secs(10))")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
@@ -228,7 +228,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Claims the first element, waiting until there is one.
     ///
-    /// Tasks of one client claim in the order in which they came. Only one of them asks the store
+    /// Tasks of one client claim in the order in which they came. Only one of them sends requests
     /// at a time. An element that a Leasehold client pushed is claimed at once. **One that Java
     /// pushed is claimed up to 250 ms later**, because Java sends no message;
     /// [`wait_strategy`](Self::wait_strategy) changes that.
@@ -291,8 +291,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Removes the first element and returns it: **at most once**. `None` if there is none.
     ///
-    /// The caller loses the element if it dies. To keep it then, [`claim`](Self::claim) it. This
-    /// is a claim that is done at once, by two requests.
+    /// If the caller dies, the element is lost. To prevent this, [`claim`](Self::claim) it instead.
+    /// A pop is a claim that is done at once, by two requests.
     ///
     /// # Errors
     ///
@@ -420,7 +420,7 @@ impl<T> Claim<T> {
         self.guard.lost()
     }
 
-    /// Returns whether this client still believes in the claim. It sends no request.
+    /// Returns whether this client may still rely on the claim. It sends no request.
     #[doc = example!(jobs:
         "jobs.push(&\"a\".to_owned()).await?;",
         "assert!(jobs.claim().await?.is_held());")]

@@ -31,9 +31,9 @@ use crate::{
 /// the interval. To limit work at the same time, use an
 /// [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
-/// Tasks of one client are served in order. Only the first of them asks the server, when its
-/// permits are free. Tasks that come at the same moment, without a waiting task, have no order.
-/// Neither have clients.
+/// Tasks of one client acquire in order. Only the first of them sends requests, when its permits
+/// are free. Tasks that come at the same moment while no task waits have no order. Different
+/// clients have no order either.
 ///
 /// Redis stores each acquisition for the interval. If that is more than about 10,000, or a limiter
 /// for each user is needed, use a [`Throttle`](crate::Throttle).
@@ -173,7 +173,7 @@ impl RateLimiter {
         })
     }
 
-    /// Releases the `unused` ones of these permits.
+    /// Releases `unused` of these permits.
     ///
     /// They are free at once. Permits that have left the window are free anyway.
     ///
@@ -243,8 +243,8 @@ impl RateLimiter {
         self.change(Change::Set(self.checked(rate)?)).await.map(drop)
     }
 
-    /// Changes the rate if it is set, and returns whether it was. Acquired permits count on, unless
-    /// [`Rate::per_client`] changes.
+    /// Changes the rate if it is set, and returns whether it was. Acquired permits still count,
+    /// unless [`Rate::per_client`] changes.
     ///
     /// # Errors
     ///

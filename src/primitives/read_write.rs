@@ -20,9 +20,9 @@ use crate::{
 /// [`local_handoff`](Lock::local_handoff), and while no task of this client wants to write, they
 /// acquire without a request.
 ///
-/// A waiting writer and later readers take turns of ten seconds: in the first ten the readers wait
-/// for it, in the next ten they acquire. [`prefer_writers`](Self::prefer_writers) switches this
-/// off. Redisson's readers ignore it.
+/// While a writer waits, later readers wait for it for ten seconds, then may acquire for ten
+/// seconds, and so on. [`prefer_writers`](Self::prefer_writers) switches this off. Redisson's
+/// readers never wait for a waiting writer.
 ///
 /// **A reader cannot become a writer.** A task that holds the lock to read and waits to write
 /// waits for itself: release the read lock first. A writer can become a reader:
@@ -61,9 +61,9 @@ impl ReadWriteLock {
 
     /// Sets whether readers let an earlier writer go first. Default: in ten of every twenty seconds.
     ///
-    /// Without it, a stream of readers can block a writer for ever. All readers of one client wait
-    /// in one line: a reader that does not yield is behind an earlier one that does. Use one
-    /// setting for all readers of a name in a process.
+    /// If this is off, a stream of readers can block a writer for ever. All readers of one client
+    /// wait in one line, so a reader that does not wait for writers may still be behind one that
+    /// does. Use one setting for all readers of a name in a process.
     #[doc = example!(prices: "let prices = prices.prefer_writers(false);")]
     #[must_use]
     pub fn prefer_writers(self, prefers_writers: bool) -> Self {
@@ -77,7 +77,7 @@ impl ReadWriteLock {
         &self.name
     }
 
-    /// Returns the readers' side, which many hold together.
+    /// Returns the readers' side, which many readers can hold together.
     #[doc = example!(prices: "let reading = prices.read().acquire().await?;")]
     #[must_use]
     pub fn read(&self) -> Lock {
@@ -88,7 +88,7 @@ impl ReadWriteLock {
         self.side(Kind::Read).with(|settings| settings.share = share)
     }
 
-    /// Returns the writers' side, which one holder has alone, without readers.
+    /// Returns the writers' side, which only one holder has, while no reader holds the lock.
     #[doc = example!(prices: "let writing = prices.write().acquire().await?;")]
     #[must_use]
     pub fn write(&self) -> Lock {
@@ -100,7 +100,8 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
-    /// Acquires the readers' side while `writing` holds the other, and returns a guard that outlives it.
+    /// Acquires the readers' side while `writing` holds the writers' side. The new guard may be
+    /// kept longer.
     ///
     /// The new guard has an owner and a lease of its own.
     ///
@@ -128,7 +129,7 @@ impl ReadWriteLock {
         }
     }
 
-    /// Turns a writer's guard into a reader's, with no other writer in between.
+    /// Exchanges a writer's guard for a reader's, with no other writer in between.
     ///
     /// Waiting readers acquire.
     ///

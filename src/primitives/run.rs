@@ -20,10 +20,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The fate of work whose lock is lost while it runs.
+/// What happens to work whose lock is lost while it runs.
 ///
-/// Stopping work does not undo what it has already sent. Only a check where the write lands
-/// keeps a late write out.
+/// If work is stopped, what it has already sent still arrives. Only the receiver can reject a late
+/// write.
 #[doc = example!(lock:
     "use leasehold::OnLoss;",
     "let lock = lock.on_loss(OnLoss::GracePeriod(Duration::from_secs(2)));")]
@@ -52,10 +52,9 @@ pub enum OnLoss {
 pub enum RunOutcome<T> {
     /// The work completed, and the lock was held from beginning to end.
     ///
-    /// This is as far as this client's clock and the last reply of the store tell. If the store
-    /// is silent for longer than the
-    /// [run release wait](crate::ClientBuilder::run_release_wait), it confirms it later, or
-    /// not at all.
+    /// This is true by this client's clock and the last reply of the store. If the store is silent
+    /// for longer than the [run release wait](crate::ClientBuilder::run_release_wait), the release
+    /// is not confirmed yet.
     Completed(T),
     /// The work completed, but the lock was lost meanwhile, or may have been lost in a failover.
     ///
@@ -287,8 +286,8 @@ where
     };
     // The work is dropped before another holder can acquire.
     let value = wind_up(on_loss, work).await;
-    // A background task releases what the store still has, as after `max_hold`: the loss is
-    // reported at once.
+    // A background task releases the hold if the store still has it, as after `max_hold`. The loss
+    // is reported at once.
     drop(release);
     match value {
         Some(Ok(value)) => RunOutcome::CompletedAfterLoss { name, value, reason },
@@ -297,7 +296,7 @@ where
     }
 }
 
-/// Lets work whose lock is lost end, within its grace period.
+/// Lets work whose lock was lost continue for its grace period.
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Cancel => None,

@@ -15,11 +15,11 @@ use crate::{
 
 /// A number of permits. **A process that crashes keeps its permits for ever.**
 ///
-/// Use [`ExpirableSemaphore`](crate::ExpirableSemaphore) unless Redisson clients use this semaphore: permits there have
-/// a lease and come back. These come back only when a client [adds](Self::add) as many. A guard
-/// that is dropped just before the program ends leaks its permits, too, because the background
-/// task that releases them ends with the runtime. Call
-/// [`shutdown`](crate::Client::shutdown) at the end of every program.
+/// Use [`ExpirableSemaphore`](crate::ExpirableSemaphore) unless Redisson clients use this
+/// semaphore. Its permits have a lease, so they come back. Permits of a `Semaphore` come back only
+/// when a client [adds](Self::add) the same number. A guard that is dropped just before the program
+/// ends leaks its permits, too, because the background task that releases them ends with the
+/// runtime. Call [`shutdown`](crate::Client::shutdown) at the end of every program.
 ///
 /// A `Semaphore` is a name: creating one costs nothing and sends no request. Java's Redisson
 /// knows it as the `RSemaphore` of the same name, with the same number of free permits. It has no
@@ -38,10 +38,10 @@ use crate::{
 /// acquire.
 ///
 /// Tasks of one client acquire in the order in which they came, however many permits each wants.
-/// Between clients the first request gets the permits. A client of this crate that has waited for
-/// 1 s is overtaken by no other client of this crate for 30 s: the others leave it its permits
-/// until it has them, or has sent no request for 5 s. In the next 30 s they leave it nothing,
-/// since it may wait for permits of the dead; then they do again. Redisson clients may overtake.
+/// Between clients the first request gets the permits. If a client of this crate has waited for 1
+/// s, the other clients of this crate leave its permits to it for 30 s, until it has them, or has
+/// sent no request for 5 s. In the next 30 s they do not, because it may wait for permits of dead
+/// clients. Then they do so again, and so on. Redisson clients may overtake it.
 #[doc = example!(printers:
     "let two = printers.acquire(2).await?;",
     "assert_eq!(printers.available().await?, 1);",

@@ -144,14 +144,16 @@ macro_rules! settings {
 
         /// Sets how a waiter learns of a release. Default: by pub/sub messages.
         ///
-        /// A waiter that polls has no queue position: it must find the lock free.
+        /// A waiter that polls has no queue entry: it acquires only if the lock is free at its
+        /// request.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
         #[must_use]
         pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
             self.with(|settings| settings.wait_strategy = wait_strategy)
         }
 
-        /// Sets how long releases may go to waiters of this process. Default: 10 000 holds, 10 ms.
+        /// Sets how often and how long the lock may pass from task to task of this process.
+        /// Default: 10 000 holds, 10 ms.
         ///
         /// A release hands the hold to the next waiter of this process without a request, which is
         /// hundreds of times as fast. This ends `max` holds or `time` after the first hold,
@@ -191,9 +193,10 @@ macro_rules! replicated {
     ($client:literal, $kind:literal, $set:expr) => {
         /// Sets how many replicas must acknowledge a grant. Default: that of the client, or none.
         ///
-        /// The caller has the grant once that many replicas acknowledged it, so that a failover
-        /// to one of them keeps it. If too few acknowledge it in time, it is revoked and the call
-        /// returns [`Error::NotReplicated`](crate::Error::NotReplicated). `None` asks no replica.
+        /// The call returns after this number of replicas has acknowledged the grant, so a failover
+        /// to one of them keeps it. If too few acknowledge it in time, the grant is released, and
+        /// the call returns [`Error::NotReplicated`](crate::Error::NotReplicated). With `None`, the
+        /// call does not wait for replicas.
         ///
         /// This makes a loss less likely and does not rule it out: **a failover to a replica that
         /// has not acknowledged forgets the grant**. Require as many replicas as may be promoted.

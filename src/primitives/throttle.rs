@@ -17,15 +17,16 @@ use crate::{
     store::{RedisStore, rate_limiter::throttle},
 };
 
-/// Permits at an even pace, for millions of names: one small key each, which deletes itself.
+/// Permits at an even pace, for millions of names. Each name has one small key, which expires.
 ///
 /// This is the generic cell rate algorithm. A [`RateLimiter`](crate::RateLimiter) grants the whole
 /// rate at once and then nothing until the interval ends; a throttle grants a burst at once and
-/// then one permit after another. Redisson does not know it. Its pace is in the program and not in
-/// Redis: give the same one to all clients.
+/// then one permit after another. Redisson has no such object. The pace is set in the program and
+/// not in Redis, so use the same pace in all clients.
 ///
-/// Permits only come back with time: a dropped future keeps its granted permits. A request that is
-/// retried after a lost reply counts once, unless another client was granted permits meanwhile.
+/// Permits come back only with time, also those that were granted to a dropped future. A request
+/// that is retried after a lost reply counts once, unless another client was granted permits
+/// meanwhile.
 #[doc = example!(user:
     "let quota = user.try_acquire(1).await?;",
     "assert_eq!(quota.remaining, 4);",

@@ -1,8 +1,8 @@
 //! Keeps a hold at as many servers as possible, while its guard exists.
 //!
-//! Each server has its own hold, which the watchdog of its client renews. This task adds grants
-//! that arrive after the majority. It notices holds that end, and asks their servers again. So a
-//! server that was down, or restarted without its data, gets the lock again.
+//! There is a hold at each server, which the watchdog of its client renews. The keeper is a task
+//! that adds grants which arrive after the majority. If a hold at a server ends, it requests the
+//! lock there again. So a server that was down, or restarted without its data, has the hold again.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -165,7 +165,8 @@ pub(super) async fn keep(
         let next = match event {
             Event::Due(number) => Some(voted(ask_again(&members, number))),
             Event::Voted(number, vote) => {
-                // Another caller holds it for a moment, until it learns that it has no majority.
+                // Another caller holds the lock there for a moment, until it notices that it has no
+                // majority.
                 let is_busy = matches!(vote, Vote::No);
                 match vote.grant() {
                     Some(guard) => shared.add(number, guard),

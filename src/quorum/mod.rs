@@ -49,9 +49,9 @@ use example;
 /// three do. One server is a [`Lock`] with one more round trip.
 ///
 /// **Martin Kleppmann's objection holds**: a majority does not help against a holder that is paused
-/// for longer than its lease, or a clock that jumps, and it has no fencing token. Use it where a
-/// rare second holder costs work, and not where it destroys data. There, use one deployment, a
-/// [`FencedLock`](crate::FencedLock) and a check of its token where the write lands:
+/// for longer than its lease, or a clock that jumps, and it has no fencing token. Use it if a rare
+/// second holder only costs work. If a second holder would damage data, use one deployment, a
+/// [`FencedLock`](crate::FencedLock), and a receiver that checks its token:
 /// [`fence`](crate::fence).
 ///
 /// Java's `RedissonRedLock` over the same servers excludes these locks, and they exclude it.
@@ -204,8 +204,9 @@ impl QuorumLock {
 
     /// Sets how long a hold survives a holder that died: see [`Lock::ttl`].
     ///
-    /// A server that came back without its data counts again after this time. So all clients of a
-    /// name must use the same. The first use of new servers waits as long, if one of them is down.
+    /// The vote of a server that lost its data counts only after this time. So all clients of a
+    /// name must use the same ttl. If one of several new servers is down, the first acquisition
+    /// waits for this time.
     #[doc = example!("let lock = lock.ttl(Duration::from_secs(10));")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
@@ -268,7 +269,7 @@ impl QuorumLock {
     }
 
     /// Acquires the lock if a majority of the servers grants it now, and returns `None` if another
-    /// owner has it, or if callers divided the servers among them.
+    /// owner has it, or if each of several callers got only some of the servers.
     ///
     /// # Errors
     ///
@@ -337,7 +338,7 @@ impl QuorumLock {
 
     /// Waits until one server grants the lock, or cannot.
     ///
-    /// An error is no obstacle: the next vote reports it, if no majority is possible without this
+    /// An error is ignored here. The next vote reports it, if no majority is possible without this
     /// server.
     async fn wait_at(&self, number: usize) -> Option<LockGuard> {
         timeout(AT_ONE_SERVER, self.members[number].acquire()).await.ok()?.ok()

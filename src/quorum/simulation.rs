@@ -15,14 +15,14 @@ const SERVERS: usize = 5;
 const TTL: Duration = Duration::from_secs(10);
 const STORY: Duration = Duration::from_secs(120);
 
-/// The numbers of the holders that believe in their hold.
+/// The numbers of the clients that rely on a hold.
 type Believers = Arc<Mutex<Vec<(usize, super::guard::QuorumContext)>>>;
 
 fn millis(range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// Repeatedly acquires, checks that no other client believes that it holds, and releases.
+/// Repeatedly acquires, checks that no other client relies on a hold, and releases.
 async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: Instant) -> u32 {
     let mut holds = 0;
     while Instant::now() < until {
@@ -69,7 +69,7 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
             stopped.iter().for_each(|number| servers[*number].resume());
         } else {
             servers[numbers[0]].lose_everything();
-            // Only one server at a time lacks holds that clients may still believe in.
+            // Only one server at a time lacks holds on which clients may still rely.
             sleep(2 * TTL).await;
         }
     }

@@ -1,4 +1,5 @@
-//! One vote: all servers are asked at once, and the lock is granted when a majority has granted it.
+//! One vote: the client requests the lock at all servers at once, and has it when a majority has
+//! granted it.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
