@@ -19,7 +19,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "the last of several replies is waited for twice",
+            says: "a request with several replies waits for one reply too many",
             edits: &[Edit {
                 file: "link/src/pipe/wire.rs",
                 from: "&& *missing > 1\n",
@@ -41,7 +41,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a connection on which no request is answered is kept",
+            says: "a connection without replies is kept",
             edits: &[Edit {
                 file: "link/src/pipe/wire.rs",
                 from: "if let Some(ending) = watch.look(now) {",
@@ -52,7 +52,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a connection is not made again after the first attempt has failed",
+            says: "the client does not reconnect after the first failed attempt",
             edits: &[Edit {
                 file: "link/src/connection/supervisor.rs",
                 from: "                    self.still_lost();\n",
@@ -63,7 +63,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "nobody is notified that a connection was lost",
+            says: "no part of the client is notified of a lost connection",
             edits: &[Edit {
                 file: "link/src/connection/supervisor.rs",
                 from: "            self.watcher.down();\n",
@@ -74,7 +74,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "nobody is notified that a connection was restored",
+            says: "no part of the client is notified of a restored connection",
             edits: &[Edit {
                 file: "link/src/connection/supervisor.rs",
                 from: "        self.watcher.up();\n",
@@ -129,7 +129,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a sentinel that missed a failover is believed",
+            says: "the client follows a sentinel that missed a failover",
             edits: &[Edit {
                 file: "link/src/discovery/sentinel_views.rs",
                 from: "it.epoch >= before.epoch ||",
@@ -162,7 +162,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "the oldest failover that a sentinel knows is believed",
+            says: "the client follows the oldest epoch",
             edits: &[Edit {
                 file: "link/src/discovery/sentinel_views.rs",
                 from: "fresh.iter().copied().max_by_key(rank)",
@@ -173,7 +173,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "the first primary is believed for ever",
+            says: "the client keeps the first primary for ever",
             edits: &[Edit {
                 file: "link/src/discovery/sentinel_views.rs",
                 from: "before.filter(|it| !is_outdated(it)).or(newest)",
@@ -195,7 +195,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a connection does not learn of another primary",
+            says: "a connection is not notified of another primary",
             edits: &[Edit {
                 file: "link/src/discovery/published.rs",
                 from: "            self.changed.notify_waiters();\n",
@@ -228,7 +228,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a sentinel that does not reply is waited for without end",
+            says: "the client waits without end for the reply of a sentinel",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
                 from: "            match timeout(self.limit, wire.call_all(&self.requests())).await {\n",
@@ -239,7 +239,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a sentinel that does not accept a connection is waited for without end",
+            says: "the client waits without end for a connection to a sentinel",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
                 from: "        let Ok(opened) = timeout(self.limit, opened).await else {\n",
@@ -250,7 +250,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "sentinels are not asked when the primary is looked for",
+            says: "sentinels are not asked when the client looks for the primary",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
                 from: "        self.looked_for.notify_waiters();\n",
@@ -261,7 +261,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "the master of another name is believed",
+            says: "the client follows the primary of another name",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
                 from: "        [about(\"GET-MASTER-ADDR-BY-NAME\"), about(\"MASTER\"), about(\"SENTINELS\"), id]",
@@ -272,7 +272,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "a map with a higher epoch is not followed",
+            says: "a topology with a higher epoch is not used",
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Greater => false,",
@@ -283,7 +283,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "the map is not read when a node seems to be gone",
+            says: "the topology is not requested when a node seems to have left",
             edits: &[Edit {
                 file: "link/src/topology/refresher.rs",
                 from: "        self.cluster_state.common.hub.suspicion.notify_one();\n",
@@ -294,7 +294,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "a node that does not know a script is not sent it",
+            says: "a script is not sent to a node that does not know it",
             edits: &[Edit {
                 file: "link/src/topology/cluster.rs",
                 from: "        Some(by_text) => send_as(node, &by_text, asking).await,\n        None => Ok(reply),",
@@ -316,7 +316,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "the nodes of a map are left with the map",
+            says: "a new topology closes all nodes of the old one",
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
                 from: "match known.remove(at) {",
@@ -327,7 +327,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "the last replica of a range is taken for its master",
+            says: "the last replica of a slot range counts as its primary",
             edits: &[Edit {
                 file: "link/src/topology/slot_map.rs",
                 from: "            if at == 0 {\n",
@@ -349,7 +349,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "ASK is taken for MOVED",
+            says: "ASK counts as MOVED",
             edits: &[Edit {
                 file: "link/src/topology/cluster.rs",
                 from: "            Redirect::Ask(Some(at)) => state.asks = Some(at),\n",
@@ -393,7 +393,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::SimulationFrom("run_cluster", 80),
         Defect {
-            says: "an ASK is followed although it is old",
+            says: "an outdated ASK is followed",
             edits: &[Edit {
                 file: "link/src/topology/cluster.rs",
                 from: "filter(|_| asked_at.elapsed() < limit)",
@@ -426,7 +426,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "a later waiter is not subscribed for",
+            says: "a later waiter is not subscribed",
             edits: &[Edit {
                 file: "link/src/pubsub/mod.rs",
                 from: "                () = self.changed.notified() => {}\n                () = sleep_until(rests_until), if rests_until > now => {}\n",
@@ -448,7 +448,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
         Defect {
-            says: "channels are left without unsubscribing",
+            says: "the client forgets channels without UNSUBSCRIBE",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "                (None, State::On) => {\n                    channel.state = State::Leaving;\n                    unsubscribe.entry(self.delivery.together(&name)).or_default().push(name);\n                }",
@@ -481,7 +481,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::SimulationFrom("run_cluster", 258),
         Defect {
-            says: "waiters are not subscribed again when there is another map",
+            says: "waiters are not subscribed again after a new topology",
             edits: &[Edit {
                 file: "link/src/topology/cluster_state.rs",
                 from: "self.retire(at, node));\n        self.place_all();",
@@ -514,7 +514,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "a waiter is not woken by its turn",
+            says: "a waiter is not woken by its own message",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "self.events.extend(names.map(|object| Event::Ask { object, after }));",
@@ -580,7 +580,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "replicas that cannot be asked count as enough",
+            says: "replicas that cannot be counted are enough",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
                 from: "            Ok(Err(failure)) => not_requested(self.error(&name, failure)),\n",
@@ -591,7 +591,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::SimulationFrom("run_sentinel", 99),
         Defect {
-            says: "a hold that ended while replicas were counted is entered",
+            says: "a hold that ended while replicas were counted is returned",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
                 from: "                    Err(reason) => Error::Lost { name, reason },\n",
@@ -620,7 +620,7 @@ pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_cluster"),
         Defect {
-            says: "replicas of a slot that has moved are not counted where it is now",
+            says: "replicas of a moved slot are not counted at its new node",
             edits: &[Edit {
                 file: "link/src/topology/cluster.rs",
                 from: "            let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)) else {",

@@ -8,7 +8,7 @@ use crate::{Defect, Edit, Finder};
 /// Defects that the simulation finds.
 pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
-        says: "a token goes from hold to hold with the lock",
+        says: "a hold after a hand-off has the token of the hold before",
         edits: &[Edit {
             file: "src/engine/hold.rs",
             from: "self.grant.token.and_then(|token| token.checked_add(1));",
@@ -16,7 +16,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a lock goes on here when its tokens are used up",
+        says: "hand-offs continue when the drawn tokens are used up",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "Some(more) => LocalBudget { turns: budget.turns.min(more), ..budget },",
@@ -24,7 +24,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a waiter does not listen, and sleeps until its timer",
+        says: "a waiter does not subscribe, and sleeps until its timer",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
             from: "            self.core.store.listen(object);\n",
@@ -32,7 +32,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a lease is counted from the answer, not from the question",
+        says: "a lease is counted from the reply, not from the request",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "return Asked::Granted(Granted { lease, token, element, now });",
@@ -48,7 +48,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a lease stands still while the machine sleeps",
+        says: "a lease does not count the time in which the machine is suspended",
         edits: &[Edit {
             file: "src/engine/clock.rs",
             from: "slept => now + Duration::from_nanos(slept.unsigned_abs()),",
@@ -56,7 +56,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a cancelled acquire withdraws nothing",
+        says: "a cancelled acquisition is not withdrawn",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "if !held || asked_at.is_none() && !queued {",
@@ -64,7 +64,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a cancelled acquire keeps its place in the queue",
+        says: "a cancelled acquisition keeps its queue entry",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "        let queued = self.waiting.may_have_place();\n",
@@ -72,7 +72,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a grant that comes after its lease has ended is believed",
+        says: "a grant that arrives after the end of its lease counts",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "Ok(Verdict::Granted { .. }) if now >= lease.ends() =>",
@@ -80,7 +80,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a message grants a lock: nobody asks",
+        says: "a message grants a lock without a request",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "            match self.ask().await? {\n",
@@ -88,7 +88,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a hold is still believed while its release is in flight",
+        says: "a hold counts as held while its release is in flight",
         edits: &[Edit {
             file: "src/engine/release/mod.rs",
             from: "let counts = hold.end(LostReason::Released, now).is_ok();",
@@ -96,7 +96,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "nobody is told when a lease has ended",
+        says: "a task that awaits a loss is not notified of the end of a lease",
         edits: &[Edit {
             file: "src/engine/hold.rs",
             from: "            watchers.notify_waiters();\n",
@@ -104,7 +104,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a waiter that leaves keeps its turn",
+        says: "a waiter that gives up keeps the request slot",
         edits: &[Edit {
             file: "src/engine/contention/request_slot.rs",
             from: "        if self.spent {\n",
@@ -112,7 +112,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "listening is never ended",
+        says: "the client never unsubscribes from a name",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
             from: "            self.core.store.unlisten(object);\n",
@@ -120,7 +120,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "listening ends while somebody waits",
+        says: "the client unsubscribes while a task waits",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
             from: "let ended = entry.is_past(now, idle_lifetime(object))",
@@ -128,7 +128,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a lock goes from task to task for as long as somebody waits here",
+        says: "hand-offs have no limit while tasks of this process wait",
         edits: &[Edit {
             file: "src/engine/hold.rs",
             from: "self.grant.budget.turns > 0 && self.grant.budget.until > now.into()",
@@ -136,7 +136,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "one that was called and sleeps keeps its turn though others wait",
+        says: "a woken task that does not run keeps the request slot while others wait",
         edits: &[Edit {
             file: "src/engine/contention/entry.rs",
             from: "if !others && called.handoff.is_none() {",
@@ -144,7 +144,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "nobody looks after one that was called alone when another one comes",
+        says: "no check is planned for a woken task when another one starts to wait",
         edits: &[Edit {
             file: "src/engine/contention/request_slot.rs",
             from: "            entries.plan_check(object, &self.core);\n        } else if",
@@ -158,7 +158,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
         Defect {
-            says: "half of the servers of a quorum are believed to be a majority",
+            says: "half of the servers of a quorum count as a majority",
             edits: &[Edit {
                 file: "src/quorum/vote.rs",
                 from: "    members / 2 + 1\n",
@@ -193,7 +193,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
         ),
         Defect {
-            says: "a grant is given though too few replicas have it",
+            says: "a grant with too few replicas is returned",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
                 from: "Ok(Ok(got)) if got < wanted =>",
@@ -206,7 +206,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::acquire::acknowledged::tests::unacknowledged_grant_is_released_and_leaves_nothing",
         ),
         Defect {
-            says: "a grant that too few replicas have is not taken back",
+            says: "a grant with too few replicas is not released",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
                 from: "        take_back(held, until).await;\n",
@@ -219,7 +219,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::acquire::acknowledged::tests::handed_over_grant_keeps_its_acknowledgements",
         ),
         Defect {
-            says: "replicas are asked again about what goes on here",
+            says: "replicas are asked again after a hand-off",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "Grant { leased_at, asked_at, replication, budget,",
@@ -232,7 +232,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::acquire::acknowledged::tests::handed_over_grant_keeps_its_acknowledgements",
         ),
         Defect {
-            says: "replicas that somebody has asked for are enough for everybody",
+            says: "the replicas of one caller are enough for a caller that requires more",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
                 from: "if hold.replicas(moves) >= replicas.least {",
@@ -245,7 +245,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::acquire::acknowledged::tests::handed_over_grant_is_counted_again_at_a_new_server",
         ),
         Defect {
-            says: "replicas of the server before count at the next one",
+            says: "replicas of the old server count at the new one",
             edits: &[Edit {
                 file: "src/engine/grant.rs",
                 from: "if self.moves == moves { self.replicas } else { 0 }",
@@ -258,7 +258,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "topology::snapshot::tests::older_map_is_believed_when_the_newest_is_unconfirmed",
         ),
         Defect {
-            says: "a node that was cut off leads everybody back",
+            says: "the topology of a node that was cut off replaces a newer one",
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
@@ -269,7 +269,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Link("topology::snapshot::tests::moved_slot_outranks_an_older_map_for_one_second"),
         Defect {
-            says: "a node that was not told that a slot has moved is believed",
+            says: "a node that does not know of a moved slot replaces the topology",
             edits: &[Edit {
                 file: "link/src/topology/snapshot.rs",
                 from: "Ordering::Equal => self.map != *map && propagates(),",
@@ -282,7 +282,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
         ),
         Defect {
-            says: "replicas are told nothing behind what was granted",
+            says: "the grant is not written again before WAIT",
             edits: &[Edit {
                 file: "link/src/replica_ack/round.rs",
                 from: "asker.asks(&asker.evidence.touch)",
@@ -295,7 +295,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "replica_ack::round::tests::waiting_calls_share_one_request_with_separate_results",
         ),
         Defect {
-            says: "what is enough for one who asks replicas is enough for all",
+            says: "one replica is enough for every call of a round",
             edits: &[Edit {
                 file: "link/src/replica_ack/round.rs",
                 from: "if *count < asker.least &&",
@@ -306,7 +306,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Link("replica_ack::round::tests::missing_grant_is_not_acknowledged"),
         Defect {
-            says: "replicas of a server that has not granted count",
+            says: "replicas count at a server that does not have the grant",
             edits: &[Edit {
                 file: "link/src/replica_ack/round.rs",
                 from: "        Value::Int(0) | Value::Nil => Ok(false),\n",
@@ -317,7 +317,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Link("replica_ack::tests::call_during_a_round_joins_the_next_round"),
         Defect {
-            says: "who comes while replicas are waited for is taken for one of those",
+            says: "a call that comes during a WAIT gets its result",
             edits: &[Edit {
                 file: "link/src/replica_ack/mod.rs",
                 from: "                Ok(replies) => round.answered(replies, Instant::now()),\n",
@@ -328,7 +328,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Link("replica_ack::round::tests::grant_lost_during_the_round_is_not_acknowledged"),
         Defect {
-            says: "what is gone when replicas have answered counts",
+            says: "a grant that is lost during WAIT counts as acknowledged",
             edits: &[Edit {
                 file: "link/src/replica_ack/round.rs",
                 from: "Ok(was_there && found?)",
@@ -339,7 +339,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a guarded write does not look at the owner",
+            says: "a guarded write does not check the owner",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/write.lua",
                 from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
@@ -361,7 +361,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::kinds::lock::guarded::tests::non_holder_runs_no_script"),
         Defect {
-            says: "a guarded script runs whoever holds",
+            says: "a guarded script does not check the owner",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/eval.lua",
                 from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
@@ -372,7 +372,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::rejected_guarded_write_reports_the_loss_to_all_shares"),
         Defect {
-            says: "a guarded write that is refused ends no hold",
+            says: "a rejected guarded write does not end the hold",
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "            engine.contention.disown(hold);\n",
@@ -385,7 +385,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::held::tests::previous_hold_cannot_write_after_hand_off_to_same_owner",
         ),
         Defect {
-            says: "a hold that is over asks for a guarded write",
+            says: "a hold that is over sends a guarded write",
             edits: &[
                 Edit {
                     file: "src/engine/hold.rs",
@@ -403,7 +403,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::rejected_guarded_write_keeps_the_hold"),
         Defect {
-            says: "a guarded write that is answered counts as on its way",
+            says: "a guarded write with a reply still counts as in flight",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "        self.state.lock().writes -= 1;\n",
@@ -414,7 +414,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::silent_message_connection_is_found_under_load"),
         Defect {
-            says: "who rings for something else is taken for a sign of life",
+            says: "a notification of another kind counts as a reply of the connection",
             edits: &[Edit {
                 file: "link/src/pubsub/mod.rs",
                 from: "() = self.changed.notified() => {}",
@@ -427,7 +427,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::lingering::grant_in_transit_keeps_no_unused_names",
         ),
         Defect {
-            says: "one in transit stands before those that linger",
+            says: "a name in a hand-off hides idle names from the check",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: ".take(MOST_EARLY).filter(lingers)",
@@ -440,7 +440,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::rejection_removes_the_permission_that_was_requested",
         ),
         Defect {
-            says: "a refusal of our own channels is taken for one of all",
+            says: "a denied channel of Leasehold counts as a denial of all channels",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "false => Denied::OwnChannels,",
@@ -453,7 +453,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::watchdog::schedule::tests::renewal_of_the_previous_hold_extends_the_next",
         ),
         Defect {
-            says: "what was asked for the hold before is not known of the next",
+            says: "a renewal of the previous hold does not count for the next one",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "            state.asked_at = state.asked_at.max(asked_at.into());\n",
@@ -464,7 +464,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all"),
         Defect {
-            says: "the store's no to a count is taken for an answer like any other",
+            says: "a rejected hold count counts as a success",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
                 from: "            contention.disown(hold);\n            return Ok(outcome);\n",
@@ -475,7 +475,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::waiter_returns_shut_down_after_shutdown"),
         Defect {
-            says: "one may wait though the client was shut down",
+            says: "a task may wait after the shutdown of its client",
             edits: &[Edit {
                 file: "src/engine/contention/request_slot.rs",
                 from: "        if self.core.open.is_closed() {",
@@ -488,7 +488,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::release::background::tests::request_executed_after_a_later_grant_is_withdrawn",
         ),
         Defect {
-            says: "a grant forgets on its way that an earlier question for it is out",
+            says: "a hand-off forgets that an earlier request got no reply",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "budget, token, contended: true, ..",
@@ -501,7 +501,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::watchdog::schedule::tests::repeated_messages_about_a_hold_cause_few_checks",
         ),
         Defect {
-            says: "whoever publishes drives the watchdog",
+            says: "each published message causes a renewal",
             edits: &[Edit {
                 file: "src/engine/watchdog/schedule.rs",
                 from: "now.max(Instant::from(watched.asked_at) + ECHO)",
@@ -512,7 +512,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a yield window passes over the same place again",
+            says: "the same queue entry holds back in two yield windows",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/hand_over.lua",
                 from: "    put_back('0')\n",
@@ -525,7 +525,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::denied_unsubscribe_is_not_repeated",
         ),
         Defect {
-            says: "who may not leave a channel asks for ever",
+            says: "a denied UNSUBSCRIBE is repeated for ever",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "                self.outdated.retain(|it| !asked.channels.contains(it));\n",
@@ -538,7 +538,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::profiles::permit_of_a_leaving_waiter_is_not_doubled",
         ),
         Defect {
-            says: "what is left to one who goes is left to the next, whatever that one wants",
+            says: "an offered grant passes to a next task with another lease profile",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "handoff = handoff.filter(|handoff| next.profile == handoff.profile());",
@@ -551,7 +551,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::profiles::one_free_permit_does_not_grant_a_request_for_two",
         ),
         Defect {
-            says: "a grant is of use to one who was called, whatever that one wants",
+            says: "a grant passes to a woken task with another lease profile",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "called.handoff.is_none() && called.profile == profile",
@@ -584,7 +584,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::tests::expired_writer_that_also_reads_is_released"),
         Defect {
-            says: "a writer with readers beside it is owed for as long as its own lease",
+            says: "the release of a writer that also reads is given up with its own lease",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "if read_under_write { ends.max(now + LATEST) } else { ends }",
@@ -597,7 +597,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::writer_that_also_reads_shares_with_no_task",
         ),
         Defect {
-            says: "a hold is shared whoever wants the other side",
+            says: "a hold is shared while a task waits for the other side",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "self.is_unopposed(object) && hold.profile() == profile",
@@ -608,7 +608,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::sharing::readers_with_short_holds_ask_once"),
         Defect {
-            says: "the last reader gives back without a look who comes",
+            says: "the last reader releases without letting other tasks run",
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "            pause().await;\n",
@@ -621,7 +621,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::dropped_release_of_the_last_reader_completes",
         ),
         Defect {
-            says: "a release that is dropped while others may join gives back nothing",
+            says: "a release that is dropped while others may join is lost",
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "            pause().await;\n",
@@ -634,7 +634,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::repeated_shared_reads_let_other_tasks_run",
         ),
         Defect {
-            says: "who reads again and again beside others lets nobody else run",
+            says: "a task that reads repeatedly does not let other tasks run",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
                 from: "coop::consume_budget().await,",
@@ -647,7 +647,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::shared_hold_reports_the_reason_of_its_end",
         ),
         Defect {
-            says: "a release does not look again after it has let others join",
+            says: "a release does not read the time again after others may have joined",
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "            (now, believed) = look();\n",
@@ -660,7 +660,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::release_wakes_an_executor_that_blocks_the_runtime",
         ),
         Defect {
-            says: "who lets others join is woken by the runtime alone",
+            says: "a task that lets others join relies on its runtime to wake it",
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "            pause().await;\n",
@@ -673,7 +673,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::reader_waits_for_old_shares_then_leaves_a_window",
         ),
         Defect {
-            says: "one hold of readers follows the other without a gap",
+            says: "holds of readers follow each other without a pause",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "            sleep(SHARING_RESTS).await;\n",
@@ -686,7 +686,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::reader_waits_for_old_shares_then_leaves_a_window",
         ),
         Defect {
-            says: "who leaves a gap waits for nobody who has yet to go",
+            says: "a new reader does not wait for the end of the shared hold",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "self.notified_of(|state| state.has_left)",
@@ -697,7 +697,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::hold::tests::client_rests_a_fiftieth_of_its_short_holds"),
         Defect {
-            says: "a client that always comes back leaves a polling waiter no time",
+            says: "a client that acquires repeatedly leaves no time for polling waiters",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "            held if in_its_turn() => held * HOLD_BACK_ONE_IN / 50,\n",
@@ -710,7 +710,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::reader_asks_after_an_earlier_dropped_guard_is_released",
         ),
         Defect {
-            says: "who comes to read overtakes the guard that was dropped before",
+            says: "a reader does not wait for the release of a dropped guard",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
                 from: "now), now));\n        if !hold.leaves_when_answered() {\n            self.contention.left(hold);",
@@ -723,7 +723,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::unpolled_yielding_task_keeps_its_slot_for_two_seconds",
         ),
         Defect {
-            says: "one who leaves a gap is taken for one who asks",
+            says: "a reader that pauses counts as a task that waits for a reply",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
                 from: "        slot.note_sleep(self.core.clock.now() + longest);\n",
@@ -734,7 +734,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::sharing::shared_hold_is_limited_by_local_handoff"),
         Defect {
-            says: "as many readers have a hold one after the other as come",
+            says: "a shared hold has no limit of readers",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "state.more < self.grant.budget.turns;",
@@ -747,7 +747,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::writer_that_also_reads_is_not_handed_over",
         ),
         Defect {
-            says: "a writer that reads as well is handed over",
+            says: "a writer that also reads is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "self.read_under_write.store(true, Ordering::Release);\n        self.note_more();",
@@ -760,7 +760,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::read_hold_of_a_writer_is_shared_after_its_release",
         ),
         Defect {
-            says: "a reader shares a hold while a write of the writer beside it may reach the store",
+            says: "a read hold is shared while a guarded write of its writer may be in flight",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "self.object().traits().is_shared() || self.is_read_under_write()",
@@ -771,7 +771,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "readers do not yield to those who wait to write",
+            says: "readers do not wait for waiting writers",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/read.lua",
                 from: "        if ends and now < -ends then",
@@ -784,7 +784,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::writer_releases_each_of_its_two_reading_guards",
         ),
         Defect {
-            says: "who reads beside its writing has one owner for both",
+            says: "the write hold and the read hold of a writer have one owner",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
                 from: "owner: request.object.task_owner().unwrap_or_else(",
@@ -795,7 +795,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "who reads beside is believed to write",
+            says: "a read hold for a writer is granted without its write hold",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/read.lua",
                 from: "beside = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1",
@@ -806,7 +806,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a writer's renewal ends the lease of who reads beside it",
+            says: "the renewal of a writer shortens its longer read lease",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/prolong.lua",
                 from: "if writes == 1 and redis.call('PTTL', lock) < ttl then",
@@ -817,7 +817,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a writer that reads on keeps its lease as a writer",
+            says: "a writer that keeps reading keeps the TTL of its write hold",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/unlock.lua",
                 from: "if left then\n    -- With 0",
@@ -828,7 +828,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a reader yields to writers that came after it",
+            says: "a reader waits for writers that came after it",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/read.lua",
                 from: "now - ARGV[4], 'WITHSCORES'",
@@ -839,7 +839,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a reader is renewed when its lease is over",
+            says: "a reader is renewed after the end of its lease",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/renew.lua",
                 from: "        reads = redis.call('PEXPIRE', lease, ttl)\n",
@@ -850,7 +850,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a reader that died keeps writers out",
+            says: "a dead reader blocks writers",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/leave.lua",
                 from: "    if left == 0 then\n        return free()\n    elseif left then",
@@ -863,7 +863,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::watchdog::schedule::tests::reentry_during_renewal_causes_no_busy_renewals",
         ),
         Defect {
-            says: "a hold that is renewed by re-entry makes the keeper spin",
+            says: "a reentry during a renewal makes the watchdog loop",
             edits: &[Edit {
                 file: "src/engine/watchdog/schedule.rs",
                 from: "        self.put_off(id, ends);\n        (!in_flight).then_some(hold)",
@@ -876,7 +876,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::watchdog::schedule::tests::failed_renewal_is_retried_until_the_lease_end",
         ),
         Defect {
-            says: "a failed renewal is never tried again",
+            says: "a failed renewal is not retried",
             edits: &[Edit {
                 file: "src/engine/watchdog/schedule.rs",
                 from: "let due = now + pause.max(SHORTEST_RETRY);",
@@ -887,7 +887,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::grant_that_ended_in_a_hand_off_is_released"),
         Defect {
-            says: "a grant whose lease ended on its way to the next hold is believed",
+            says: "a grant whose lease ended in a hand-off counts",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "(now < self.lease(&state).ends()).then_some(next)",
@@ -900,7 +900,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::watchdog::schedule::tests::ended_hold_stays_ended_after_late_replies",
         ),
         Defect {
-            says: "what was lost is held again when a late renewal succeeds",
+            says: "a late renewal makes a lost hold held again",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state.lock();\n        state.doubted = false;",
@@ -922,7 +922,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::schedule::tests::only_an_unchanged_grant_is_handed_off"),
         Defect {
-            says: "a hold that was entered again is handed over with the count that it has",
+            says: "a re-entered hold is handed over with its count",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "&& !state.doubted && state.more == 0;",
@@ -933,7 +933,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::lost_grant_is_used_by_no_task"),
         Defect {
-            says: "the store's no is forgotten while a grant is nobody's",
+            says: "a loss that is reported during a hand-off is ignored",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));",
@@ -944,7 +944,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::hand_off_passes_grant_and_slot_together"),
         Defect {
-            says: "the end of a hold takes the turn of the one after it",
+            says: "the end of a hold takes the request slot from the next hold",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "                // Another hold has its grant now.\n                return;\n",
@@ -957,7 +957,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sleeping_waiter_takes_no_slot_when_its_name_is_removed",
         ),
         Defect {
-            says: "tickets begin anew when a name is forgotten",
+            says: "tickets start again at 0 when a name is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/request_slot.rs",
                 from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n",
@@ -968,7 +968,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::task_after_hand_over_lets_others_ask_first"),
         Defect {
-            says: "who leaves the lock to others is there before them",
+            says: "a returning task does not let other clients acquire first",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
                 from: "let others_first = slot.head_start.unwrap_or_default();",
@@ -979,7 +979,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::release_that_finds_waiters_is_remembered"),
         Defect {
-            says: "a release forgets that it found others",
+            says: "a release does not note the waiters that it found",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
                 from: "                    self.contention.note(hold.object(), others);\n",
@@ -992,7 +992,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
         ),
         Defect {
-            says: "whoever has the turn is thought to queue as the one before it did",
+            says: "a new owner of the request slot counts as queued like the one before",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
                 from: "(notices.queued, notices.ask_at) = (false, None);",
@@ -1003,7 +1003,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_rarely"),
         Defect {
-            says: "who came to a queue does not look soon",
+            says: "a newly queued waiter does not repeat its request soon",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
                 from: "(SubscriptionLevel::Turns, Some(look)) if now < look => look - now,",
@@ -1014,7 +1014,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::stress::shut_down_client_has_no_holds"),
         Defect {
-            says: "who enters while the client is shut down is not looked at again",
+            says: "a grant that arrives during a shutdown is not revoked",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
                 from: "        if self.core.open.is_closed() {\n            self.take_back(&hold);",
@@ -1027,7 +1027,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::subscriptions_are_requested_again_after_a_loss",
         ),
         Defect {
-            says: "what was asked on a connection that is lost counts as asked",
+            says: "a subscription that was requested on a lost connection counts as requested",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.channels.clear();\n",
@@ -1040,7 +1040,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
         ),
         Defect {
-            says: "what was refused for a while is never asked for again",
+            says: "a temporarily rejected subscription is never requested again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "(Rejection::Passing, _) => {}",
@@ -1053,7 +1053,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
         ),
         Defect {
-            says: "what was subscribed is not asked for on the next connection",
+            says: "confirmed subscriptions are not requested on the next connection",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.channels.clear();\n",
@@ -1066,7 +1066,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::lasting_rejection_removes_one_permission_for_a_while",
         ),
         Defect {
-            says: "what was refused once is refused for ever",
+            says: "a denied permission is never tried again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.refusals.forget(now).iter().for_each(|object| self.want(object));\n",
@@ -1079,7 +1079,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::names_share_a_channel_until_the_last_unsubscribes",
         ),
         Defect {
-            says: "who leaves takes a channel from who shares it",
+            says: "an unsubscription removes a channel that another name uses",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "                entry.objects.remove(object);\n                self.outdated",
@@ -1092,7 +1092,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::subscriptions_end_as_wanted_from_any_seed",
         ),
         Defect {
-            says: "a subscription that comes after it was given up stays",
+            says: "a subscription that is confirmed after it was given up stays",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.outdated.insert(channel.to_owned());\n",
@@ -1103,7 +1103,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a look at a fixed lease ends it",
+            says: "a check of a fixed lease changes the lease",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/renew.lua",
                 from: "if held == 1 and ttl ~= '0' then",
@@ -1114,7 +1114,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::denied_reservation_message_wakes_all_waiters"),
         Defect {
-            says: "a client that may not notify the next leaves the lock to the first that asks",
+            says: "a denied notification of the next waiter is an error",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/hand_over.lua",
                 from: "    -- All queued waiters listen to this channel, too.\n",
@@ -1125,7 +1125,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::denied_reservation_message_wakes_all_waiters"),
         Defect {
-            says: "a client that may not notify the next does not notify the others either",
+            says: "after a denied notification of the next waiter, no waiter is notified",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/hand_over.lua",
                 from: "local answer = notify(place, 0) and 0 or announce('0')",
@@ -1136,7 +1136,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::unsubscribed_waiter_leaves_the_queue_when_it_gives_up"),
         Defect {
-            says: "who may not listen stays in the queue when it gives up",
+            says: "an unsubscribed waiter stays in the queue when it gives up",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/mod.rs",
                 from: "                Box::pin(hand_over(store, claim)).await\n",
@@ -1147,7 +1147,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::queue_head_acquires_after_each_yield_window"),
         Defect {
-            says: "who comes back asks with the first in the queue when a gap ends",
+            says: "a returning waiter sends its request together with the queue head after a yield window",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "wait_state.yield_ends = Some(now + 2 * window),",
@@ -1158,7 +1158,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::events::tests::resting_waiter_asks_again_when_the_store_recovers"),
         Defect {
-            says: "who waits for a store that was away does not ask when it is back",
+            says: "waiters do not send requests when the store is reachable again",
             edits: &[Edit {
                 file: "src/engine/events.rs",
                 from: "                self.core.store_recovered.notify_waiters();\n",
@@ -1169,7 +1169,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::temporary_replica_removes_no_permission"),
         Defect {
-            says: "a node that is no primary for a while takes the right to queue away",
+            says: "a temporary READONLY counts as a denied queue",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/acquire.lua",
                 from: "{'READONLY', 'NOREPLICAS',",
@@ -1180,7 +1180,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::missing_permission_is_retried_on_the_next_connection"),
         Defect {
-            says: "a right that was missing is not tried again on the next connection",
+            says: "a missing permission is not tried again on the next connection",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.refusals.clear();\n",
@@ -1202,7 +1202,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "permits: a script counts a question twice that is asked again",
+            says: "permits: a repeated acquisition counts twice",
             edits: &[Edit {
                 file: "src/store/redis/kinds/permits/acquire.lua",
                 from: "    if not redis.call('ZSCORE', KEYS[2], ARGV[i]) then",
@@ -1224,7 +1224,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "permits: a script makes a change twice that is asked again",
+            says: "permits: a repeated change happens twice",
             edits: &[Edit {
                 file: "src/store/redis/kinds/permits/change.lua",
                 from: "if before then",
@@ -1235,7 +1235,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "permits: a script does not say that some are free",
+            says: "permits: a release does not announce free permits",
             edits: &[Edit {
                 file: "src/store/redis/kinds/permits/release.lua",
                 from: "if announce(ARGV[1], free) then",
@@ -1246,7 +1246,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::acquire::waiting::tests::long_waiter_is_named_and_must_withdraw"),
         Defect {
-            says: "one who waits for many permits is overtaken for ever",
+            says: "a waiter for many permits is overtaken for ever",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
                 from: "self.is_long |= waited >= LONG_WAIT_AFTER;",
@@ -1259,7 +1259,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::offers::offered_grant_goes_to_the_next_when_its_task_leaves",
         ),
         Defect {
-            says: "a hold of permits keeps the turn of its process",
+            says: "a hold of permits keeps the request slot",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "        if !traits.is_exclusive() {\n",
@@ -1270,7 +1270,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "what a kind does not support is told as if a server had refused it",
+            says: "an unsupported request returns the error of a server",
             edits: &[Edit {
                 file: "src/store/redis/kinds/mod.rs",
                 from: "Failure::Unsupported(\"this primitive",
@@ -1283,7 +1283,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::answers::latch_reply_is_shared_only_with_earlier_waiters",
         ),
         Defect {
-            says: "an answer goes to those who came after it was asked for",
+            says: "the reply for a latch counts for tasks that came after its request",
             edits: &[Edit {
                 file: "src/engine/contention/request_slot.rs",
                 from: "self.asked_after = self.contention.entries.lock().last_ticket;",
@@ -1294,7 +1294,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a release gives back what was never taken",
+            says: "a release adds permits that were never acquired",
             edits: &[Edit {
                 file: "src/store/redis/kinds/semaphore/release.lua",
                 from: "local back = permits and ARGV[4] ~= 'forget'",
@@ -1316,7 +1316,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::hopeless_waiter_blocks_others_for_one_turn_at_most"),
         Defect {
-            says: "a script leaves permits for ever to one who waits for what the dead have",
+            says: "permits are left for ever to a waiter for permits of dead clients",
             edits: &[
                 Edit {
                     file: "src/store/redis/kinds/semaphore/acquire.lua",
@@ -1334,7 +1334,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "who is patient no more tells nobody",
+            says: "the end of a preferred waiter is not announced",
             edits: &[Edit {
                 file: "src/store/redis/kinds/semaphore/acquire.lua",
                 from: "        redis.pcall('PUBLISH', ARGV[6], whole(free))\n",
@@ -1345,7 +1345,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::refused_change_changes_nothing"),
         Defect {
-            says: "a change is made before its receipt is refused",
+            says: "a change happens before its idempotency key is rejected",
             edits: &[Edit {
                 file: "src/store/redis/kinds/receipt.lua",
                 from: "    redis.call('SET', receipt, '', 'PX', rest)\n",
@@ -1367,7 +1367,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "who only leaves is refused for a quarter of an hour",
+            says: "a waiter without a request in flight leaves an entry when it gives up",
             edits: &[Edit {
                 file: "src/store/redis/kinds/semaphore/release.lua",
                 from: "if ARGV[4] ~= 'leave' then",
@@ -1378,7 +1378,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("primitives::permits::tests::permit_with_a_seen_id_is_not_handed_over"),
         Defect {
-            says: "permits: an id that was seen goes to the next task",
+            says: "permits: an id that was read passes to the next task",
             edits: &[Edit {
                 file: "src/primitives/permits.rs",
                 from: "        self.held.watch.note_more();\n        let Claim",
@@ -1389,7 +1389,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::tests::all_received_replies_are_processed_at_once"),
         Defect {
-            says: "renewals are heard a few at a time, while others run",
+            says: "the watchdog handles only a few replies each time that it runs",
             edits: &[Edit {
                 file: "src/engine/watchdog/mod.rs",
                 from: "Some(answered) = unconstrained(asked.next()) => self.received(answered),",
@@ -1402,7 +1402,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::tests::slow_subscription_to_many_names_keeps_the_connection",
         ),
         Defect {
-            says: "all subscriptions are asked for at once",
+            says: "all subscriptions are requested at once",
             edits: &[Edit {
                 file: "link/src/pubsub/mod.rs",
                 from: "to_ask.len().min(ON_THEIR_WAY - asked.len())",
@@ -1413,7 +1413,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::acquire::waiting::tests::late_waiter_of_many_names_asks_less_often"),
         Defect {
-            says: "who is answered late asks as often as ever",
+            says: "waiters with late replies send requests as often as before",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
                 from: "longest.max(late.min(LONGEST_LATE_WAIT))",
@@ -1426,7 +1426,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::offers::shutdown_counts_running_requests_as_pending",
         ),
         Defect {
-            says: "a shutdown does not wait for those who ask",
+            says: "a shutdown does not wait for requests in flight",
             edits: &[Edit {
                 file: "src/engine/core.rs",
                 from: "self.asking.load(Ordering::Acquire)",
@@ -1439,7 +1439,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::offers::offered_grant_is_released_when_the_client_closes",
         ),
         Defect {
-            says: "what was left to one who asks stays with it when its client closes",
+            says: "an offered grant is not released when its client is closed",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "            drop(entry.take_offered());\n",
@@ -1450,7 +1450,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::offers::closed_client_hands_off_nothing"),
         Defect {
-            says: "permits are passed on within a client that is closed",
+            says: "permits are handed off within a closed client",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "if self.core.open.is_closed() || !of_use ||",
@@ -1463,7 +1463,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::offers::offered_grant_goes_to_the_next_when_its_task_leaves",
         ),
         Defect {
-            says: "who goes leaves nobody what was left to it",
+            says: "an offered grant is lost when its task leaves",
             edits: &[Edit {
                 file: "src/engine/contention/request_slot.rs",
                 from: "let offered = entry.take_offered();",
@@ -1474,7 +1474,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::offers::ignored_offer_is_released"),
         Defect {
-            says: "what was left to one who does not look rests with it",
+            says: "an offered grant stays with a task that does not take it",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "entries.plan(hold.object(), now + HANDOFF_RESTS, &self.core);",
@@ -1487,7 +1487,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::offers::offered_grant_is_void_when_the_store_lost_it",
         ),
         Defect {
-            says: "the store's no is forgotten of what was left to one who asks",
+            says: "the reported loss of an offered grant is ignored",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "offered.into_iter().for_each(|offered| offered.handoff.disown(id));",
@@ -1498,7 +1498,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::offers::ignored_offer_is_released"),
         Defect {
-            says: "a permit on its way to the next one here is given back by nobody",
+            says: "a dropped hand-off grant of permits is not released",
             edits: &[Edit {
                 file: "src/engine/contention/handoff.rs",
                 from: "self.core.pending.queue(PendingRelease::of(&from, ReleaseMode::HandOver, now));",
@@ -1524,7 +1524,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::idle::sleeping_latch_waiter_delays_no_later_waiter",
         ),
         Defect {
-            says: "one who asks and is polled by nobody keeps its turn",
+            says: "an unpolled task that waits for a reply keeps the request slot",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "        if matches!(self.slot, SlotOwner::Asker(_)) {\n            return self.look_at_asker(now);",
@@ -1537,7 +1537,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::idle::sleeping_slot_owner_keeps_its_slot_until_its_time",
         ),
         Defect {
-            says: "one who sleeps until its time loses its turn",
+            says: "a task that sleeps until its timer loses the request slot",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "Some(until) if now < until && !self.inbox.is_notified() => {",
@@ -1550,7 +1550,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::idle::waiter_without_its_slot_gets_no_wakeup_of_the_next",
         ),
         Defect {
-            says: "one whose turn was taken hears what is for the next",
+            says: "a task that lost the request slot receives notifications for the next one",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "let next = Arc::new(wait_state.inbox.another());",
@@ -1563,7 +1563,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::idle::late_grant_after_a_lost_slot_belongs_to_its_task",
         ),
         Defect {
-            says: "a grant takes the turn of another one",
+            says: "a late grant takes the request slot of another task",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "if entry.is_asked_by(slot.ticket()) {",
@@ -1576,7 +1576,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::watchdog::schedule::tests::unchecked_endless_hold_is_checked_again_soon",
         ),
         Defect {
-            says: "what has no end is looked at again in years",
+            says: "a hold without an end is checked again after years",
             edits: &[Edit {
                 file: "src/engine/watchdog/schedule.rs",
                 from: ".min(hold.grant.claim.ttl / 10).min(LONGEST_DOUBT);",
@@ -1589,7 +1589,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::release::background::tests::rejected_permit_release_succeeds_when_allowed_again",
         ),
         Defect {
-            says: "a release of what has no lease is given up",
+            says: "a release of permits without a lease is given up",
             edits: &[Edit {
                 file: "src/engine/release/background.rs",
                 from: "match withdrawal.claim.is_endless() {",
@@ -1602,7 +1602,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::release::background::tests::refused_release_is_retried_when_the_store_recovers",
         ),
         Defect {
-            says: "a refused release waits for its minute though the store is back",
+            says: "a rejected release waits for its minute even after a reconnect",
             edits: &[Edit {
                 file: "src/engine/release/background.rs",
                 from: "            () = core.store_recovered.notified() => {}\n",
@@ -1613,7 +1613,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::tests::expired_writer_that_also_reads_is_released"),
         Defect {
-            says: "a writer that reads as well writes for as long as it reads",
+            says: "an expired writer that also reads is not released",
             edits: &[Edit {
                 file: "src/engine/watchdog/mod.rs",
                 from: "if hold.outlives_itself() {",
@@ -1635,7 +1635,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a multi-lock keeps the members that it got before one was busy",
+            says: "a multi-lock keeps its members when a try fails",
             edits: &[Edit {
                 file: "src/primitives/multi.rs",
                 from: "        gathered.release(None).await;\n",
@@ -1675,7 +1675,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a release of a semaphore's permits that is repeated gives them back again",
+            says: "a repeated release of a semaphore adds its permits again",
             edits: &[Edit {
                 file: "src/store/redis/kinds/semaphore/release.lua",
                 from: "if permits then\n    redis.call('HDEL', KEYS[2], ARGV[1])\nend",
@@ -1686,7 +1686,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::invalid_count_is_not_changed_printed_or_deleted"),
         Defect {
-            says: "a latch on another text is a store that did not answer, and shows the text",
+            says: "a key with another text counts as a missing reply, and the error shows the text",
             edits: &[Edit {
                 file: "src/store/redis/replies.rs",
                 from: "(Err(_), Value::BulkString(_)) => Err(no_number()),",
@@ -1697,7 +1697,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::invalid_count_is_not_changed_printed_or_deleted"),
         Defect {
-            says: "a latch that is deleted may have been another text",
+            says: "the deletion of a latch deletes a key with another text",
             edits: &[Edit {
                 file: "src/store/redis/kinds/latch/delete.lua",
                 from: "local _, refused, there = number_at(KEYS[1])",
@@ -1710,7 +1710,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::kinds::rate_limiter::tests::no_interval_has_more_than_the_rate_from_any_seed",
         ),
         Defect {
-            says: "a rate limiter grants a repeated request again",
+            says: "a rate limiter grants a repeated request twice",
             edits: &[Edit {
                 file: "src/store/redis/kinds/rate_limiter/acquire.lua",
                 from: "if redis.call('ZSCORE', it.permits, ARGV[2]) then",
@@ -1749,7 +1749,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::kinds::rate_limiter::tests::member_ahead_of_the_clock_delays_for_one_interval",
         ),
         Defect {
-            says: "permits of a rate limiter stay for as long as a clock was ahead",
+            says: "permits of a rate limiter are taken for as long as a clock was ahead",
             edits: &[Edit {
                 file: "src/store/redis/kinds/rate_limiter/acquire.lua",
                 from: "redis.call('ZADD', it.permits, whole(now), ahead[i])",
@@ -1762,7 +1762,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::kinds::rate_limiter::tests::counter_that_outlived_its_window_is_repaired",
         ),
         Defect {
-            says: "a rate limiter believes a counter that outlived its window",
+            says: "a rate limiter uses a counter that is older than its window",
             edits: &[Edit {
                 file: "src/store/redis/kinds/rate_limiter/prelude.lua",
                 from: "if redis.call('ZCARD', it.permits) == it.old then",
@@ -1784,7 +1784,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "an update of a rate limiter forgets what was acquired",
+            says: "an update of a rate limiter forgets the acquired permits",
             edits: &[Edit {
                 file: "src/store/redis/kinds/rate_limiter/set.lua",
                 from: "local keeps_window = how == 'update' and old == kind",
@@ -1797,7 +1797,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::kinds::rate_limiter::tests::throttle_grants_at_its_pace_from_any_seed",
         ),
         Defect {
-            says: "a throttle grants a repeated request again",
+            says: "a throttle grants a repeated request twice",
             edits: &[Edit {
                 file: "src/store/redis/kinds/rate_limiter/throttle.lua",
                 from: "if last == ARGV[4] then",
@@ -1808,7 +1808,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::replies::tests::denied_keys_are_named_up_to_a_limit"),
         Defect {
-            says: "a right to a key is missing, and nobody says to which",
+            says: "the error for a denied key does not name the key",
             edits: &[Edit {
                 file: "src/store/redis/replies.rs",
                 from: "if code == \"NOPERM\" && message.contains(\" key\") =>",
@@ -1819,7 +1819,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
-            says: "a count of a latch that is repeated counts again",
+            says: "a repeated count of a latch counts twice",
             edits: &[Edit {
                 file: "src/store/redis/kinds/latch/count_down.lua",
                 from: "if before then\n    return before\nend",
@@ -1863,7 +1863,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a repeated arrival after an opening counts again",
+            says: "a repeated arrival after an opening counts as another arrival",
             edits: &[Edit {
                 file: "src/store/redis/kinds/barrier/arrive.lua",
                 from: "if passed then",
@@ -1874,7 +1874,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "the members of an opening wait on",
+            says: "the members of an opening stay in the set",
             edits: &[Edit {
                 file: "src/store/redis/kinds/barrier/arrive.lua",
                 from: "    redis.call('ZREM', KEYS[1], member)\n",
@@ -1907,7 +1907,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a double barrier lets in all that wait",
+            says: "a double barrier lets in all waiting members",
             edits: &[
                 Edit {
                     file: "src/store/redis/kinds/barrier/arrive.lua",
@@ -1947,7 +1947,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "an old record of a leader is believed",
+            says: "an old record counts as that of the leader",
             edits: &[Edit {
                 file: "src/store/redis/kinds/election/leader.lua",
                 from: "if record[1] ~= owner then",
@@ -2002,7 +2002,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "permits that are asked for again are taken again",
+            says: "a repeated acquisition takes permits again",
             edits: &[Edit {
                 file: "src/store/redis/kinds/permits/acquire.lua",
                 from: "        missing = missing + 1\n    end\nend\n\nif missing > free",
@@ -2013,7 +2013,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a script lets a reader in beside a writer",
+            says: "a script grants a reader while a writer holds",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/read.lua",
                 from: "    if pttl ~= -2 then\n        return in_the_way(KEYS[1], mode, pttl)\n    end",
@@ -2024,7 +2024,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a script lets a writer in beside readers",
+            says: "a script grants a writer while readers hold",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/write.lua",
                 from: "if pttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
@@ -2037,7 +2037,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::tests::sharing::read_with_a_writer_of_another_client_is_refused",
         ),
         Defect {
-            says: "a reader enters beside a writer of another client",
+            says: "a guard of another client allows a read hold during its write hold",
             edits: &[Edit {
                 file: "src/primitives/lock.rs",
                 from: "if !other.is_of(&self.engine) {",
@@ -2050,7 +2050,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "discovery::sentinel_views::tests::newest_epoch_wins_and_votes_decide_within_it",
         ),
         Defect {
-            says: "a sentinel that has not heard of the newest failover leads back to the old master",
+            says: "the majority of old sentinels outweighs a newer epoch",
             edits: &[Edit {
                 file: "link/src/discovery/sentinel_views.rs",
                 from: "(it.epoch, votes(it), Reverse(it.master.to_string()))",
@@ -2063,7 +2063,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "discovery::sentinel_views::tests::lower_epoch_is_believed_when_most_sentinels_agree",
         ),
         Defect {
-            says: "a lone sentinel that missed a failover leads back to the old master",
+            says: "a single sentinel that missed a failover leads back to the old primary",
             edits: &[Edit {
                 file: "link/src/discovery/sentinel_views.rs",
                 from: "it.epoch >= before.epoch || 2 * votes(it) > sentinels",
@@ -2076,7 +2076,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "discovery::sentinels::tests::sentinel_that_reports_master_down_counts_as_usable",
         ),
         Defect {
-            says: "sentinels that took the master for down are missed",
+            says: "a sentinel that reports the primary as down does not count as usable",
             edits: &[Edit {
                 file: "link/src/discovery/sentinels.rs",
                 from: "it.split(',').any(|it| it == \"s_down\")",
@@ -2087,7 +2087,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::events::tests::release_missed_by_a_new_server_is_repeated"),
         Defect {
-            says: "what was given back lately is not released once more at another server",
+            says: "recent releases are not repeated at a new server",
             edits: &[Edit {
                 file: "src/engine/recent.rs",
                 from: "all.filter(|(_, until)| *until > now).collect()",
@@ -2098,7 +2098,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::events::tests::release_in_flight_is_repeated_at_the_new_server"),
         Defect {
-            says: "a release that is noted when the others were repeated is not repeated",
+            says: "a release that is noted after a change of the server is not repeated",
             edits: &[Edit {
                 file: "src/engine/core.rs",
                 from: "self.moves() != moves",
@@ -2109,7 +2109,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::events::tests::repeated_release_is_queued_once_per_claim"),
         Defect {
-            says: "each failover has more releases owed, as long as none is answered",
+            says: "each failover queues the same releases again",
             edits: &[Edit {
                 file: "src/engine/pending.rs",
                 from: "again.insert(true);\n                return;",
@@ -2120,7 +2120,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("blocking::lock::tests::thread_cannot_write_again_while_it_still_reads"),
         Defect {
-            says: "a thread whose writing was taken away waits for its own reading",
+            says: "a thread that lost its write hold waits for its own read hold",
             edits: &[Edit {
                 file: "src/blocking/lock.rs",
                 from: "Err(Error::Lost { .. }) => self.enter_under_write(max_wait),",
@@ -2133,7 +2133,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "blocking::lock::tests::reentry_with_more_replicas_needs_their_acknowledgement",
         ),
         Defect {
-            says: "a thread enters again what no replica has, though it wants some",
+            says: "a reentry does not wait for the replicas that it requires",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
                 from: "Some(replicas) => self.acknowledged(replicas, again, max_wait.until()).await,",
@@ -2146,7 +2146,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::release::background::tests::background_release_of_an_endless_reader_leaves_nothing",
         ),
         Defect {
-            says: "a reader without an end never leaves",
+            says: "a released reader without a lease stays known",
             edits: &[Edit {
                 file: "src/engine/release/background.rs",
                 from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
@@ -2159,7 +2159,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::release::background::tests::abandoned_release_of_a_reader_leaves_no_state",
         ),
         Defect {
-            says: "a reader whose release was given up never leaves",
+            says: "a reader whose release was given up stays known",
             edits: &[Edit {
                 file: "src/engine/release/background.rs",
                 from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
@@ -2170,7 +2170,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::reentry_returns_a_rejected_login_at_once"),
         Defect {
-            says: "who enters again waits to be let in until its lease ends",
+            says: "a reentry with a rejected login waits until its lease ends",
             edits: &[Edit {
                 file: "src/engine/held.rs",
                 from: "(Failure::is_temporary, hold.ends())",
@@ -2181,7 +2181,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
         Defect {
-            says: "what is being given back once more is forgotten when commands go elsewhere",
+            says: "a release that is queued again while it runs is forgotten",
             edits: &[Edit {
                 file: "src/engine/pending.rs",
                 from: "if again == Some(true) {",
@@ -2192,7 +2192,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::release::background::tests::released_count_is_not_sent_again"),
         Defect {
-            says: "a count is told though nobody holds any more",
+            says: "the count of a released hold is sent",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
                 from: "let shares = hold.shares();\n        sent.store",
@@ -2203,7 +2203,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::release::background::tests::repeated_failed_reentry_sends_one_count"),
         Defect {
-            says: "each who enters again in vain has a count told",
+            says: "each failed reentry sends a count",
             edits: &[Edit {
                 file: "src/engine/pending.rs",
                 from: "Self::Recount { hold } => Some(UniqueKey::Recount(hold.grant.id)),",
@@ -2227,7 +2227,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::release::background::tests::request_is_repeated_at_the_new_server_but_no_later_one",
         ),
         Defect {
-            says: "a release is given back twice to the one server that it was asked of",
+            says: "a release is repeated at the server that has executed it",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
                 from: "moves.store(core.moves(), Ordering::Relaxed);",
@@ -2249,7 +2249,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::clock::tests::two_readings_of_one_moment_are_equal"),
         Defect {
-            says: "what passes between two readings of a clock is taken for sleep",
+            says: "the time between two clock readings counts as a suspension",
             edits: &[Edit {
                 file: "src/engine/clock.rs",
                 from: "..BETWEEN_READINGS => now,",
@@ -2260,7 +2260,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("blocking::lock::tests::reentry_waits_no_longer_than_its_timeout"),
         Defect {
-            says: "a thread that enters again is answered whenever the store likes",
+            says: "a reentry has no timeout",
             edits: &[Edit {
                 file: "src/engine/acquire/deadline.rs",
                 from: "Self::Once => Some(request_timeout),",
@@ -2271,7 +2271,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::lock_with_a_pending_write_is_not_handed_over"),
         Defect {
-            says: "a lock is handed over while a guarded write may be on its way",
+            says: "a lock is handed over while a guarded write may be in flight",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "fresh && sound && state.writes == 0",
@@ -2282,7 +2282,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::release_of_a_lost_share_reports_the_loss_to_all"),
         Defect {
-            says: "a share in a hold is given back as the hold",
+            says: "the release of one share releases the hold",
             edits: &[
                 Edit {
                     file: "src/engine/hold.rs",
@@ -2300,7 +2300,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::schedule::tests::renewal_counts_from_when_it_was_sent"),
         Defect {
-            says: "a lease is renewed from when the answer came",
+            says: "a renewed lease counts from the reply",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "state.leased_at = state.leased_at.max(asked_at);",
@@ -2311,7 +2311,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::schedule::tests::grant_in_a_hand_off_is_not_renewed"),
         Defect {
-            says: "the watchdog goes on after the guard has gone",
+            says: "the watchdog renews a hold during its release",
             edits: &[
                 Edit {
                     file: "src/engine/release/mod.rs",
@@ -2339,7 +2339,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::watchdog::schedule::tests::rejected_renewal_loses_the_hold_at_once"),
         Defect {
-            says: "the store's no is taken for silence",
+            says: "a rejected renewal counts as a missing reply",
             edits: &[
                 Edit {
                     file: "src/engine/watchdog/mod.rs",
@@ -2357,7 +2357,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::events::tests::recent_release_is_repeated_after_any_duration"),
         Defect {
-            says: "a release that was not answered is given up",
+            says: "a release without a reply is given up",
             edits: &[Edit {
                 file: "src/engine/release/background.rs",
                 from: "false => Failure::is_temporary_for_release,",
@@ -2368,7 +2368,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::release::tests::release_succeeds_when_its_first_reply_is_lost"),
         Defect {
-            says: "a release that ran unanswered is taken for a loss",
+            says: "a release whose reply was lost counts as a loss",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
                 from: "unsure: true, .. } => {\n                Ok(Some(ReleaseReply::Freed(",
@@ -2379,7 +2379,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::inbox::tests::early_notification_ends_the_wait_at_once"),
         Defect {
-            says: "what is told before a waiter waits is forgotten",
+            says: "a notification that comes before the wait is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
                 from: "    pub(crate) async fn until_notified(&self, limit: Instant) -> bool {\n",
@@ -2390,7 +2390,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::acquire::waiting::tests::queued_waiter_checks_soon_and_then_rarely"),
         Defect {
-            says: "after a lost connection nobody asks more often",
+            says: "waiters without a subscription do not send requests more often",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
                 from: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNNOTIFIED)),",
@@ -2401,7 +2401,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::only_the_slot_owner_receives_notifications"),
         Defect {
-            says: "nobody is told that the connection for messages is lost",
+            says: "waiters are not notified that the connection for messages is lost",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
                 from: "entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));",
@@ -2412,7 +2412,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::untaken_grant_goes_to_the_next_then_to_the_store"),
         Defect {
-            says: "a grant that nobody takes stays with who was called",
+            says: "a hand-off grant stays with a task that does not take it",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
                 from: "if !others && called.handoff.is_none() {",
@@ -2423,7 +2423,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::contention::tests::grant_that_ended_in_a_hand_off_is_released"),
         Defect {
-            says: "a grant that nobody takes over is not given back",
+            says: "a hand-off grant that no task takes is not released",
             edits: &[Edit {
                 file: "src/engine/contention/handoff.rs",
                 from: "self.core.pending.queue(PendingRelease::of(&from, ReleaseMode::HandOver, now));",
@@ -2445,7 +2445,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::held::tests::hold_may_write_until_shutdown_revokes_it"),
         Defect {
-            says: "a shutdown takes nothing back",
+            says: "a shutdown does not revoke holds",
             edits: &[Edit {
                 file: "src/engine/mod.rs",
                 from: "if returned.is_ok() { 0 } else { self.take_back_all() }",
@@ -2458,7 +2458,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::acquire::waiting::tests::waiter_rests_after_many_notifications_in_vain",
         ),
         Defect {
-            says: "questions that messages ask for have no limit",
+            says: "requests that messages cause have no limit",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
                 from: "(self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)",
@@ -2471,7 +2471,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
         ),
         Defect {
-            says: "those who queue hear of a gap as if it were a release, and the others do not",
+            says: "a yield window wakes queued waiters, and not the others",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
                 from: "let asks = !(queue_notified && self.notices.lock().queued);",
@@ -2482,7 +2482,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("engine::pending::tests::release_queued_again_meanwhile_is_repeated"),
         Defect {
-            says: "what a lost runtime was running is forgotten",
+            says: "a release that was running on an ended runtime is forgotten",
             edits: &[Edit {
                 file: "src/engine/pending.rs",
                 from: "        let list = self.list.lock();\n        let (number, pending) = list.queued.range(number + 1..).next()?;\n        Some((*number, pending.clone()))",
@@ -2600,7 +2600,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a try passes the queue of a fair lock",
+            says: "a request without waiting overtakes the queue of a fair lock",
             edits: &[Edit {
                 file: "src/store/redis/kinds/fair/acquire.lua",
                 from: "(not head or head == ARGV[1])",
@@ -2677,7 +2677,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a set adds elements although one is there",
+            says: "a set adds elements even if one of them exists",
             edits: &[Edit {
                 file: "src/store/redis/kinds/set/change.lua",
                 from: "(verb == 'NONE' and there == 0)",
@@ -2706,7 +2706,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("codec::kryo::tests::text_has_the_bytes_of_kryo"),
         Defect {
-            says: "a short text has no end for Kryo",
+            says: "a short text for Kryo has no end mark",
             edits: &[Edit { file: "src/codec/kryo.rs", from: "*last |= 0x80;", to: "*last |= 0;" }],
         },
     ),
@@ -2735,7 +2735,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a late element of a claim is done unread",
+            says: "the end of a claim removes an element that was not read",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/release.lua",
                 from: "local ours = ARGV[2] == 'back' or taken_at(claim) == ARGV[3]",
@@ -2790,7 +2790,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::SimulationFrom("run_objects", 1169),
         Defect {
-            says: "a claim that was lost is done nevertheless",
+            says: "a lost claim removes its element",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "match state.ending.filter(|_| !lost) {",

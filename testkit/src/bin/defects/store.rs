@@ -5,7 +5,7 @@ use crate::{Defect, Edit};
 /// Defects that the simulation on a simulated server finds.
 pub(crate) const SERVED: &[Defect] = &[
     Defect {
-        says: "a lock that is always wanted has no yield window",
+        says: "a lock that is always contended has no yield window",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "return now - last >= window * (outsiders and 5 or 50)",
@@ -13,7 +13,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a reservation has no end",
+        says: "a reservation has no TTL",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "    redis.call('PEXPIRE', KEYS[1], ARGV[5])\n",
@@ -29,7 +29,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a withdrawal keeps its place",
+        says: "a withdrawal keeps its queue entry",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1",
@@ -37,7 +37,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a place that is put back leaves a queue without an end",
+        says: "a queue entry that is put back leaves a queue without a TTL",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then",
@@ -45,7 +45,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "nobody unsubscribes",
+        says: "no channel is unsubscribed",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/table.rs",
             from: "        all.extend(unsubscribe.into_values().map(|channels| of(None, channels)));\n",
@@ -53,7 +53,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a lock is granted whoever has it",
+        says: "a lock is granted while another owner holds it",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/acquire.lua",
             from: "if owner and owner ~= ARGV[1] then",
@@ -61,7 +61,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a queue has no end",
+        says: "a queue has no TTL",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/acquire.lua",
             from: "    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then",
@@ -85,7 +85,7 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "what is wanted is not asked for when a connection begins",
+        says: "wanted subscriptions are not requested when a connection begins",
         edits: &[Edit {
             file: "link/src/pubsub/mod.rs",
             from: "self.table.lock().begin();",
