@@ -561,7 +561,7 @@ mod running {
     use super::*;
 
     #[test]
-    fn work_runs_under_the_lock_and_gives_it_back() {
+    fn run_holds_the_lock_and_releases_it() {
         let lock = World::new().door();
         let ran = lock.run(|held| {
             assert!(!is_free(&lock));

@@ -54,7 +54,7 @@ fn public_types_may_cross_threads() {
 }
 
 #[test]
-fn words_are_values() {
+fn plain_types_implement_the_traits_of_values() {
     is_value::<Holder>();
     is_value::<InvalidDuration>();
     is_value::<InvalidName>();
@@ -181,7 +181,7 @@ mod blocking {
     }
 
     #[test]
-    fn everything_else_may_cross_threads() {
+    fn other_types_may_move_between_threads() {
         is_plain::<Client>();
         is_plain::<Lock>();
         is_plain::<OwnedLockGuard>();

@@ -752,7 +752,7 @@ async fn reenter_leaves_the_count_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looking_and_watching_have_no_effect_on_the_hold() {
+async fn checks_and_observers_do_not_change_the_hold() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::new();

@@ -47,7 +47,7 @@ impl Billing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn virtual_night_takes_no_time() {
+async fn hours_of_virtual_time_take_no_real_time() {
     let billing = Billing::new(&MemoryStore::new());
     let start = Instant::now();
     assert_eq!(billing.night_run(8 * 60).await.unwrap(), 480);
@@ -176,7 +176,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn everything_is_everything() {
+    async fn lose_everything_loses_every_lock() {
         let store = MemoryStore::new();
         let (one, other) = (Client::with_store(&store), Client::with_store(&store));
         let door = one.lock("door").unwrap().acquire().await.unwrap();
@@ -276,7 +276,7 @@ mod stall {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn leases_end_while_it_is_stalled() {
+    async fn leases_end_while_the_store_is_stalled() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         store.stall();
@@ -364,7 +364,7 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn words_may_be_any_text() {
+    async fn store_fails_with_any_text() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         for words in ["", " ", "🔒 \n"] {
@@ -449,7 +449,7 @@ fn fencing_example_prints_the_documented_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
+async fn too_few_replicas_release_the_grant_at_the_timeout() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let lock = client.lock("door").unwrap().replicated(Replicas::at_least(2).within(secs(3)));

@@ -480,7 +480,7 @@ async fn work_stops_when_one_member_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_has_its_grace_when_one_member_is_lost() {
+async fn work_gets_a_grace_period_when_one_member_is_lost() {
     let world = World::new();
     let short = world.one.lock("b").unwrap().lease(secs(2));
     let both = MultiLock::new([world.one.lock("a").unwrap(), short]).unwrap();

@@ -201,7 +201,7 @@ async fn emptied_server_does_not_count_for_a_lease() {
 
 /// The servers are new, so the emptied one looks like one that was never used.
 #[tokio::test(start_paused = true)]
-async fn emptied_server_does_not_count_beside_one_never_asked() {
+async fn server_without_data_does_not_count_with_an_unasked_one() {
     let setup = Setup::<3>::new();
     setup.servers[2].stall();
     let (lock, start) = (setup.lock(), Instant::now());
@@ -220,7 +220,7 @@ async fn emptied_server_does_not_count_beside_one_never_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_divide_new_servers_wait_for_no_lease() {
+async fn callers_that_each_get_some_new_servers_wait_for_no_lease() {
     let setup = Setup::<3>::new();
     let first = Client::with_store(&setup.servers[0]).lock("door").unwrap();
     let second = Client::with_store(&setup.servers[1]).lock("door").unwrap();
@@ -302,7 +302,7 @@ async fn rejecting_majority_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_divide_the_servers_make_progress() {
+async fn clients_that_each_get_some_servers_make_progress() {
     let setup = Setup::<5>::new();
     let start = Instant::now();
     let tasks: Vec<_> = (0..12)

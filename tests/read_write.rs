@@ -178,7 +178,7 @@ async fn reader_yields_for_ten_seconds_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn impatient_readers_acquire_half_of_the_time() {
+async fn readers_with_short_timeouts_acquire_half_of_the_time() {
     let (store, here, there) = prices();
     let _long = here.read().acquire().await.unwrap();
     let writer = tokio::spawn(async move { there.write().acquire().await.map(drop) });

@@ -343,7 +343,7 @@ async fn permit_in_a_migrating_slot_is_counted_again() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn threads_have_it_in_a_cluster_too() {
+fn blocking_lock_waits_for_replicas_in_a_cluster() {
     let cluster = Cluster::start();
     let client = leasehold::blocking::Client::connect(&cluster.url()).unwrap();
     let lock = client.lock(NAME).unwrap().replicated(ONE);

@@ -94,7 +94,7 @@ async fn redisson_holder_leads_without_a_value() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn record_of_a_former_leader_is_not_believed() {
+async fn record_of_a_former_leader_is_ignored() {
     let redis = Redis::start();
     let election = election(&redis).await;
     let leadership = election.campaign("former").await.unwrap();

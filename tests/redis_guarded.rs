@@ -130,7 +130,7 @@ async fn guarded_script_gets_its_arguments_and_returns_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_under_run_and_threads_write_as_well() {
+async fn work_under_run_and_threads_can_write_guarded() {
     let redis = Redis::start();
     let (lock, url) = (client(&redis).await.lock("door").unwrap(), redis.url());
     let written = lock.run(async |held| held.write(set("by work")).await);
@@ -261,7 +261,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_write_lands_before_the_next_grant_or_never() {
+async fn cancelled_write_runs_before_the_next_grant_or_never() {
     // given a server that hangs, a cancelled write, and a waiter
     let redis = Redis::start();
     let client = patient(&redis.url()).await;

@@ -128,7 +128,7 @@ async fn returning_hazard_is_logged_again_with_its_end() {
 }
 
 #[tokio::test]
-async fn passing_hazard_is_logged_as_resolved_without_a_probe() {
+async fn temporary_hazard_is_logged_as_resolved_without_a_check() {
     let refuses = Redis::options().arg("--min-replicas-to-write", "1").start();
     let evicts = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let well = Redis::start();

@@ -203,7 +203,7 @@ async fn scripts_that_are_forgotten_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_else_under_the_name_is_left_alone_and_named() {
+async fn key_of_another_type_is_not_changed_by_a_latch() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     redis.command(&["HSET", "start", "field", "value"]);

@@ -56,7 +56,7 @@ async fn keys_fields_and_members_are_those_of_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn state_ends_with_the_limiter_and_that_of_a_client_by_itself() {
+async fn limiter_state_is_deleted_and_client_state_expires() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let limiter = client.rate_limiter("api").unwrap();
@@ -154,7 +154,7 @@ async fn limiter_keeps_its_rate_among_many_tasks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_else_under_the_name_of_a_limiter_is_left_alone() {
+async fn key_of_another_type_is_not_changed_by_a_limiter() {
     let redis = Redis::start();
     let limiter = client(&redis).await.rate_limiter("api").unwrap();
     redis.command(&["SET", "api", "text"]);

@@ -467,7 +467,7 @@ async fn every_grant_can_be_replicated() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn threads_have_it_too() {
+fn blocking_lock_waits_for_replicas() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = leasehold::blocking::Client::connect(&master.url()).unwrap();

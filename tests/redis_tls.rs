@@ -167,7 +167,7 @@ async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
 
 /// A service retried for ever at a port of another program.
 #[tokio::test(flavor = "multi_thread")]
-async fn web_server_is_a_lasting_refusal() {
+async fn web_server_is_a_permanent_connect_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://localhost:{}/", listener.local_addr().unwrap().port());
     tokio::spawn(async move {
@@ -208,14 +208,14 @@ async fn plain_connection_to_a_tls_port_fails_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_to_a_plain_port_is_refused_in_words_that_help() {
+async fn tls_to_a_plain_port_fails_with_a_remedy() {
     let redis = Redis::options().tls().start();
     let url = format!("rediss://localhost:{}/", redis.port());
     says(&refusal(trusting(&redis), &url).await, "does this port use tls?");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_to_something_else_is_refused_in_plain_words() {
+async fn tls_to_another_program_fails_with_a_cause() {
     let redis = Redis::options().tls().start();
     for (answer, part) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not use tls on this port"),

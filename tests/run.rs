@@ -88,7 +88,7 @@ mod done {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_runs_under_the_lock_and_gives_it_back() {
+    async fn run_holds_the_lock_and_releases_it() {
         let world = World::new();
         let ran = world.lock.run(async |held: LockContext| {
             assert!(held.is_held());
@@ -310,7 +310,7 @@ mod waiting {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_not_begun_when_trying_finds_the_lock_held() {
+    async fn try_run_skips_the_work_when_the_lock_is_held() {
         let world = World::new();
         let _guard = world.elsewhere.acquire().await.unwrap();
         let ran = world.lock.try_run(async |_held| unreachable!("it is held")).await;
@@ -318,7 +318,7 @@ mod waiting {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_done_when_trying_finds_the_lock_free() {
+    async fn try_run_runs_the_work_when_the_lock_is_free() {
         let world = World::new();
         let ran = world.lock.try_run(async |_held| 42).await;
         assert_eq!(ran.unwrap(), Some(42));
@@ -326,7 +326,7 @@ mod waiting {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_not_begun_when_the_store_refuses() {
+    async fn work_does_not_start_when_the_store_rejects() {
         let world = World::new();
         world.store.fail("NOPERM no permission");
         let ran: Result<RunOutcome<()>> =
@@ -527,7 +527,7 @@ mod signalled {
     const GRACE: OnLoss = OnLoss::GracePeriod(secs(5));
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_winds_up_in_its_grace_keeps_its_result() {
+    async fn work_that_ends_in_the_grace_period_keeps_its_result() {
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
         let ran = in_full(&lock, async |held: LockContext| {
@@ -540,7 +540,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_does_not_wind_up_is_dropped_after_its_grace() {
+    async fn unfinished_work_is_dropped_after_the_grace_period() {
         let world = World::new();
         let (reported, dropped) = Told::new();
         let start = Instant::now();

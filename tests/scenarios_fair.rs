@@ -53,7 +53,7 @@ impl Setup {
 
 /// `testLeaseTimeout`: no holder releases.
 #[tokio::test(start_paused = true)]
-async fn leases_that_end_pass_the_lock_on_in_order() {
+async fn expired_leases_pass_the_lock_on_in_order() {
     let (t, start) = (Setup::new(3), Instant::now());
     let tasks = (0..8).map(|task| {
         let (lock, order) = (t.lock(task).lease(secs(1)), Arc::clone(&t.order));
@@ -145,7 +145,7 @@ async fn timed_out_waiters_come_back_and_all_acquire() {
 
 /// `testExpire`: the first release comes after the lease.
 #[tokio::test(start_paused = true)]
-async fn expired_lease_lets_the_next_in_and_its_release_says_so() {
+async fn expired_lease_admits_the_next_and_its_release_reports_it() {
     let t = Setup::new(2);
     let expired = t.lock(0).lease(secs(2)).acquire().await.unwrap();
     let start = Instant::now();

@@ -177,14 +177,14 @@ async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u
 /// testConcurrency_SingleInstance, testConcurrency_MultiInstance_1_permits,
 /// testConcurrencyLoop_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn under_one_permit_nothing_is_lost() {
+async fn tasks_under_one_permit_lose_no_count() {
     crowd(1, 15, 1, |_| 1).await;
     crowd(16, 20, 1, |_| 1).await;
 }
 
 /// testConcurrencyLoopMax_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn under_all_of_very_many_permits_nothing_is_lost() {
+async fn tasks_that_take_all_of_many_permits_lose_no_count() {
     const MANY: u32 = i32::MAX as u32;
     crowd(4, 10, MANY, |_| MANY).await;
 }

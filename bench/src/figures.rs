@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn jain_is_one_for_equals_and_small_for_a_tyrant() {
+    fn jain_index_is_one_for_equal_shares_and_small_otherwise() {
         assert_eq!(jain(&[5.0; 8]), 1.0);
         assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
     }

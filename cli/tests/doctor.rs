@@ -24,7 +24,7 @@ fn bad(shown: &Value, check: &str) -> Vec<String> {
 }
 
 #[test]
-fn sound_server_has_only_notes_and_returns_0() {
+fn healthy_server_has_only_notes_and_returns_0() {
     let redis = Redis::options().arg("--appendonly", "yes").arg("--appendfsync", "always").start();
     let (code, shown) = doctor(&redis, &[]);
     assert_eq!((code, &shown["worst"]), (0, &"note".into()), "{shown:#}");
@@ -77,7 +77,7 @@ fn warning_alone_returns_1() {
 }
 
 #[test]
-fn missing_permissions_are_printed_as_a_command_that_grants_them() {
+fn missing_permissions_are_printed_as_the_granting_command() {
     let redis = Redis::start();
     redis.user("app", &["resetkeys", "~orders:*", "resetchannels", "-@all", "+set", "+evalsha"]);
     let (code, shown) = doctor(&redis, &["--user", "app", "orders:42"]);

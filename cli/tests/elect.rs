@@ -157,7 +157,7 @@ fn http_shows_the_leader_with_200_for_itself_and_503_for_others() {
 }
 
 #[test]
-fn http_shows_no_leader_before_the_lease_ends_when_redis_is_silent() {
+fn http_shows_no_leader_before_lease_end_when_redis_is_silent() {
     let redis = Redis::start();
     let here = address();
     let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);

@@ -149,7 +149,7 @@ fn readers_are_shown_with_their_own_leases() {
 }
 
 #[test]
-fn permits_numbers_and_limiters_are_told_apart() {
+fn inspection_distinguishes_permits_numbers_and_limiters() {
     let redis = Redis::start();
     let holder =
         leasehold(&redis, &["run", "--permits", "2", "pool", "-c", "echo ready; read line"]);

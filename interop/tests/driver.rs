@@ -177,7 +177,7 @@ fn threads_under_one_lock_lose_no_count() {
 }
 
 #[test]
-fn crowds_under_two_locks_lose_additions() {
+fn clients_under_two_locks_lose_additions() {
     // given contenders with one counter but with two locks
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));

@@ -166,7 +166,7 @@ fn both_acquire_from_one_window() {
 }
 
 #[test]
-fn crowds_of_both_never_exceed_the_rate() {
+fn clients_of_both_languages_never_exceed_the_rate() {
     let both = Both::start();
     both.rust.set(Rate::per(20, SECOND)).unwrap();
     let limiters: Vec<_> = (0..4).map(|_| both.rust.clone()).collect();

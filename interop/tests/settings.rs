@@ -297,7 +297,7 @@ fn redisson_3_shares_the_lock() {
 }
 
 #[test]
-fn redisson_3_is_survived_and_survives() {
+fn lock_is_free_after_the_death_of_redisson_3_or_leasehold() {
     for way in [Way::RustToJava, Way::JavaToRust] {
         // given a holder with a ttl of three seconds, renewed for longer than that
         let mut both = Together::differing(

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_is_called_silence() {
+    async fn missing_reply_has_the_text_no_reply_in_time() {
         let never = std::future::pending::<()>();
         let elapsed = tokio::time::timeout(std::time::Duration::ZERO, never).await.unwrap_err();
         assert_eq!(Failure::unanswered(elapsed).to_string(), "no reply in time");

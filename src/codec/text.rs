@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn text_refuses_bytes_that_are_no_such_value() {
+    fn text_codec_rejects_bytes_of_another_value() {
         let kryo = Codec::<String>::decode(&Text, &[3, b't', b'e', 0xf4]).unwrap_err();
         assert!(kryo.to_string().contains("utf-8"), "{kryo}");
         let number = Codec::<u8>::decode(&Text, b"300").unwrap_err();

@@ -541,7 +541,7 @@ mod tests {
 
     /// A polling waiter, which no other client can see, acquires in these pauses.
     #[tokio::test(start_paused = true)]
-    async fn client_rests_a_fiftieth_of_its_short_holds() {
+    async fn client_pauses_for_a_fiftieth_of_its_short_holds() {
         let lock = Client::with_store(&MemoryStore::new()).lock("orders").unwrap();
         let held = Duration::from_millis(20);
         let start = Instant::now();

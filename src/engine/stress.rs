@@ -78,7 +78,7 @@ impl Worker {
 }
 
 #[test]
-fn only_one_holder_believes_and_no_key_is_left() {
+fn only_one_holder_at_a_time_and_no_key_is_left() {
     const ROUNDS: u32 = 400;
     let store = MemoryStore::new();
     let clients = ["one", "other", "third"].map(|name| Engine::on(&store, name));

@@ -99,7 +99,7 @@ async fn tell(seed: u64) -> u32 {
 }
 
 #[test]
-fn one_client_believes_at_a_time() {
+fn one_client_at_a_time_relies_on_a_hold() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_our_own_are_left_out() {
+    fn commands_of_the_testkit_are_not_counted() {
         let info =
             "# Commandstats\r\ncmdstat_info:calls=3,usec=1\r\ncmdstat_auth:calls=2,usec=1\r\n";
         let own = BTreeMap::from([("info".into(), 2), ("auth".into(), 2)]);

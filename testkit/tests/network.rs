@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::{Connection, Links, Proxy, Redis, Sentinels, eventually};
 
 #[test]
-fn without_faults_everything_passes() {
+fn proxy_without_faults_passes_everything() {
     let t = Setup::new();
     let long = "x".repeat(3_000_000);
     let mut client = t.client();

@@ -34,7 +34,7 @@ fn dropped_server_is_stopped() {
 }
 
 #[test]
-fn statement_that_is_refused_shows_why() {
+fn rejected_statement_fails_with_the_message_of_postgres() {
     let postgres = Postgres::start();
     let failure = catch_unwind(AssertUnwindSafe(|| postgres.sql("SELECT nothing")));
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
@@ -78,7 +78,7 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
 fn missing_server_says_how_to_install_it() {
     // given this test program, run again where there is no PostgreSQL
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "statement_that_is_refused_shows_why"])
+        .args(["--exact", "rejected_statement_fails_with_the_message_of_postgres"])
         .env("POSTGRES_BIN", "/no/such/folder")
         .output()
         .unwrap();

@@ -138,7 +138,7 @@ fn passwords_differ_between_servers_and_sentinels() {
 }
 
 #[test]
-fn users_of_servers_and_of_sentinels_do_their_work() {
+fn servers_and_sentinels_replicate_with_their_own_users() {
     let redis = Sentinels::options()
         .server_options(
             Redis::options().password("locked").user("server", REPLICATES).replicates_as("server"),
@@ -225,7 +225,7 @@ fn master_that_only_clients_reach_is_replaced() {
 }
 
 #[test]
-fn on_each_side_of_a_partition_there_may_be_a_master() {
+fn partition_may_have_a_primary_on_each_side() {
     // given a master that is left alone with one Sentinel
     let redis = Sentinels::options().links().impatient().start();
     let side = ["redis-0", "sentinel-0"];

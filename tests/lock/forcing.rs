@@ -50,7 +50,7 @@ async fn forced_release_admits_a_waiter_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forcing_on_a_silent_store_fails_and_is_not_made_up_for_later() {
+async fn forced_release_on_a_silent_store_fails_and_is_not_retried() {
     let world = World::new();
     world.store.stall();
     let refused = world.door().force_release().await.unwrap_err();

@@ -46,7 +46,7 @@ async fn any_client_can_check_whether_an_owner_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looking_at_a_silent_store_fails_in_three_seconds() {
+async fn inspection_of_a_silent_store_fails_in_three_seconds() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     world.store.stall();

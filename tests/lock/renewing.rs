@@ -84,7 +84,7 @@ async fn fixed_lease_ends_in_time_and_is_never_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looking_after_a_fixed_lease_is_not_counted_as_renewing_it() {
+async fn check_of_a_fixed_lease_is_not_counted_as_a_renewal() {
     let world = World::new();
     let _guard = world.door().lease(secs(60)).acquire().await.unwrap();
     sleep(secs(50)).await;

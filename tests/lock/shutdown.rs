@@ -9,7 +9,7 @@ use leasehold::{Error, LostReason, Release, WaitStrategy};
 use super::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn after_it_nothing_new_is_acquired_by_any_clone() {
+async fn clone_acquires_nothing_after_shutdown() {
     let world = World::new();
     let (clone, lock) = (world.one.clone(), world.door());
     world.one.shutdown(secs(1)).await;
@@ -137,7 +137,7 @@ async fn shutdown_revokes_unreleased_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn guards_are_renewed_while_it_waits_for_them() {
+async fn guards_are_renewed_while_shutdown_waits() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let (shutdown, ()) = tokio::join!(world.one.shutdown(secs(600)), async {
@@ -170,7 +170,7 @@ async fn shutdown_reports_pending_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn twice_is_as_good_as_once() {
+async fn second_shutdown_finds_nothing_left() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     assert_eq!(world.one.shutdown(secs(1)).await.revoked, 1);

@@ -26,7 +26,7 @@ async fn try_acquire_gets_a_released_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_asks_a_silent_store_for_three_seconds() {
+async fn try_acquire_waits_three_seconds_for_a_silent_store() {
     let world = World::new();
     world.store.stall();
     let start = Instant::now();
@@ -36,7 +36,7 @@ async fn trying_asks_a_silent_store_for_three_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_waits_out_a_refusal_that_passes() {
+async fn try_acquire_retries_after_a_temporary_rejection() {
     let world = World::new();
     world.store.fail("LOADING Redis is loading the dataset in memory");
     let lock = world.door();

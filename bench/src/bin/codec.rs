@@ -98,7 +98,7 @@ fn medians<F: Fn(), const N: usize>(works: &[F; N]) -> [f64; N] {
 
 /// Each reply must be of the kind that its name says.
 #[test]
-fn each_reads_the_same_replies() {
+fn codecs_read_the_same_replies() {
     for reply in REPLIES {
         let mut frames = frames::Frames::default();
         frames.space(reply.len()).extend_from_slice(reply);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_machine_is_no_fall() {
+    fn slower_machine_is_not_reported_as_a_fall() {
         let time = |ours, limit| one(Case::less("g", "t", "µs"), &[(OURS, ours), (LIMIT, limit)]);
         assert_eq!(fallen(&time(10.0, 10.0), &time(30.0, 30.0)), [""; 0]);
         let reported = fallen(&time(10.0, 10.0), &time(30.0, 20.0));

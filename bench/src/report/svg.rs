@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn greatest_value_has_room_above_it() {
+    fn axis_ends_above_the_greatest_value() {
         assert_eq!(power_above(100.0), 1000.0);
         assert_eq!(power_above(90.0), 100.0);
     }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn better_rival_is_named() {
+    fn faster_library_is_named() {
         let case = Case::more("g", "c", "per s").target(Target::BeatsRivals);
         let case = with(case, &[(OURS, 5.0), ("rlock", 4.0), ("rslock", 6.0)]);
         assert_eq!(verdict(&case), "**miss**: not better than rslock");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn belief_of_a_dead_process_ends_with_it() {
+    fn dead_process_no_longer_counts_as_holder() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 9), (Mode::Exclusive, 5, 6)]);
         record.deaths.insert("rust-1".into(), 4 * SECOND);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_those_of_the_page() {
+    fn acl_rules_are_those_of_the_guide() {
         let single: Vec<_> = rules(false).collect();
         for rule in ["~app:*", "&redisson_lock__channel:{app:*", "+evalsha", "+pubsub|numsub"] {
             assert!(single.contains(&rule), "{rule}");

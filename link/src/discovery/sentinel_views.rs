@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_sentinel_is_believed_until_a_newer_epoch() {
+    fn report_of_a_silent_sentinel_counts_until_a_newer_epoch() {
         let start = Instant::now();
         let mut views = views(&[(71, 3), (72, 4)], start);
         let later = start + FRESH + Duration::from_secs(1);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_epoch_is_believed_when_most_sentinels_agree() {
+    fn lower_epoch_is_used_when_most_sentinels_report_it() {
         let report = |(port, epoch)| ReportedPrimary { master: at(port), epoch };
         for (fresh, sentinels, expected) in [
             (&[][..], 3, 72),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn older_map_is_believed_when_the_newest_is_unconfirmed() {
+    fn older_topology_is_used_when_the_newest_is_unconfirmed() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         assert!(!snapshot.is_newer_than(&map_of(8, 2), now));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_slot_outranks_an_older_map_for_one_second() {
+    fn moved_slot_outranks_an_older_topology_for_one_second() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });

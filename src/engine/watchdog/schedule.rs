@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_measured() {
+    fn lag_is_the_delay_of_a_due_renewal() {
         let mut t = Setup::new();
         t.add_at(0);
         let now = t.at(1_700);

@@ -5,7 +5,7 @@ use crate::store::election;
 
 pub(super) async fn all(t: &Bench) {
     leader_is_known_by_its_record(t).await;
-    record_of_a_former_leader_is_not_believed(t).await;
+    record_of_a_former_leader_is_ignored(t).await;
     record_of_another_leader_is_not_deleted(t).await;
     renewal_keeps_the_record(t).await;
     record_announces_itself_to_observers(t).await;
@@ -62,7 +62,7 @@ async fn leader_is_known_by_its_record(t: &Bench) {
     assert!(!t.proclaim(&one, term, "late").await);
 }
 
-async fn record_of_a_former_leader_is_not_believed(t: &Bench) {
+async fn record_of_a_former_leader_is_ignored(t: &Bench) {
     let [one, other] = [(); 2].map(|()| t.candidate("e-followed", TTL));
     let term = t.lead(&one).await;
     t.proclaim(&one, term, "one").await;

@@ -156,7 +156,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
 /// Defects that the simulation does not find, each with the test that finds it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
-        Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
+        Finder::Unit("quorum::simulation::one_client_at_a_time_relies_on_a_hold"),
         Defect {
             says: "half of the servers of a quorum count as a majority",
             edits: &[Edit {
@@ -167,7 +167,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
+        Finder::Unit("quorum::simulation::one_client_at_a_time_relies_on_a_hold"),
         Defect {
             says: "a server of a quorum that lost its data counts at once",
             edits: &[Edit {
@@ -178,7 +178,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("quorum::simulation::one_client_believes_at_a_time"),
+        Finder::Unit("quorum::simulation::one_client_at_a_time_relies_on_a_hold"),
         Defect {
             says: "the grants of a minority are never released",
             edits: &[Edit {
@@ -255,7 +255,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "topology::snapshot::tests::older_map_is_believed_when_the_newest_is_unconfirmed",
+            "topology::snapshot::tests::older_topology_is_used_when_the_newest_is_unconfirmed",
         ),
         Defect {
             says: "the topology of a node that was cut off replaces a newer one",
@@ -267,7 +267,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Link("topology::snapshot::tests::moved_slot_outranks_an_older_map_for_one_second"),
+        Finder::Link("topology::snapshot::tests::moved_slot_outranks_an_older_topology_for_one_second"),
         Defect {
             says: "a node that does not know of a moved slot replaces the topology",
             edits: &[Edit {
@@ -695,7 +695,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::hold::tests::client_rests_a_fiftieth_of_its_short_holds"),
+        Finder::Unit("engine::hold::tests::client_pauses_for_a_fiftieth_of_its_short_holds"),
         Defect {
             says: "a client that acquires repeatedly leaves no time for polling waiters",
             edits: &[Edit {
@@ -2060,7 +2060,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Link(
-            "discovery::sentinel_views::tests::lower_epoch_is_believed_when_most_sentinels_agree",
+            "discovery::sentinel_views::tests::lower_epoch_is_used_when_most_sentinels_report_it",
         ),
         Defect {
             says: "a single sentinel that missed a failover leads back to the old primary",

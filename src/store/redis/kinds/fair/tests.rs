@@ -134,7 +134,7 @@ impl Bench {
 
 /// Redisson's `testAcquireFailedTimeoutDrift_Descrete` and `testLockAcquiredTimeoutDrift_Descrete`.
 #[tokio::test(start_paused = true)]
-async fn deadlines_move_forward_when_a_waiter_before_them_leaves() {
+async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
     let t = Bench::new();
     let [held, one, two, three, four] = t.in_order().await;
     let ahead = t.all_ahead(&[&one, &two, &three, &four]).await;
