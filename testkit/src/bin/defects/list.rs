@@ -267,7 +267,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Link("topology::snapshot::tests::moved_slot_outranks_an_older_topology_for_one_second"),
+        Finder::Link(
+            "topology::snapshot::tests::moved_slot_outranks_an_older_topology_for_one_second",
+        ),
         Defect {
             says: "a node that does not know of a moved slot replaces the topology",
             edits: &[Edit {
