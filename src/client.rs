@@ -498,11 +498,12 @@ impl Client {
 
     /// Checks how this client and its servers are right now, for a readiness probe.
     ///
-    /// The check returns within 300 ms, whatever is dead or frozen: it sends one request to each
-    /// server, waits at most 200 ms for the replies, and does not wait for a lost connection.
+    /// The check returns within 300 ms, even if servers are dead or frozen. It sends one request to
+    /// each server, waits at most 200 ms for the replies, and does not wait for a lost connection.
     /// [`Health::nodes`] lists each server, the unreachable ones with the reason. A client of a
-    /// cluster is ready as long as some node takes locks. A server whose round trip is longer than
-    /// 200 ms is never reported ready, although its locks work: probe it with a lock instead.
+    /// cluster is ready as long as some node takes locks. If the round trip to a server is longer
+    /// than 200 ms, it is never reported ready, even if its locks work: acquire a lock as the probe
+    /// instead.
     ///
     /// # Cancel safety
     ///
@@ -675,7 +676,7 @@ impl Client {
         Ok(names)
     }
 
-    /// Returns some of the names of [`names`](Self::names), and moves the cursor behind them.
+    /// Returns some of the names of [`names`](Self::names), and moves the cursor to the next ones.
     ///
     /// It sends one `SCAN`, which reads about 250 keys, so a program that shows a large server needs
     /// neither memory for all names nor all of the server's time. A page may be empty, and a name
@@ -926,8 +927,8 @@ impl<Made> ClientBuilder<Made> {
     ///
     /// With `true`, each way to acquire, each request as [`holder`](Lock::holder), and a write of
     /// a guard returns [`Error::Unavailable`](crate::Error::Unavailable) with the reason, instead
-    /// of waiting for the connection until its timeout. A task that waits already fails when it
-    /// asks the store next. In a cluster the node of the name counts.
+    /// of waiting for the connection until its timeout. A task that already waits fails at its next
+    /// request. In a cluster, only the node of the name matters.
     ///
     /// The store counts as unreachable from the loss of a connection until it is restored. A server
     /// that hangs is unreachable after the [`command_timeout`](Self::command_timeout), when the
@@ -958,8 +959,8 @@ impl<Made> ClientBuilder<Made> {
     ///
     /// [`Client::client_info`] and `leasehold show` read it. No acquisition waits for it. While a
     /// hold lasts for longer than a second, a background task sends one `SET` every ten seconds.
-    /// The key ends 30 s after the last one. If the user lacks the permission, a warning is logged
-    /// once, and nothing is published.
+    /// The key expires 30 s after the last `SET`. If the user lacks the permission, a warning is
+    /// logged once, and nothing is published.
     ///
     /// # Examples
     ///
@@ -987,7 +988,8 @@ impl<Made> ClientBuilder<Made> {
 
 /// Settings for Redis.
 impl<Made> ClientBuilder<Made> {
-    /// Sets how long connecting may take, the first time and after a loss. Default: 5 s.
+    /// Sets the timeout of a connection attempt, the first one and those after a loss. Default: 5
+    /// s.
     ///
     /// # Examples
     ///
@@ -1002,10 +1004,10 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets how long a server may be silent before its connection is closed. Default: 3 s.
     ///
-    /// The client closes the connection if no reply arrives for this time, and at most a quarter
-    /// more, although a request waits for one. It also closes the connection if a request waits
-    /// for twice this time while others are answered. The requests on it may have been executed:
-    /// the client retries them on the next connection, or withdraws them.
+    /// If a request waits and no reply arrives for this time, or at most a quarter more, the client
+    /// closes the connection. It also closes the connection if one request waits for twice this
+    /// time while others get replies. The requests on it may have been executed: the client retries
+    /// them on the next connection, or withdraws them.
     ///
     /// # Examples
     ///
@@ -1103,7 +1105,7 @@ impl<Made> ClientBuilder<Made> {
     }
 
     /// Sets the database, in place of that in the URL. Pub/sub ignores databases: locks of one name
-    /// in two databases wake each other's waiters, which then ask needlessly.
+    /// in two databases wake each other's waiters, which then send a request in vain.
     ///
     /// # Examples
     ///

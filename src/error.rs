@@ -48,8 +48,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A codec cannot write a value of `name`, or cannot read one, because another codec wrote it.
     ///
-    /// If it cannot write, nothing happened. A change that returns the earlier value has happened,
-    /// although the earlier value cannot be read.
+    /// If it cannot write, nothing happened. If a change returns the earlier value and it cannot be
+    /// read, the change has happened.
     #[error("cannot convert a value of `{name}` with {codec}: {source}; {remedy}")]
     Codec {
         /// The map, the set or the queue.
@@ -199,7 +199,8 @@ pub enum Error {
         name: Name,
     },
 
-    /// This thread holds `name` to read and acquires it to write: it would wait for itself.
+    /// This thread holds the readers' side of `name` and acquires the writers' side: it would wait
+    /// for itself.
     ///
     /// Release the readers' side first. Check the data again once the thread writes, because
     /// another holder may have written in between.
@@ -234,8 +235,8 @@ pub enum Error {
         got: u32,
     },
 
-    /// Too few permits of a rate limiter or a throttle are free within the time of the caller. The
-    /// error comes at once, also if the caller would wait.
+    /// Too few permits of a rate limiter or a throttle will be free within the timeout of the
+    /// caller. The call returns this at once, without waiting.
     #[error("rate of `{name}` used up; retry after {retry_after:?}")]
     RateLimited {
         /// The name of the limiter.
@@ -405,7 +406,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// The members that are there.
+/// The members that have arrived or are inside.
 fn listed(members: &[Owner]) -> String {
     let separator = |at| if at == 0 { ": " } else { ", " };
     members.iter().enumerate().map(|(at, it)| format!("{}{it}", separator(at))).collect()
@@ -422,7 +423,7 @@ fn words(code: &str, message: &str, command: Option<&str>) -> String {
     }
 }
 
-/// The one place that turns an error of the connections into one for callers.
+/// The only place that converts an error of the connections to one for callers.
 impl From<leasehold_link::Error> for Error {
     fn from(error: leasehold_link::Error) -> Self {
         match error {
@@ -436,7 +437,8 @@ impl From<leasehold_link::Error> for Error {
 }
 
 impl Error {
-    /// Returns whether another owner has the lock, or a rate is used up, although the store works.
+    /// Returns whether another owner has the lock, or a rate is used up, so that the store itself
+    /// works.
     ///
     /// # Examples
     ///

@@ -1,5 +1,5 @@
-//! Distributed locks that interoperate with Java's Redisson: async or blocking, with watchdog
-//! renewal, fair queueing and lost-lock notification.
+//! Distributed locks that interoperate with Java's Redisson. They are async or blocking, are
+//! renewed by a watchdog, queue waiters fairly, and notify the holder of a lost lock.
 //!
 //! ```
 //! use leasehold::{Client, Error, Release};
@@ -30,9 +30,10 @@
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
-//! - [`Queue`]: elements in order, each claimed by one worker, and claimed again if that one dies;
+//! - [`Queue`]: elements in order, each claimed by one worker, and by another one if that worker
+//!   dies;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
-//! - [`QuorumLock`]: a majority of independent servers grants it;
+//! - [`QuorumLock`]: a lock that a majority of independent servers grants;
 //! - [`Map`]: entries with a lock for each key, which the guard writes; [`Set`]: elements;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
 //!   lock is held.

@@ -1,5 +1,5 @@
-//! Methods for threads, written out from a table: each waits for the method of the same name for
-//! tasks. A row is a signature and an example.
+//! Macros that generate methods for threads from a table. Each method waits for the method of the
+//! same name for tasks. A row is a signature and an example.
 
 /// Methods of a type that has the object for tasks in `inner`, and its `core`. `$wrap` is a method
 /// of it that makes a guard for threads. `$object` sets up the examples.

@@ -12,7 +12,7 @@ use crate::{
     RunOutcome, Script, Semaphore, Value, Write, error::Result, primitives,
 };
 
-/// A [`Guard`](crate::Guard) for threads: what a lock or a semaphore granted.
+/// A [`Guard`](crate::Guard) for threads: the proof of a grant of a lock or a semaphore.
 ///
 /// `K` is the type for tasks that granted it. `B` says what the guard is bound to: to nothing, or
 /// to [`ThisThread`]. Each of these guards has a shorter name, such as

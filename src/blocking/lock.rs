@@ -42,8 +42,8 @@ pub struct Lock<K = ()> {
 
 /// A [`FencedLock`](crate::FencedLock) for threads.
 ///
-/// It is **reentrant by thread**, and the second guard has the same token. What the thread holds
-/// by a plain lock of this name has no token: acquiring it returns
+/// It is **reentrant by thread**, and the second guard has the same token. If the thread already
+/// holds a plain lock of this name, that hold has no token, so acquiring returns
 /// [`Error::NoToken`].
 ///
 /// # Examples
@@ -399,7 +399,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// The thread waited for itself, because the removal of its write hold left it the read hold.
+    /// Once, the thread waited for itself, because it still had its read hold after the loss of its
+    /// write hold.
     #[test]
     fn thread_cannot_write_again_while_it_still_reads() {
         let store = MemoryStore::new();
@@ -416,8 +417,8 @@ mod tests {
         prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
-    /// The wait for replicas ignored the timeout, and the wait for their reply lasted until the
-    /// lease ended.
+    /// Once, the wait for replicas ignored the timeout, and the wait for their reply lasted until
+    /// the lease ended.
     #[test]
     fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);
@@ -443,7 +444,7 @@ mod tests {
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }
 
-    /// The reentry ignored that its lock requires more replicas than the first acquisition.
+    /// Once, a reentry ignored that its lock requires more replicas than the first acquisition.
     #[test]
     fn reentry_with_more_replicas_needs_their_acknowledgement() {
         let store = MemoryStore::new();

@@ -9,9 +9,9 @@
 //! [`Error::InsideAsync`](crate::Error::InsideAsync), because it would block all tasks of that
 //! thread. Inside `tokio::task::spawn_blocking` it works.
 //!
-//! A thread is an identity, as in Java: [`Lock::acquire`] on a thread that already holds the lock
-//! re-enters it, and its guard stays on the thread. [`Lock::acquire_owned`] returns a guard that
-//! may move, and never re-enters.
+//! The owner of a hold is a thread, as in Java: [`Lock::acquire`] on a thread that already holds
+//! the lock re-enters it, and its guard stays on the thread. [`Lock::acquire_owned`] returns a
+//! guard that may move, and never re-enters.
 //!
 //! # Examples
 //!

@@ -10,9 +10,10 @@ use crate::{
 
 /// A [`ReadWriteLock`](crate::ReadWriteLock) for threads.
 ///
-/// Each side is **reentrant by thread**. A thread that writes may also acquire the lock to read,
-/// and keeps reading when it releases the writers' side. A thread that reads and wants to write
-/// would wait for itself: it gets [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
+/// Each side is **reentrant by thread**. A thread that writes may also acquire the readers' side,
+/// and keeps it after it has released the writers' side. If a thread that reads acquires the
+/// writers' side, it would wait for itself, so it gets
+/// [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
 ///
 /// # Examples
 ///
@@ -60,7 +61,7 @@ impl ReadWriteLock {
         fn name() -> &Name; "assert_eq!(prices.name().as_str(), \"prices\");"
     }
 
-    /// Returns the readers' side, which many hold together.
+    /// Returns the readers' side, which many readers can hold together.
     ///
     /// # Examples
     ///
@@ -74,7 +75,7 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.core), self.inner.read())
     }
 
-    /// Returns the writers' side, which one holder has alone, without readers.
+    /// Returns the writers' side, which only one holder has, while no reader holds the lock.
     ///
     /// # Examples
     ///

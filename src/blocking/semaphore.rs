@@ -15,8 +15,9 @@ use crate::{
 
 /// A [`Semaphore`](crate::Semaphore) for threads. **A process that crashes keeps its permits.**
 ///
-/// Use [`ExpirableSemaphore`](super::ExpirableSemaphore) unless Redisson clients use this semaphore: permits there come
-/// back. A thread that acquires twice has two guards, which may move to other threads.
+/// Use [`ExpirableSemaphore`](super::ExpirableSemaphore) unless Redisson clients use this
+/// semaphore, because its permits come back. A thread that acquires twice has two guards, which may
+/// move to other threads.
 ///
 /// # Examples
 ///

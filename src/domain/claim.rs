@@ -26,7 +26,7 @@ pub(crate) enum Share {
     Behind { waited: u32 },
     /// This number of permits.
     Units(u32),
-    /// Nothing: the caller only waits.
+    /// No part of it: the caller only waits.
     Nothing,
     /// An element of a queue, and what happens to it at the end of the claim.
     Element(Ending),
@@ -37,8 +37,8 @@ pub(crate) enum Share {
 pub(crate) enum Ending {
     /// It goes back to the head of the queue.
     Back,
-    /// It is done, if it was taken then. If a late request has taken another one, that one goes
-    /// back.
+    /// The element that was taken at this time is done. If a late request has taken another one,
+    /// that one goes back.
     Done { taken_at: u64 },
     /// It is set aside, because its codec cannot read it. Otherwise as `Done`.
     Aside { taken_at: u64 },
@@ -159,8 +159,8 @@ pub(crate) enum Place {
     Kept,
     /// The entry of a client that is notified when the lock is reserved for it.
     Listening,
-    /// For objects without a queue: how long the caller has waited. Later callers have to leave it
-    /// what it requests.
+    /// For objects without a queue: how long the caller has waited. Callers that came later leave
+    /// its permits to it.
     Waited(Duration),
 }
 
@@ -173,8 +173,8 @@ pub(crate) enum ReleaseMode {
     /// clients without a queue entry acquire. The queue entry of the releasing owner is removed,
     /// too.
     HandOver,
-    /// Removes the claim without freeing what it holds. The store need not know the next holder. A
-    /// lock is removed and handed over.
+    /// Removes the claim, but leaves its permits taken, for a next holder that the store does not
+    /// know. A lock is removed and handed over.
     Forget,
     /// Removes only the queue entry and the reservation. The claim holds nothing and has no request
     /// in flight.
@@ -196,14 +196,14 @@ pub(crate) enum Verdict {
 pub(crate) struct Taken {
     /// The holder, if it is known.
     pub(crate) holder: Option<Holder>,
-    /// The time until it is free at the latest, if that is known.
+    /// The longest time until it is free, if that is known.
     pub(crate) at_most: Option<Duration>,
     /// Whether the number of permits was never set.
     pub(crate) unset: bool,
 }
 
 impl Taken {
-    /// Too little of it is free, or earlier waiters go first.
+    /// Too few permits are free, or earlier waiters go first.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 

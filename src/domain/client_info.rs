@@ -8,10 +8,10 @@ use std::{
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// The names of so many holds are published: of the oldest ones.
+/// How many names of holds are published: those of the oldest holds.
 pub(crate) const MOST_HOLDS: usize = 100;
 
-/// A value ends with its line.
+/// A value ends at the end of its line.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// What a client publishes about itself: see

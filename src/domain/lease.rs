@@ -1,4 +1,4 @@
-//! How long a holder may trust its lease, and which durations Redis can keep.
+//! How long a holder may rely on its lease, and which durations Redis can keep.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ impl Lease {
         Self { asked_at, ttl }
     }
 
-    /// Returns the moment after which the holder must not trust the lease.
+    /// Returns the moment after which the holder must not rely on the lease.
     pub(crate) fn ends(&self) -> Instant {
         self.asked_at + self.ttl - margin(self.ttl)
     }
 
-    /// Returns when to renew: early enough for two failures.
+    /// Returns when to renew: so early that two renewals may fail.
     pub(crate) fn renew_at(&self) -> Instant {
         self.asked_at + self.ttl / 3
     }

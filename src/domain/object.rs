@@ -41,17 +41,18 @@ pub(crate) struct KindTraits {
 /// The number of holds of an object at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Holders {
-    /// One hold, which excludes all others. It keeps the request slot of its process. It can be
-    /// handed to the next local waiter. It is over when another holder is seen.
+    /// One hold, which excludes all others. It keeps the request slot of its process, and can be
+    /// handed to the next local waiter. If a reply shows another holder, the hold is over.
     One,
     /// Many holds. Each can be handed to the next local waiter that requests as many units.
     Many,
     /// Many holds, each of something else. No hold is handed to another task.
     Each,
-    /// Many. Tasks of one process share one hold of the store, within the local budget, and while
-    /// no local task waits for the other side.
+    /// Many holds. Tasks of one process share one hold of the store, within the local budget, and
+    /// while no local task waits for the other side.
     Shared,
-    /// None. A grant is only a reply, and counts for every local waiter that waited at its request.
+    /// No holds. A grant is only a reply, which is valid for every local waiter that already waited
+    /// when its request was sent.
     None,
 }
 
@@ -88,13 +89,13 @@ pub(crate) enum WaiterRecord {
     QueueEntry,
     /// By a queue entry of each task, which the task refreshes by each request.
     EntryPerTask,
-    /// By an entry that expires when they stop asking.
+    /// By an entry that expires when the client stops sending requests.
     ExpiringEntry,
-    /// By the time that they have waited, after the first second.
+    /// By the time for which the client has waited, after the first second.
     WaitingTime,
     /// Not at all.
     Nothing,
-    /// Not at all, and clients that announce nothing may end the wait.
+    /// Not at all, and a client may end the wait without a message.
     Unannounced,
 }
 
@@ -150,8 +151,8 @@ impl Kind {
 pub(crate) struct Object {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
-    /// The task that wants or has it, if each task has its own queue entry. The tasks of a process
-    /// then share no request slot, no subscription and no grant.
+    /// The task that waits for it or has it, if each task has its own queue entry. The tasks of a
+    /// process then share no request slot, no subscription and no grant.
     pub(crate) task: Option<Owner>,
 }
 
@@ -182,8 +183,8 @@ impl Object {
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // One number, as `Map` requires. Few names have several kinds, but a name may have many
-        // seats.
+        // Hashes to one number, as `Map` requires. A name may have many seats, so they are part of
+        // the hash. The kind is not, because few names have several kinds.
         state.write_u64(self.name.hashed() ^ self.task.as_ref().map_or(0, |task| task.bits().1));
     }
 }

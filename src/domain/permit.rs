@@ -35,7 +35,7 @@ pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 pub struct PermitId(Uuid);
 
 impl PermitId {
-    /// Takes `text` for the id of a permit, such as one that a Java process has logged.
+    /// Makes the id of a permit from `text`, such as one that a Java process has logged.
     ///
     /// # Errors
     ///

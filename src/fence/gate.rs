@@ -104,11 +104,11 @@ impl Gate {
         self.write(resource, token, || ())
     }
 
-    /// Forgets `resource`, for servers with ever new resources.
+    /// Forgets `resource`, for servers that create resources without a limit.
     ///
-    /// From then on **any token passes**. Call it when the resource is gone for good, so that a
-    /// late write can harm nothing, or when no holder of an older token can be left. It does not
-    /// wait for a write that runs.
+    /// From then on **any token passes**. Call it if the resource no longer exists, so that a late
+    /// write does no harm, or if no holder of an older token can be left. It does not wait for a
+    /// running write.
     ///
     /// # Examples
     ///

@@ -4,7 +4,7 @@
 //! prevent that. A [`FencedLock`](crate::FencedLock) numbers its holds; the
 //! receiver rejects a write whose number is smaller than the newest one that it has seen.
 //!
-//! The newest number belongs next to the data, and is compared and written in one step with it:
+//! Store the newest number next to the data. Compare it and write both in one step:
 //!
 //! | the data lies in | its receiver |
 //! |---|---|
@@ -12,9 +12,10 @@
 //! | Redis | [`redis`]: scripts for the client that you have |
 //! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
 //!
-//! One lock guards the data: tokens of different locks, or of one whose counter was lost, cannot be
-//! compared. A failover may lose the last tokens of a counter, which are then granted twice, unless
-//! the lock is [`replicated`](crate::FencedLock::replicated).
+//! Use one lock for the data, because tokens of different locks cannot be compared, and neither can
+//! tokens from before and after the loss of a counter. A failover may lose the last tokens of a
+//! counter, which are then granted twice, unless the lock is
+//! [`replicated`](crate::FencedLock::replicated).
 
 mod gate;
 pub mod redis;

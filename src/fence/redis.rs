@@ -54,8 +54,9 @@
 //!
 //! # Read, decide, write
 //!
-//! Only a newer token raises the fence; a new holder alone does not. A hold that reads, decides and
-//! then writes must also read behind the fence. Otherwise a late write may come in between.
+//! A late write is rejected only after a newer token has reached the fence. So if a hold reads,
+//! decides and then writes, it must also read by a fenced call. Otherwise a late write may come in
+//! between.
 //!
 //! ```
 //! use leasehold::fence::redis::script;
@@ -67,10 +68,10 @@
 //!
 //! # When a write fails
 //!
-//! Redis takes nothing back. The token is stored before the write, so a write that fails half way
-//! leaves the token and what it has written. Older holds stay out, and this one may write again.
-//! [`hset`] on a key of another type stores the token and writes nothing. If the fence itself has
-//! another type or holds no token, the server returns an error, and nothing is written.
+//! Redis does not roll back. The token is stored before the write, so after a write that fails half
+//! way, the token and the first changes stay. Older holds are still rejected, and this one may
+//! write again. [`hset`] on a key of another type stores the token and writes nothing. If the fence
+//! itself has another type or holds no token, the server returns an error, and nothing is written.
 
 use std::fmt;
 
@@ -230,10 +231,9 @@ pub fn delete(key: impl AsRef<[u8]>, token: u64) -> Call {
 /// A script of your own in Lua, with `KEYS` and `ARGV` as you give them. Replies what the script
 /// returns.
 ///
-/// The newest token is stored next to the **first key**, for all of them: what is written
-/// together belongs behind one fence, and has the same first key in every script. The text becomes
-/// the body of a function of `KEYS` and `ARGV`: its local variables are its own, and errors name
-/// its lines as you count them.
+/// The newest token is stored next to the **first key**, for all keys. So scripts that write the
+/// same data must have the same first key. The text becomes the body of a function of `KEYS` and
+/// `ARGV`: its local variables are its own, and errors name its lines as you count them.
 ///
 /// A script that fails half way leaves what it has written, and the token: see
 /// [above](self#when-a-write-fails).
@@ -280,8 +280,8 @@ pub fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidScript {
-    /// It begins with `#!`, which only a whole script may. Leave that line out: what it
-    /// declares would not hold for the fence.
+    /// It begins with `#!`, which only a whole script may. Leave that line out, because its flags
+    /// would not apply to the fence.
     #[error("a script behind a fence must not begin with `#!`; remove that line")]
     Shebang,
     /// It has no key next to which the newest token could be stored.

@@ -1,9 +1,9 @@
 //! The atomic requests to a store.
 //!
-//! The store replies to a handful of requests. It does not wait, retry or keep a schedule, which
-//! the engine does. If a reply is lost, the engine repeats the request with the same owner. Two
-//! requests must not be repeated: a guarded write and a forced release. Their callers get an error
-//! that leaves the result open.
+//! The store has only a few requests. It does not wait, retry or keep a schedule: the engine does
+//! this. If a reply is lost, the engine repeats the request with the same owner. Two requests must
+//! not be repeated: a guarded write and a forced release. Their callers get an error that leaves
+//! the result open.
 //!
 //! `redis/kinds/mod.rs` has the requests of all kinds of objects, and the folders next to it have
 //! those of one kind. `conformance/` has the behaviour of every deployment as plain functions.
@@ -23,11 +23,11 @@ pub(crate) mod redis;
 /// dead or paused client blocks the others no longer than this.
 pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
-/// The second waiter in a queue is notified after it has waited this long. It asks when the
-/// [`RESERVATION`] for the first one ends, because that one may be dead.
+/// After the second waiter in a queue has waited this long, it is notified to send a request when
+/// the [`RESERVATION`] for the first one ends, because the first one may be dead.
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 
-/// When the third waiter asks, because both before it may be dead.
+/// When the third waiter sends a request, because both waiters before it may be dead.
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
 /// How long an unused queue is kept, and the record of a yield window.
@@ -44,12 +44,13 @@ pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 /// How long permits are left to the longest waiter after its last request.
 pub(crate) const LONGEST_WAITER_RESTS: Duration = Duration::from_secs(5);
 
-/// How long readers yield to earlier writers. Then readers enter for as long, and so on. Otherwise
-/// a reader and a writer that wait for each other would wait for ever.
+/// How long readers wait for earlier writers. Then readers may acquire for the same time, and so
+/// on. Otherwise a reader and a writer that wait for each other would wait for ever.
 pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
-/// How long permits are left to the longest waiter. Then all clients may take them for as long, and
-/// so on. That waiter may wait for permits of dead holders, which never come back.
+/// How long permits are left to the longest waiter. Then all clients may take them for the same
+/// time, and so on, because that waiter may wait for permits of dead holders, which never come
+/// back.
 pub(crate) const LONGEST_WAITER_TURN: Duration = Duration::from_secs(30);
 
 /// How long the store recognizes a repeated change.
@@ -68,7 +69,7 @@ pub(crate) enum SubscriptionLevel {
     /// Nothing: waiters poll.
     #[default]
     Nothing,
-    /// Releases: waiters ask after each, and do not queue.
+    /// Releases: waiters send a request after each, and do not queue.
     Releases,
     /// Releases, and the client's own notifications: waiters may queue.
     Turns,
@@ -78,9 +79,9 @@ pub(crate) enum SubscriptionLevel {
 /// client's own request grants a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
-    /// The messages of all names are lost from now on.
+    /// From now on, the messages of all names are lost.
     SubscriptionsLost,
-    /// The level of this name from now on. A release may have been missed.
+    /// This is the level of the name from now on. A release may have been missed.
     Subscribed(Object, SubscriptionLevel),
     /// The store is reachable again; it may have lost what was held.
     Back,
@@ -88,9 +89,9 @@ pub(crate) enum Event {
     Moved,
     /// This name was released. With `queue_notified`, queued waiters need not ask.
     Freed { object: Object, queue_notified: bool },
-    /// Clients that only observe this name have to ask.
+    /// Clients that only observe this name have to send a request.
     Changed { object: Object },
-    /// This client has to ask for this name after this time.
+    /// This client has to send a request for this name after this time.
     Ask { object: Object, after: Duration },
 }
 

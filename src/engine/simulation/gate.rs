@@ -1,4 +1,4 @@
-//! Stops every task of one client, as SIGSTOP does to a process.
+//! Pauses every task of one client, as SIGSTOP pauses a process.
 
 use std::{
     future::{Future, poll_fn},
@@ -42,7 +42,7 @@ impl Gate {
         self.close_for(Duration::from_secs(1_000_000));
     }
 
-    /// Returns when the client may run again, or when it could first run.
+    /// Returns when the client may run again.
     pub(super) fn opens(&self) -> Instant {
         *self.0.lock().unwrap()
     }

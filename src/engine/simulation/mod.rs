@@ -1,4 +1,4 @@
-//! Many clients, a simulated server, and one seed.
+//! Simulated runs of many clients and a server, each from one seed.
 //!
 //! A seed decides everything: which client wants which lock, when and for how long, which client is
 //! cancelled or paused, and which faults the server and the connections have. Time is virtual. So a
@@ -96,7 +96,7 @@ fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     (next.into_inner().min(seeds), broken)
 }
 
-/// Ends the process when a run does not end. If virtual time does not pass, a loop never waits.
+/// Ends the process if a run does not end. If virtual time does not pass, some loop never waits.
 fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
     const INTERVAL: Duration = Duration::from_millis(100);
     const LONGEST: u32 = 200;
@@ -155,7 +155,7 @@ fn simulate(world: World, called: &str, few: u64) {
 
     let (finished, broken) = run_seeds(world, base, seeds);
     if let Some(Broken { seed, rule }) = broken {
-        // Run it again, with its trace printed.
+        // Runs it again, and prints its trace.
         drop(run_seed(world, seed, true));
         panic!(
             "seed {seed} broke a rule after {finished} seeds: {rule}\n\

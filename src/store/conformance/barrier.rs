@@ -21,7 +21,8 @@ impl Bench {
         Claim { share: Share::Nothing, object, ..self.claim(name) }
     }
 
-    /// How many members have arrived, or as which it has passed.
+    /// Returns how many members have arrived, or the index of a member for which the barrier has
+    /// opened.
     async fn arrive(&self, claim: &Claim, parties: u32) -> Result<(u64, u32), u32> {
         self.arrive_with(claim, parties, None).await
     }
@@ -70,7 +71,7 @@ async fn repeated_arrival_counts_once(t: &Bench) {
 }
 
 impl Bench {
-    /// Withdraws a member that is there.
+    /// Withdraws a member that has arrived.
     async fn leaves(&self, claim: &Claim) {
         let left = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
         assert_eq!(left, ReleaseReply::Freed(RemoteWaiters::Nobody));
@@ -135,7 +136,7 @@ impl Bench {
         [one, other]
     }
 
-    /// How many members are inside, unless this generation has left.
+    /// Returns how many members are inside, unless this generation has left.
     async fn inside(&self, name: &str, generation: u64) -> Option<u32> {
         let name = self.object(Kind::DoubleBarrier, name).name;
         let members = barrier::inside(&self.one, &name, generation).await.unwrap()?;

@@ -17,7 +17,7 @@ impl Bench {
         Claim { share: Share::FENCED, object, ..self.claim_for(name, ttl) }
     }
 
-    /// Has the claim lead. Returns its term.
+    /// Makes the owner of the claim the leader. Returns the term.
     async fn lead(&self, claim: &Claim) -> u64 {
         match self.one.acquire(claim, None).await.unwrap() {
             Verdict::Granted { token: Some(term), .. } => term.get(),

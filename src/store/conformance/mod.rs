@@ -126,18 +126,18 @@ impl Bench {
         holder.unwrap()
     }
 
-    /// Gives a lock back, which `next` has then.
+    /// Releases a lock, which `next` then holds.
     async fn hand_over_to(&self, next: &Claim, claim: &Claim) {
         let has = self.hand_over(claim).await.map(|holder| holder.owner);
         assert_eq!(has.as_ref(), Some(&next.owner));
     }
 
-    /// Releases a lock, which is free then.
+    /// Releases a lock, after which it is free.
     async fn release_without_successor(&self, claim: &Claim) {
         assert_eq!(self.hand_over(claim).await, None);
     }
 
-    /// Releases a lock, which is free for a moment then.
+    /// Releases a lock, after which it is free for a moment.
     async fn yields(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
         assert!(matches!(given, ReleaseReply::Freed(RemoteWaiters::Next(_))), "{given:?}");
@@ -234,7 +234,7 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     };
     let (one, block, next) = (fenced(1), fenced(3), fenced(1));
     assert_eq!(drawn(&one).await, Some(1));
-    // A rejected request draws no token.
+    // A rejected request takes no token.
     t.queue(&next).await;
     assert_eq!(t.broadcast(&one).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(drawn(&block).await, Some(2));

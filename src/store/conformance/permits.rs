@@ -150,7 +150,7 @@ async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     let claim = wants(t, "p-late", 1, SHORT);
     t.grant(&claim).await;
     sleep(2 * SHORT).await;
-    // No client has asked since, so the store has not counted it as free.
+    // No client has sent a request since, so the store has not counted it as free.
     for ttl in [None, Some(LONG)] {
         assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOurs]);
     }
@@ -220,7 +220,7 @@ async fn repeated_change_of_the_number_counts_once(t: &Bench) {
         assert!(matches!(refused, Err(Failure::Refused { .. })), "{refused:?}");
     }
     assert_eq!(counts(t, &object).await, (14, 0));
-    // A repeated request gets the same reply, although the number is set by then.
+    // A repeated request gets the same reply, even though the number is now set.
     let (new, receipt) = (t.object(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
     for _ in 0..2 {
         let set =
@@ -256,7 +256,7 @@ async fn permit_is_found_by_its_id(t: &Bench) {
     assert_eq!(set, Some(LONG));
     let left = permits::lease(&t.other, &object.name, id, None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
-    // Its holder believes in it, so it does not get shorter.
+    // Its holder relies on it, so it does not get shorter.
     let left = permits::lease(&t.other, &object.name, id, Some(SHORT)).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
 

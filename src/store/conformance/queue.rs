@@ -61,7 +61,7 @@ async fn reservation_is_short_and_removes_its_entry(t: &Bench) {
     sleep(RESERVATION + Duration::from_millis(20)).await;
     assert_eq!(t.owner_of(&held).await, None);
 
-    // a client that did not ask does not keep the others out again
+    // a client that sent no request does not block the others again
     t.grant(&held).await;
     t.release_without_successor(&held).await;
     t.other.unlisten(&held.object);
@@ -148,7 +148,7 @@ async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let came = Instant::now();
     t.queue(&second).await;
-    // a client that queued lately asks by itself
+    // a client that joined the queue recently sends its own request
     t.hand_over(&held).await;
     let lately = came.elapsed() < WARNED_AFTER;
     t.grant(&first).await;
@@ -187,7 +187,7 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
         sleep(Duration::from_millis(5)).await;
         std::mem::swap(&mut held, &mut next);
     }
-    // A fiftieth of the time: 2 ms in 100, or 16 in 800. And no two in a row.
+    // Windows take a fiftieth of the time: 2 ms in 100, or 16 in 800, and never two in a row.
     let most = usize::try_from(began.elapsed().as_millis() / 100).unwrap() + 1;
     assert!(gaps <= most && reserved > gaps, "{gaps} gaps, {reserved} reserved");
     t.broadcast(&held).await;

@@ -118,7 +118,7 @@ async fn lock_lasts_as_long_as_its_longest_lease(t: &Bench) {
     assert!(!is_granted(t, &next).await, "one reads yet");
     let left = t.one.holder(&long.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left > Duration::from_secs(5), "{left:?}");
-    // and no longer than the remaining readers
+    // and the lock does not last longer than the remaining readers
     let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-longest") };
     assert!(is_granted(t, &short).await);
     assert_eq!(release(t, &long).await, FREED);
@@ -213,7 +213,7 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     assert!(is_granted(t, &stranger).await);
     assert!(!reads_under_write(t, &reads, &writes).await, "others read, and might have written");
     release(t, &stranger).await;
-    // It keeps its grant when a client asks again.
+    // A repeated request keeps the grant.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     release(t, &writes).await;
     assert!(reads_under_write(t, &reads, &writes).await);
@@ -360,7 +360,8 @@ async fn forced_release_affects_one_side(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-/// The whole lock was released: the reader still believed while another client wrote.
+/// Once, the whole lock was released, and the reader still relied on its hold while another client
+/// wrote.
 async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
@@ -384,7 +385,7 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     release(t, &next).await;
 }
 
-/// It was returned as the holder, and could not be revoked.
+/// Once, it was returned as the holder, and could not be revoked.
 async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
     let reads = reader(t, "rw-force-reader");

@@ -79,8 +79,8 @@ impl<'a> Request<'a> {
         Self { about: Some(name), ..self }
     }
 
-    /// Fails at once if two nodes have the keys, because the caller then sends another request.
-    /// Otherwise the request is repeated until one node has them all.
+    /// If two nodes have the keys, the request fails at once, and its caller sends another one.
+    /// Other requests are repeated until one node has all keys.
     pub(super) fn reporting_split(self, reports_split: bool) -> Self {
         Self { reports_split, ..self }
     }
@@ -116,7 +116,7 @@ impl<'a> Request<'a> {
         command
     }
 
-    /// The failure that a rejection of the server means.
+    /// Returns the failure for a rejection of the server.
     pub(super) fn refused(&self, error: &ServerError) -> Failure {
         let details = || format!("{} {}", error.code(), error.details().unwrap_or_default());
         let command = match self.script {

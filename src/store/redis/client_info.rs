@@ -7,7 +7,7 @@ use redis::{Cmd, Value, cmd};
 use super::{RedisStore, Reply, keys, replies, scripts::millis};
 use crate::domain::{ClientInfo, InvalidName, Name, Owner};
 
-/// So much of a text is read: enough for a hundred names.
+/// How many bytes of a text are read: enough for a hundred names.
 const LONGEST: usize = 200 * 1024;
 
 /// The id of the client of `owner`.

@@ -1,5 +1,5 @@
-//! Every deployment conforms: one server, several addresses, sentinels, a cluster. In each of them
-//! the tests also pass with a user that only has the permissions from the guide.
+//! Runs the conformance tests on every deployment: one server, several addresses, sentinels, a
+//! cluster. They also run with a user that has only the permissions from the guide.
 
 use std::{sync::Arc, time::Duration};
 

@@ -12,7 +12,7 @@ use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, W
 /// The largest number of holders and of waiters that are read. A hash with more fields is no lock.
 const MOST: i64 = 1_000;
 
-/// Of so many holders, the client's info is read.
+/// For how many holders the client info is read.
 const MOST_CLIENTS: usize = 10;
 
 /// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB
@@ -22,7 +22,7 @@ const LARGEST: i64 = 200 * 1024;
 /// The reply to `PTTL` if there is no such key.
 const GONE: i64 = -2;
 
-/// Redisson's end of a permit without a lease.
+/// The end of a permit without a lease, as Redisson writes it.
 const NEVER: f64 = 922_337_203_685_477.0;
 
 /// One step of a search at one server.
@@ -113,7 +113,7 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
 async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
     for holder in found.holders.iter().take(MOST_CLIENTS) {
         let owner = holder.owner();
-        // The owner of another program may be no client.
+        // An owner that another program wrote may not be one of a client.
         let Ok(client) = client_info::client_of(owner) else { continue };
         let info = client_info::read(store, &client).await;
         // The user may lack the permission for this key alone. Then the owner is all that it sees.

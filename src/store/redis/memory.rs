@@ -1,6 +1,6 @@
 //! A simulated server in this process, for the tests of programs that use locks.
 //!
-//! Clients speak to it as to a real one, by the same code: only the bytes stay in the process.
+//! Clients use it by the same code as a real server, but no bytes leave the process.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::domain::Name;
 ///
 /// # Examples
 ///
-/// What does my job do when its lock is lost?
+/// A test of what a job does when its lock is lost:
 ///
 /// ```
 /// use leasehold::{Client, LostReason, MemoryStore};
@@ -247,7 +247,7 @@ impl MemoryStore {
         self.server.keys()
     }
 
-    /// A store for the client called `client_id`, which connects when it is first asked.
+    /// A store for the client called `client_id`, which connects at its first request.
     pub(crate) fn store(&self, client_id: &str) -> RedisStore {
         let server = self.server.clone();
         let connector = Connector::by(move || {

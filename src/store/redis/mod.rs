@@ -163,8 +163,8 @@ impl RedisStore {
         self.topology.losses()
     }
 
-    /// Why requests for `name` get no reply, if that is known, of the server that has the name. It
-    /// may be a temporary rejection.
+    /// Why requests for `name` get no reply from the server that has this name, if this is known.
+    /// It may be a temporary rejection.
     pub(crate) fn unavailability(&self, name: &Name) -> Option<Failure> {
         self.topology.unavailability(slot_of_name(name))
     }
@@ -235,7 +235,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refused_names_affect_no_other_name() {
-        // given a hundred holds, of which the first forty are refused from now on
+        // given a hundred holds, of which the renewals of the first forty are rejected from now on
         fastrand::seed(7);
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
@@ -250,7 +250,7 @@ mod tests {
         }
         twin.user("one", "resetkeys ~good:*");
 
-        // when they are renewed some times, then each of the others is
+        // when all are renewed some times, then each of the others is renewed
         let mut renewed = [false; 100];
         for _ in 0..30 {
             let outcomes = store.renew(&renewals).await.unwrap();
@@ -353,7 +353,7 @@ mod tests {
         }
     }
 
-    /// The reservation would stay, and so would the queue.
+    /// Otherwise the reservation and the queue would stay.
     #[tokio::test(start_paused = true)]
     async fn refused_expiry_leaves_no_key_without_a_ttl() {
         let twin = Twin::new(7);
@@ -365,8 +365,8 @@ mod tests {
         assert!(twin.keys_without_ttl().is_empty());
     }
 
-    /// After the clock was set back, or a failover to a server with a slower clock, a record closed
-    /// every yield window until that moment.
+    /// Once, after the clock was set back, or after a failover to a server with a slower clock, the
+    /// record prevented every yield window until that moment.
     #[tokio::test(start_paused = true)]
     async fn yield_record_from_the_future_delays_no_window() {
         let twin = Twin::new(7);
@@ -455,7 +455,7 @@ mod tests {
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
-    /// A notification for another reason counted as a sign of life.
+    /// Once, a notification for another reason counted as a reply.
     #[tokio::test(start_paused = true)]
     async fn silent_message_connection_is_found_under_load() {
         let twin = Twin::new(7);
@@ -474,7 +474,7 @@ mod tests {
         }
     }
 
-    /// Both connections were replaced each second, for as long as the server was a replica.
+    /// Once, both connections were replaced each second for as long as the server was a replica.
     #[tokio::test(start_paused = true)]
     async fn client_reconnects_rarely_while_its_server_is_a_replica() {
         let twin = Twin::new(7);

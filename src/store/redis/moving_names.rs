@@ -54,7 +54,7 @@ async fn connected(url: &str, settings: &Settings) -> RedisStore {
     RedisStore::connect(url, settings, "one").await.unwrap()
 }
 
-/// Takes a lock, as soon as it can be had.
+/// Acquires a lock, as soon as this succeeds.
 async fn acquires(store: &RedisStore, name: &str) {
     let owner = Owner::new("one:1").unwrap();
     let claim = Claim::plain(Object::lock(name), owner, Duration::from_secs(60));

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::domain::{Failure, Kind, Outcome, Renewal};
 
-/// The highest number of parts in which a rejected batch of renewals is repeated. It takes 14 to
-/// find one of a hundred.
+/// The highest number of parts in which a rejected batch of renewals is repeated. To find one
+/// rejected renewal of a hundred takes 14.
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
@@ -34,7 +34,7 @@ impl RedisStore {
         by_kind!(first.object.kind, K => Box::pin(K::renew(self, renewals)).await)
     }
 
-    /// Renews each separately: while their slot is migrating, they lie on two nodes.
+    /// Renews each separately, because while their slot is migrating, they are on two nodes.
     async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let alone = |one| self.renew_all(std::slice::from_ref(one));
         let answers = join_all(renewals.iter().map(alone)).await.into_iter();
@@ -59,7 +59,7 @@ impl RedisStore {
                         parts.swap(last - 1, last);
                     }
                 }
-                // The other renewals would fail, too, or this is the rejected one.
+                // Either the other renewals would fail, too, or this is the rejected one.
                 Err(failure) if failure.is_temporary() => break,
                 Err(_) => {}
             }

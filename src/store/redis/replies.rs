@@ -133,7 +133,7 @@ pub(super) fn outcome(reply: &Value) -> Result<Outcome, Failure> {
     }
 }
 
-/// One outcome for each of `asked` renewals.
+/// Returns one outcome for each of `asked` renewals.
 pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Failure> {
     match reply {
         Value::Array(replies) if replies.len() == asked => replies.iter().map(outcome).collect(),
@@ -141,7 +141,7 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-/// Whether a release that is published to all freed anything.
+/// Returns whether a release that is published to all waiters ended a hold.
 pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),

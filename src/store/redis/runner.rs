@@ -61,8 +61,8 @@ impl RedisStore {
         }
     }
 
-    /// Sends the request with the key of the waiters of `object`. If the server denies that key, or
-    /// another node has it, sends the request without it.
+    /// Sends the request with the key of the waiters of `object`. If the server denies this key, or
+    /// another node has it, sends the request without this key.
     pub(super) async fn with_waiters<T, A>(
         &self,
         object: &Object,
@@ -112,7 +112,7 @@ impl RedisStore {
         answer
     }
 
-    /// Makes all waiters ask. If that fails, they ask later, by their timers.
+    /// Makes all waiters send a request. If this fails, they send one later, by their timers.
     async fn wake<K: InRedis>(&self, name: &Name) {
         let Ok(channels) = self.topology.channels().await else { return };
         if !K::wakes_now(self, name).await {

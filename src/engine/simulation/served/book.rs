@@ -1,4 +1,4 @@
-//! The guards of a story of objects, and the rules about them: see `objects.rs`.
+//! The guards in a run of objects (a *story*), and the rules about them: see `objects.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ pub(super) struct Known {
 
 #[derive(Clone)]
 pub(super) struct Believer {
-    /// That of a member inside a double barrier.
+    /// The guard of a member inside a double barrier.
     pub(super) generation: u64,
     pub(super) watch: Watch,
     /// The owner of the write hold, if this is a read hold under it.
@@ -152,7 +152,7 @@ fn together(held: &[Believer]) -> Option<String> {
     pair.map(|(one, other)| format!("{} is not alone: {} believes too", owner(one), owner(other)))
 }
 
-/// Returns the broken rule, if two tasks believe in claims of one element.
+/// Returns the broken rule, if two tasks rely on claims of one element.
 fn same_element(held: &[Believer]) -> Option<String> {
     let mut elements = BTreeSet::new();
     let all = held.iter().filter_map(|it| it.watch.element());

@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// When nothing is in the way any more each client acquires each lock, and leaves nothing.
+    /// After the last fault, each client acquires each lock, and leaves nothing behind.
     async fn check_end(mut self) -> Result<(), String> {
         self.rest(self.scenario.lease() + Duration::from_secs(7)).await?;
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {

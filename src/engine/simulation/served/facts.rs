@@ -1,5 +1,5 @@
-//! Rules about what the server knows: it has each hold that a client believes in, and no grant of a
-//! fair lock passes the head of the queue.
+//! Rules about the data of the server: it has each hold on which a client relies, and grants a fair
+//! lock only to the head of the queue.
 
 use std::{future::Future, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::{Result, domain::Kind, engine::held::Watch};
 
-/// Asks until there is an answer, with this pause after each failure.
+/// Repeats a request until it has a reply, with this pause after each failure.
 pub(super) async fn until_known<T, F: Future<Output = Result<T>>>(
     pause: Duration,
     ask: impl Fn() -> F,
@@ -21,7 +21,7 @@ pub(super) async fn until_known<T, F: Future<Output = Result<T>>>(
     }
 }
 
-/// Returns the broken rule, if a client believes what the server does not know.
+/// Returns the broken rule, if a client relies on a hold that the server does not have.
 pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
     let claim = watch.claim();
     let (name, owner) = (claim.name(), claim.owner.as_str());
@@ -45,7 +45,7 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
     (!known.contains_key(&field)).then(|| format!("{owner} believes in `{name}`: {known:?}"))
 }
 
-/// The queue of a fair lock, as its commands make it.
+/// The queue of a fair lock, as computed from the commands.
 #[derive(Default)]
 struct Queue {
     owners: Vec<String>,

@@ -45,7 +45,7 @@ impl Failovers {
         self.chance.u32(..n) == 0
     }
 
-    /// Starts a fault, now and then.
+    /// Starts faults at random times.
     pub(super) fn check(&mut self, peers: &[Arc<Peer>], stale_connections: &mut StaleConnections) {
         let does = self.server_faults;
         if self.one_in(40) {

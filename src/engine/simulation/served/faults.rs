@@ -35,7 +35,7 @@ impl FaultInjector {
         Duration::from_millis(self.chance.u64(1..=most))
     }
 
-    /// Starts a fault, now and then.
+    /// Starts faults at random times.
     pub(super) fn check(&mut self, peers: &[Arc<Peer>]) {
         let does = self.scenario.faults;
         let peer = &peers[self.chance.usize(..peers.len())];
@@ -95,8 +95,8 @@ impl FaultInjector {
     fn cut(&mut self, peer: &Peer) {
         let how = [Cut::Whole, Cut::Replies, Cut::Silence][self.chance.usize(..3)];
         self.log(|| format!("{} loses its connections: {how:?}", peer.id));
-        // A client notices silence when it sends a request. A client that only waits sends one each
-        // five seconds.
+        // A client notices a silent server when it sends a request. A client that only waits sends
+        // one each five seconds.
         let unnoticed = if how == Cut::Silence { Duration::from_secs(6) } else { Duration::ZERO };
         self.judge.fault(unnoticed);
         peer.cut(how);

@@ -1,8 +1,8 @@
-//! What a story knows of the elements of a queue, each of which is pushed once.
+//! The record of the elements of a queue, each of which is pushed once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The elements, by what is known of them.
+/// The elements, by their known state.
 #[derive(Default)]
 pub(super) struct Jobs {
     /// Those that may be in the queue, and whether their push was confirmed.

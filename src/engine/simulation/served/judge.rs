@@ -21,8 +21,9 @@
 //! | replies come soon | `try_acquire` or a release takes long without a fault |
 //!
 //! An owner cannot know at once that the server forgot its hold, or that another client overwrote
-//! it. Its belief is in doubt for the time of a lease. A failover may forget a write that no
-//! replica has acknowledged. A write that all replicas have acknowledged stays certain.
+//! it. So after such a fault, its hold is in doubt for the time of a lease: two holders are
+//! allowed. A failover may forget a write that no replica has acknowledged. A write that all
+//! replicas have acknowledged stays certain.
 
 mod rules;
 
@@ -235,8 +236,8 @@ impl Judge {
         *known = until.max(*known);
     }
 
-    /// Notes that for `lasts` only servers answer that do not know the primary. Clients that are
-    /// connected to it do not notice.
+    /// Notes that for `lasts`, only servers reply that do not know the primary. Clients that are
+    /// connected to the primary do not notice this.
     pub(super) fn misleads(&self, lasts: Duration) {
         self.seen().misled_until = Some(Instant::now() + lasts);
     }

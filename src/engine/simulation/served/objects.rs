@@ -3,7 +3,7 @@
 //! a queue.
 //! Each story has one of them.
 //!
-//! A *believer* is a task whose guard says that it holds.
+//! A task *believes* in its hold if its guard says that it is held, and is then a *believer*.
 //!
 //! | rule | broken when |
 //! |---|---|
@@ -25,7 +25,7 @@
 //! | no starvation | a task waits for two minutes, though no hold and no fault lasts as long |
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
-//! The server keeps its data in these stories: after a data loss no rule could be checked.
+//! The server never loses its data in these runs, because no rule could be checked after that.
 
 mod barrier;
 mod multi;

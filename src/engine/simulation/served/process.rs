@@ -60,7 +60,8 @@ impl Process {
 
     /// The clock of the client with this `number`.
     pub(super) fn clock(&self, number: u32) -> Clock {
-        // This is more than a slow clock can lose, because the total time must never shrink.
+        // The jump is larger than what a slow clock loses, because the total time must never
+        // shrink.
         const AHEAD: Duration = Duration::from_secs(1_000);
         let drift = DRIFTS[number as usize % DRIFTS.len()];
         let (begun, slept) = (Instant::now(), Arc::clone(&self.slept));

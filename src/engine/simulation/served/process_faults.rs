@@ -12,7 +12,7 @@ const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 const SLOW: Duration = Duration::from_secs(5);
 
 impl FaultInjector {
-    /// Suspends the machine of a client, ends its runtime, or shuts it down, now and then.
+    /// Suspends the machine of a client, ends its runtime, or shuts it down, at random times.
     pub(super) fn fault_of_process(&mut self, peer: &Arc<Peer>) {
         let does = self.scenario.faults;
         if does.suspensions && self.one_in(500) {

@@ -1,4 +1,4 @@
-//! A connection of a foreign client: words out, text in.
+//! A connection of a foreign client, which sends words and returns text.
 
 use leasehold_twin::Twin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};

@@ -84,8 +84,8 @@ impl Scenario {
         }
     }
 
-    /// Two clients want one lock all the time, at a server with no delay. A polling waiter finds it
-    /// free only by chance, unless the other client opens a yield window.
+    /// Two clients repeatedly acquire one lock, at a server with no delay. A polling waiter finds
+    /// it free only by chance, unless the other client opens a yield window.
     fn of_two_that_do_not_rest(self, chance: &mut Rng) -> Self {
         Self {
             clients: 2,
@@ -135,7 +135,8 @@ impl Scenario {
         }
     }
 
-    // These derive from a number that is drawn anyway, so that all later draws stay the same.
+    // These derive from a number that is drawn for another setting, so that all later random
+    // numbers stay the same.
 
     /// Whether locks are fenced. They are not if a fault loses tokens, because tokens then begin
     /// again.

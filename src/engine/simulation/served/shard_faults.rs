@@ -1,7 +1,7 @@
 //! The faults of one shard, each from its beginning to its end.
 //!
-//! A failover is compared with the data that it forgets. If the new primary has the data of the old
-//! one, no hold is in doubt.
+//! At each failover, the data of the two primaries is compared. If the new primary has the data of
+//! the old one, no hold is in doubt.
 
 use std::{
     collections::BTreeSet,
@@ -220,7 +220,7 @@ impl ShardFault {
         sentinel.rejoin();
     }
 
-    /// A node learns nothing of a failover of another one.
+    /// A node is not notified of the failover of another one.
     pub(super) async fn stale_node(&self) {
         let node = self.site.primary(self.shards[1]);
         node.isolate();

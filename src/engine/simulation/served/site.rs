@@ -15,7 +15,7 @@ use crate::domain::Name;
 /// The servers of a trace.
 #[derive(Clone, Debug)]
 pub(super) enum Site {
-    /// One server. Its address leads to another server later.
+    /// One server, whose address may later lead to another server.
     One(Arc<Mutex<Servers>>),
     /// A primary with replicas, and the sentinels that watch it.
     Watched(Net, Sentinels, Hung),

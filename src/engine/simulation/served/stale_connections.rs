@@ -1,4 +1,4 @@
-//! Clients that keep a connection which they must give up.
+//! Rules about connections that clients must close.
 //!
 //! | rule | broken when |
 //! |---|---|
@@ -22,7 +22,7 @@ type Key = (String, u64);
 /// A client gives up a silent connection within this time.
 const SILENCE: Duration = Duration::from_secs(7);
 
-/// Connections that clients must give up, and since when.
+/// Connections that clients must close, and since when.
 pub(super) struct StaleConnections {
     stays: Duration,
     stale: BTreeMap<Key, Instant>,

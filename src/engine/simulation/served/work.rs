@@ -1,4 +1,4 @@
-//! A task of a client that wants a lock now and then.
+//! A task of a client that acquires locks repeatedly.
 
 use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
@@ -102,7 +102,7 @@ impl Worker {
             false => lock,
         };
         let polls = match self.scenario.restless {
-            // One client asks all the time, and the other one is not subscribed.
+            // One client sends requests without a pause, and the other one is not subscribed.
             true => self.peer.id != "client-0",
             false => self.scenario.polling && self.one_in(4),
         };

@@ -1,5 +1,5 @@
-//! What this client subscribes to: the channels of each name that it waits for, as far as its user
-//! has the permissions. `leasehold_link` keeps the subscriptions.
+//! The subscriptions of this client: the channels of each name for which it waits, as far as its
+//! user has the permissions. `leasehold_link` keeps the subscriptions.
 //!
 //! [`Table`] keeps the wanted and the confirmed subscriptions. One mutex for each connection guards
 //! it, and no event is sent while it is held.
@@ -81,8 +81,8 @@ mod tests {
         RedisStore::connect_by(connector, &settings, "one").await.unwrap()
     }
 
-    /// All requests were sent at once. So the server seemed late before its last reply, and the
-    /// client started over for ever.
+    /// Once, all requests were sent at once. The server seemed late before its last reply, so the
+    /// client reconnected for ever.
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_to_many_names_keeps_the_connection() {
         let store = served_slowly(&Twin::new(7)).await;

@@ -1,8 +1,8 @@
 //! Wanted and confirmed subscriptions, and the requests that make the second equal the first.
 //!
-//! Pure: the caller passes the time. Each request gets its reply on its own connection. If the
-//! connection ends first, everything is requested again on the next one, so a lost reply does not
-//! matter.
+//! It is pure: the caller passes the time. The reply to a request comes on the same connection. If
+//! the connection ends first, everything is requested again on the next one, so a lost reply does
+//! no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -138,7 +138,7 @@ impl SubscriptionTable for Table {
             (std::mem::take(&mut wanted.level) != SubscriptionLevel::Nothing)
                 .then(|| object.clone())
         };
-        // In an order that does not depend on chance.
+        // Sorted, so that the order does not depend on chance.
         let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(unsubscribed).collect();
         self.channels.clear();
         match self.delivery {
@@ -475,7 +475,7 @@ mod tests {
         );
     }
 
-    /// A denied queue was taken for a denied subscription, which is still allowed.
+    /// Once, a denied queue counted as a denied subscription.
     #[test]
     fn rejection_removes_the_permission_that_was_requested() {
         let (mut table, now) = (table(), Instant::now());

@@ -47,7 +47,7 @@ impl Seen {
         }
     }
 
-    /// At most one client believes in a hold at a time, and the server agrees.
+    /// At most one client relies on a hold at a time, and the server has this hold.
     pub(super) fn false_belief(&self, now: Instant) -> Option<String> {
         let mut believed: BTreeMap<&Name, &Owner> = BTreeMap::new();
         for believer in self.believers.values().filter(|it| it.holding.is_held()) {
@@ -71,7 +71,7 @@ impl Seen {
         None
     }
 
-    /// No client believes for long in a hold that the server does not have.
+    /// No client relies for long on a hold that the server does not have.
     pub(super) fn unnoticed_loss(&self, now: Instant) -> Option<String> {
         let is_late = |it: &&Believer| {
             let Some(lock) = self.locks.get(&it.name) else { return false };
@@ -130,7 +130,7 @@ impl Seen {
         now <= self.quiet_since(name)
     }
 
-    /// Whether the hold with this `number` was healthy, although `reason` was reported.
+    /// Whether the hold with this `number` was healthy when `reason` was reported.
     pub(super) fn is_untrue(&self, number: u64, reason: LostReason, scenario: &Scenario) -> bool {
         let Some(it) = self.believers.get(&number) else { return false };
         let Some(lock) = self.locks.get(&it.name) else { return false };

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::Worker;
 use crate::{Claim, Client, Release, engine::simulation::served::book::Book};
 
-/// The queue, and the keys that are gone when nothing is claimed.
+/// The queue, and the keys that do not exist if nothing is claimed.
 const QUEUE: &str = "jobs";
 pub(super) const KEYS: [&str; 3] =
     [QUEUE, "leasehold_queue__claims:{jobs}", "leasehold_queue__claimants:{jobs}"];
@@ -63,7 +63,7 @@ impl Book {
     }
 }
 
-/// Takes what is left, and compares it with what is known.
+/// Takes the remaining elements, and compares them with the record.
 pub(super) async fn take_the_rest(client: &Client, book: &Book) -> Result<(), String> {
     let jobs = client.queue::<String>(QUEUE).unwrap();
     let mut left = BTreeSet::new();
