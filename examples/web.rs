@@ -117,7 +117,7 @@ impl IntoResponse for Failed {
             Error::Name(_) => (StatusCode::BAD_REQUEST, "there is no such order\n"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "this did not work\n"),
         };
-        eprintln!("{status}: {error}"); // for us, and not for whoever asked
+        eprintln!("{status}: {error}"); // for the log, not for the caller
         (status, words).into_response()
     }
 }

@@ -347,14 +347,14 @@ mod reentry {
         eventually(|| !lock.is_locked().unwrap());
 
         // then the thread gets a new hold
-        let anew = lock.acquire().unwrap();
-        assert_ne!(anew.owner(), lost.owner());
-        assert_eq!(anew.count(), 1);
+        let next = lock.acquire().unwrap();
+        assert_ne!(next.owner(), lost.owner());
+        assert_eq!(next.count(), 1);
 
         // and the thread still holds it when the lost guard is dropped
         drop(lost);
         let again = lock.try_acquire().unwrap().unwrap();
-        assert_eq!(again.owner(), anew.owner());
+        assert_eq!(again.owner(), next.owner());
     }
 
     #[test]

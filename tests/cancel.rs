@@ -832,8 +832,8 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
 #[tokio::test(start_paused = true)]
 async fn work_is_dropped_with_the_run_that_holds_it() {
     /// Notes its own drop.
-    struct Told(Arc<AtomicBool>);
-    impl Drop for Told {
+    struct DropFlag(Arc<AtomicBool>);
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
@@ -842,7 +842,7 @@ async fn work_is_dropped_with_the_run_that_holds_it() {
     // given work that would take for ever
     let world = World::new();
     let (lock, dropped) = (world.door(), Arc::new(AtomicBool::new(false)));
-    let reported = Told(Arc::clone(&dropped));
+    let reported = DropFlag(Arc::clone(&dropped));
     let mut run = Box::pin(lock.run(async |_held| {
         let _told = reported;
         std::future::pending::<()>().await;

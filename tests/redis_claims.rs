@@ -118,7 +118,7 @@ async fn lost_replies_lose_and_repeat_no_element() {
                 assert_eq!(counts(&jobs).await, (1, 0));
                 assert_eq!(jobs.pop().await.unwrap().as_deref(), Some("2"));
             }
-            // The claim is gone before: the answer stays true, although its first reply is lost.
+            // The claim is gone before: the answer stays true, even if its first reply is lost.
             _ => {
                 redis.command(&["DEL", CLAIMS, CLAIMANTS]);
                 let gone = claim.done().await.unwrap();

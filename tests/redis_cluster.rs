@@ -1201,8 +1201,8 @@ async fn one_client_waits_for_ten_thousand_names() {
     // Without a queue there is one channel for each.
     let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
     let channels = if queues { 3 * NAMES } else { NAMES };
-    let all_heard = || nodes.iter().map(received).sum::<usize>() >= channels;
-    eventually("all are heard", 4 * PATIENCE, all_heard);
+    let all_received = || nodes.iter().map(received).sum::<usize>() >= channels;
+    eventually("all are received", 4 * PATIENCE, all_received);
     for held in holds {
         tokio::spawn(held.release());
     }

@@ -168,7 +168,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     until("renewals to come", 0, move || {
         let stats = stats.stats();
         assert_eq!(stats.held, all, "{stats:?}");
-        renewed.saturating_sub(stats.renewals).try_into().expect("there are not so many")
+        renewed.saturating_sub(stats.renewals).try_into().expect("a number of renewals that fits")
     })
     .await;
     let stats = client.stats();
@@ -182,7 +182,7 @@ async fn very_many_holds_and_waiters_leave_nothing() {
     // and each waiter acquires when it can
     let begun = Instant::now();
     let given = tokio::spawn(release_guard(others));
-    until("who has entered", number, move || entered.load(Ordering::Relaxed)).await;
+    until("all have entered", number, move || entered.load(Ordering::Relaxed)).await;
     while let Some(done) = waits.join_next().await {
         done.expect("it does not panic");
     }

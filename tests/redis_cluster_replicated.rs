@@ -166,7 +166,8 @@ async fn replicated_needs_one_more_permission_in_a_cluster() {
     let cluster = Cluster::start();
     cluster.user("dumb", &["~*", "&*", "+@all", "-wait"]);
     let client = built(&cluster, Client::builder().credentials("dumb", "secret")).await;
-    let refused = within(SOON, "it is told", lock(&client, NAME, ONE).acquire()).await.unwrap_err();
+    let refused =
+        within(SOON, "it is reported", lock(&client, NAME, ONE).acquire()).await.unwrap_err();
     assert!(
         matches!(&refused, Error::Forbidden { command: Some(it), .. } if it == "WAIT"),
         "{refused:?}"
@@ -228,7 +229,7 @@ async fn grant_lost_by_failover_during_wait_is_not_returned() {
     assert!(!has(&replica, NAME) && !waits.is_finished());
 
     replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    is_refused(within(PATIENCE, "it is told", waits).await.unwrap(), 1, 0);
+    is_refused(within(PATIENCE, "it is reported", waits).await.unwrap(), 1, 0);
     let free = client.lock(NAME).unwrap();
     release_guard(within(PATIENCE, "it is free", free.acquire()).await.unwrap()).await;
 }
@@ -286,7 +287,7 @@ async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
     of_from.start_again();
     of_from.catch_up_with(&from);
-    is_refused(within(PATIENCE, "it is told", waits).await.unwrap(), 1, 0);
+    is_refused(within(PATIENCE, "it is reported", waits).await.unwrap(), 1, 0);
     of_to.start_again();
     is_free(&cluster, NAME).await;
 }

@@ -57,7 +57,7 @@ async fn new_queue_entry_is_served_after_one_round() {
     let enter = async || {
         entry(door(&one_more), bound).await;
     };
-    enters(&chain, "who queues", 20, bound, enter).await;
+    enters(&chain, "a queued waiter", 20, bound, enter).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,7 +98,7 @@ async fn client_with_redissons_permissions_acquires_in_its_window() {
     let enter = async || {
         entry(door(&limited), bound).await;
     };
-    enters(&chain, "who listens and does not queue", 10, bound, enter).await;
+    enters(&chain, "a subscribed waiter without a queue entry", 10, bound, enter).await;
 }
 
 /// The script by which Redisson acquires a lock.

@@ -66,7 +66,7 @@ async fn restart_without_data_reports_the_loss_to_the_holder() {
 
     // then the waiter acquires and the holder is notified, with the reason
     let entered = entered(waiting).await;
-    let reason = within(SOON, "the loss is told", guard.lost()).await;
+    let reason = within(SOON, "the loss is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     match guard.release().await.unwrap() {
         Release::NotHeld { reason: LostReason::NotOwned, holder: Some(holder), .. } => {
@@ -84,7 +84,7 @@ async fn release_of_a_lost_hold_does_not_wait_for_the_server() {
     let lock = client.lock("door").unwrap();
     let guard = lock.clone().lease(secs(1)).acquire().await.unwrap();
     redis.stop();
-    assert_eq!(within(SOON, "the loss is told", guard.lost()).await, LostReason::Expired);
+    assert_eq!(within(SOON, "the loss is reported", guard.lost()).await, LostReason::Expired);
     let began = Instant::now();
     match guard.release().await.unwrap() {
         Release::NotHeld { reason: LostReason::Expired, holder: None, .. } => {}
@@ -162,7 +162,7 @@ async fn cut_off_holder_learns_its_loss_at_its_local_deadline() {
     let lock = other.lock("door").unwrap();
     let entering = waiter(lock);
 
-    assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::Expired);
+    assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::Expired);
     let entered = entered(entering).await;
 
     // and when the network is back, the late release does not touch the other's hold
@@ -513,7 +513,7 @@ async fn overwritten_hold_is_lost_and_the_new_value_stays() {
     let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
     redis.command(&["SET", "door", "x"]);
 
-    let reason = within(SOON, "it is told", guard.lost()).await;
+    let reason = within(SOON, "it is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     drop(guard);
     sleep(ms(300)).await;
@@ -895,7 +895,7 @@ async fn forced_release_is_reported_at_once_to_a_waiting_process() {
 
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
 
-    let reason = within(SOON, "it is told", guard.lost()).await;
+    let reason = within(SOON, "it is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     release_guard(entered(waiting).await).await;
 }

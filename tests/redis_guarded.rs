@@ -85,8 +85,8 @@ async fn guarded_script_is_one_evalsha_when_the_server_knows_it() {
         assert_eq!([calls.of("evalsha"), calls.of("eval")], [by_hash, by_text], "{calls}");
     }
     redis.command(&["SCRIPT", "FLUSH"]);
-    guard.write(set("told again")).await.unwrap();
-    assert_eq!(data(&redis).unwrap(), "told again");
+    guard.write(set("written again")).await.unwrap();
+    assert_eq!(data(&redis).unwrap(), "written again");
     release_guard(guard).await;
 }
 
@@ -186,7 +186,7 @@ async fn lost_hold_writes_nothing_and_notices_it_at_once() {
         };
         assert_lost(late, LostReason::NotOwned);
         assert!(!guard.is_held(), "{way}");
-        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOwned);
+        assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::NotOwned);
         assert_eq!(data(&redis).unwrap(), "in time", "{way}");
 
         // and it does not ask for a fact that it knows now
@@ -242,7 +242,7 @@ async fn guarded_write_is_not_repeated_when_its_reply_is_lost() {
     guard.eval(count.clone()).await.unwrap();
     proxy.lose_reply_to("count");
     let before = redis.calls();
-    let counted = within(SOON, "it is told", guard.eval(count)).await;
+    let counted = within(SOON, "it is reported", guard.eval(count)).await;
     assert!(matches!(counted, Err(Error::Unavailable { .. })), "{counted:?}");
     assert_eq!(proxy.lost_replies(), 1);
     eventually("the client is back", SOON, || client.stats().reconnects == 1);
@@ -305,7 +305,7 @@ async fn late_write_after_the_hold_changes_nothing() {
     proxy.black_hole(false);
     let is_it = |line: &String| line.contains(r#""EVALSHA""#) && line.contains("late");
     eventually("it arrives", SOON, || monitor.lines().iter().any(is_it));
-    within(SOON, "it is told", guard.lost()).await;
+    within(SOON, "it is reported", guard.lost()).await;
     assert_eq!(data(&redis), None);
 }
 

@@ -141,7 +141,7 @@ async fn temporary_hazard_is_logged_as_resolved_without_a_check() {
     let before = [&evicts, &well].map(|redis| redis.calls());
 
     refuses.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    within(PATIENCE, "it is told", async {
+    within(PATIENCE, "it is reported", async {
         while over(&log, "NOREPLICAS") == 0 {
             sleep(ms(50)).await;
         }
@@ -531,8 +531,8 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
     };
     let health = healed(&client, PATIENCE, "it is found", is_away).await;
     assert!(health.is_ready() && !health.commands_up, "{health:?}");
-    let anew = Client::connect(&url).await.unwrap();
-    assert!(anew.health().await.is_ready());
+    let other_client = Client::connect(&url).await.unwrap();
+    assert!(other_client.health().await.is_ready());
     nodes.iter().for_each(|node| node.stop());
     healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
 }
@@ -547,7 +547,7 @@ async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let nodes = cluster.nodes();
     nodes[1].stop();
     let words = "names in slots 5461 to 10921 cannot be locked";
-    comes_true("it is told", || warned(&log, words) == 1).await;
+    comes_true("it is reported", || warned(&log, words) == 1).await;
     nodes[1].start_again();
     let is_told = |line: &str| line.contains("deployment hazard resolved") && line.contains(words);
     let until_over = async {
@@ -555,7 +555,7 @@ async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
             sleep(ms(5)).await;
         }
     };
-    within(PATIENCE, "its end is told", until_over).await;
+    within(PATIENCE, "its end is logged", until_over).await;
     assert_eq!(warned(&log, words), 1, "{}", log.text());
 }
 

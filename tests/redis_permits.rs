@@ -206,7 +206,7 @@ async fn expired_permit_is_not_renewed_or_counted_twice() {
     cut_short(&redis);
 
     // then the next renewal reports that it is over, and counts nothing
-    let reason = within(SOON, "it is told", guard.lost()).await;
+    let reason = within(SOON, "it is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     assert_eq!((free(&redis), held(&redis)), (0, 1));
     assert!(guard.release().await.unwrap().into_result().is_err());
@@ -231,7 +231,7 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let begun = Instant::now();
     let stolen = other.try_acquire().await.unwrap().expect("it is free");
     assert!(guard.is_held());
-    assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOwned);
+    assert_eq!(within(SOON, "it is reported", guard.lost()).await, LostReason::NotOwned);
     assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
     release_guard(stolen).await;
 }
@@ -514,7 +514,7 @@ async fn holder_notices_a_restart_that_loses_the_data() {
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     redis.restart();
-    assert_eq!(within(secs(15), "it is told", guard.lost()).await, LostReason::NotOwned);
+    assert_eq!(within(secs(15), "it is reported", guard.lost()).await, LostReason::NotOwned);
     // and there are none until a client sets their number
     let waiting = waiter(&permits);
     sleep(ms(100)).await;

@@ -195,7 +195,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
     let busy = tokio::spawn(async move { acquire_in_turn(&[busy], usize::MAX, ms(2)).await });
     eventually("it does", SOON, || near.stats().granted > 10);
 
-    // then a queued client acquires, although its requests take longer
+    // then a queued client acquires, even if its requests take longer
     let lock = door(&far);
     let entered = timeout(secs(10), lock.acquire()).await;
     busy.abort();
@@ -499,7 +499,10 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     // then it is notified of a free lock at least every 80 ms plus a hold: it is left free for a
     // fifth of the time, 16 ms at most, or at each other release
     let (took, received) = (began.elapsed(), java.received());
-    println!("{} of 300 releases in {took:?} were told to who does not queue", received.len());
+    println!(
+        "{} of 300 releases in {took:?} were announced to a client that does not queue",
+        received.len()
+    );
     assert!(received.iter().all(|message| message == "00" || message == "0"), "{received:?}");
     let least = usize::try_from(took.as_millis() / 160).unwrap().min(300 / 4);
     assert!(received.len() >= least, "{} < {least}", received.len());
@@ -517,11 +520,11 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     let (took, lines) = (began.elapsed(), monitor.stop());
     assert!(turns(&lines) >= 200, "{}", turns(&lines));
     // with a queued client, which may be late on a busy machine
-    let told_all: Vec<_> = lines.iter().filter(|line| line.contains(ANNOUNCED)).collect();
-    assert!(told_all.len() <= 100, "{} of 300 were told to all", told_all.len());
-    let free = told_all.iter().filter(|line| line.ends_with(r#""00""#)).count();
+    let announced: Vec<_> = lines.iter().filter(|line| line.contains(ANNOUNCED)).collect();
+    assert!(announced.len() <= 100, "{} of 300 were announced to all", announced.len());
+    let free = announced.iter().filter(|line| line.ends_with(r#""00""#)).count();
     let most = usize::try_from(took.as_millis() / 100).unwrap() + 1;
-    println!("{free} of 300 releases in {took:?} were told to all while somebody queued");
+    println!("{free} of 300 releases in {took:?} were announced to all while a client queued");
     assert!(free <= most, "{free} > {most}");
 }
 
@@ -612,7 +615,7 @@ async fn user_without_queue_permissions_waits_like_redisson() {
     let output = |what| logged.matches(what).count();
     let (queue, channels) = (output("wait queue denied"), output("channels of Leasehold denied"));
     assert!((1..=2).contains(&channels) && queue <= 2 && queue + channels >= 2, "{logged}");
-    assert_eq!(output("subscriptions denied"), 0, "releases are heard");
+    assert_eq!(output("subscriptions denied"), 0, "releases are received");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,7 +141,7 @@ fn threads_exclude_each_other_by_a_quorum_lock() {
         let lock = other.lock("door").unwrap();
         let held = lock.acquire_within(secs(10)).unwrap().run(|held| held.is_held());
         assert!(held.into_result().unwrap());
-        // Its releases are completed although the client is dropped at once.
+        // Its releases are completed even if the client is dropped at once.
         drop(lock.acquire().unwrap());
     });
     std::thread::sleep(ms(200));

@@ -474,7 +474,7 @@ async fn dead_reader_ends_with_its_own_lease() {
 
     // when the first one is cut off
     proxy.refuse(true);
-    assert_eq!(within(SOON, "it is told", dead.lost()).await, LostReason::Expired);
+    assert_eq!(within(SOON, "it is reported", dead.lost()).await, LostReason::Expired);
     let lease = lease_of(&dead);
     eventually("its lease is over", SOON, || pttl(&t.redis, &lease) == -2);
 
@@ -518,7 +518,7 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
     let writer = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     assert!(!t.theirs().read().force_release().await.unwrap());
     assert!(t.theirs().write().force_release().await.unwrap());
-    assert_eq!(within(SOON, "it is told", writer.lost()).await, LostReason::NotOwned);
+    assert_eq!(within(SOON, "it is reported", writer.lost()).await, LostReason::NotOwned);
     let release = writer.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 }
@@ -978,7 +978,7 @@ async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
 
 #[tokio::test]
 async fn long_self_wait_is_logged() {
-    const TOLD: &str = "self-wait detected: this client waits for a lock that it holds";
+    const LOGGED: &str = "self-wait detected: this client waits for a lock that it holds";
     let (log, _noting) = Log::begin();
     let redis = Redis::start();
     let lock = door(&client(&redis).await);
@@ -987,11 +987,11 @@ async fn long_self_wait_is_logged() {
             if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
         let guard = held.ttl(secs(3)).acquire().await.unwrap();
         // It is logged at most every ten seconds, when a hold of five seconds is renewed.
-        let before = log.text().matches(TOLD).count();
+        let before = log.text().matches(LOGGED).count();
         assert!(wanted.acquire_within(secs(4)).await.is_err());
-        assert_eq!(log.text().matches(TOLD).count(), before, "{}", log.text());
+        assert_eq!(log.text().matches(LOGGED).count(), before, "{}", log.text());
         assert!(wanted.acquire_within(secs(8)).await.is_err());
-        assert_eq!(log.text().matches(TOLD).count(), before + 1, "{}", log.text());
+        assert_eq!(log.text().matches(LOGGED).count(), before + 1, "{}", log.text());
         release_guard(guard).await;
     }
 }

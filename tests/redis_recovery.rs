@@ -59,7 +59,7 @@ async fn all_holds_are_checked_when_the_server_recovers() {
 
     // then all of them are notified soon after the recovery, and not at their renewal
     for guard in &guards {
-        let reason = within(SOON, "it is told", guard.lost()).await;
+        let reason = within(SOON, "it is reported", guard.lost()).await;
         assert_eq!(reason, LostReason::NotOwned);
     }
     assert!(back.elapsed() < secs(3), "{:?}", back.elapsed());
@@ -98,7 +98,7 @@ fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let guard = guard.recv().unwrap();
     Runtime::new().unwrap().block_on(async {
         let begun = Instant::now();
-        let reason = within(secs(8), "it is told", guard.lost()).await;
+        let reason = within(secs(8), "it is reported", guard.lost()).await;
         assert_eq!(reason, LostReason::Expired);
         assert!(begun.elapsed() < ms(2_900), "{:?}", begun.elapsed());
     });

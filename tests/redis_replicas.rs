@@ -289,7 +289,7 @@ async fn silent_other_primary_stays_a_hazard() {
     replica.promote();
     let words = "is also a primary";
     let is_told = |it: &str| it.contains("deployment hazard detected") && it.contains(words);
-    within(secs(30), "it is told", async {
+    within(secs(30), "it is reported", async {
         while !log.text().lines().any(is_told) {
             sleep(ms(50)).await;
         }

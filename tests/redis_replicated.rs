@@ -99,7 +99,7 @@ async fn too_few_replicas_release_the_lock() {
 async fn server_without_replicas_is_named_after_the_timeout() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let refused = within(SOON, "it is told", door(&client, ONE_IN_VAIN).acquire()).await;
+    let refused = within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await;
     let text = refused.as_ref().unwrap_err().to_string();
     assert!(text.contains("`door`") && text.contains("0 of 1"), "{text}");
     is_refused(refused, 1, 0);
@@ -156,7 +156,7 @@ async fn call_with_less_time_returns_first() {
         client.lock("patient").unwrap().replicated(Replicas::at_least(1).within(secs(30)));
     let patient = tokio::spawn(async move { patient.acquire().await });
     eventually("the master has granted it", SOON, || has(&master, "patient"));
-    is_refused(within(SOON, "it is told", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
+    is_refused(within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
 
     replica.resume();
     release_guard(within(SOON, "it is there", patient).await.unwrap().unwrap()).await;
@@ -340,7 +340,7 @@ async fn replicas_of_another_server_do_not_count() {
     let url = format!("unix://{}", address.display());
     let client = Client::connect(&url).await.unwrap();
     leads_to(&other);
-    is_refused(within(SOON, "it is told", door(&client, ONE).acquire()).await, 1, 0);
+    is_refused(within(SOON, "it is reported", door(&client, ONE).acquire()).await, 1, 0);
     is_free(&granting, "door").await;
 }
 
@@ -401,7 +401,7 @@ async fn replication_connection_is_restored_during_a_wait() {
     release_guard(guard).await;
 }
 
-/// The error was that of an unreachable store, although the lock had been granted.
+/// The error was that of an unreachable store, after the lock had been granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn uncountable_replicas_are_named_in_the_error() {
     let master = Redis::start();
@@ -413,7 +413,7 @@ async fn uncountable_replicas_are_named_in_the_error() {
     let task = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
     eventually("replicas are asked", SOON, || waits(&master, &before) > 0);
     master.stop();
-    let refused = within(secs(20), "it is told", task).await.unwrap().unwrap_err();
+    let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
     assert!(
         reason.starts_with("the grant was released, because its replicas could not be counted: ")
@@ -494,7 +494,7 @@ async fn replicated_needs_one_more_permission() {
     release_guard(door(&client, ONE).acquire().await.unwrap()).await;
 
     let client = with_acl(&master, "few", &few).await;
-    let refused = within(SOON, "it is told", door(&client, ONE).acquire()).await.unwrap_err();
+    let refused = within(SOON, "it is reported", door(&client, ONE).acquire()).await.unwrap_err();
     let Error::Forbidden { command, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!(command.as_deref(), Some("WAIT"));
     assert!(refused.to_string().contains("`replicated` needs the permission `+wait`"), "{refused}");

@@ -210,7 +210,7 @@ async fn permits_that_are_forgotten_leave_no_trace_of_their_guard() {
     let pool = pool(&redis).await;
     pool.set_if_absent(3).await.unwrap();
     pool.acquire(2).await.unwrap().forget();
-    eventually("the store is told", SOON, || hash(&redis, HOLDERS).is_empty());
+    eventually("the store has the release", SOON, || hash(&redis, HOLDERS).is_empty());
     assert_eq!(free(&redis), "1");
 }
 
@@ -223,7 +223,7 @@ async fn permit_holder_notices_a_restart_that_loses_the_data() {
     pool.set_if_absent(1).await.unwrap();
     let guard = pool.acquire(1).await.unwrap();
     redis.restart();
-    let reason = within(SOON, "the loss is told", guard.lost()).await;
+    let reason = within(SOON, "the loss is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     let release = guard.release().await.unwrap();
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
@@ -505,7 +505,7 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
     redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
 
-    // then all others acquire, although it asks at each release
+    // then all others acquire, even if it sends a request at each release
     for _ in 0..5 {
         back(few.try_acquire(8).await.unwrap().unwrap()).await;
         sleep(ms(1_200)).await;

@@ -187,7 +187,7 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
 
     // then the loss is reported with its reason, and the waiter acquires
     let entered = within(FAILOVER, "the waiter enters", waiting).await.unwrap().unwrap();
-    let reason = within(SOON, "the loss is told", guard.lost()).await;
+    let reason = within(SOON, "the loss is reported", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOwned);
     match guard.release().await.unwrap() {
         Release::NotHeld { reason: LostReason::NotOwned, .. } => {}
@@ -494,7 +494,7 @@ async fn sentinel_of_another_primary_misleads_no_client() {
     assert!(has(redis.master(), "door"));
     assert!(ours(other.master()).is_empty());
     release_guard(guard).await;
-    comes_true("it is told", || log.text().contains("this server is not a Sentinel")).await;
+    comes_true("it is reported", || log.text().contains("this server is not a Sentinel")).await;
 }
 
 /// Replaces the master, cut off from one of three sentinels, and waits until all clients follow.
@@ -505,7 +505,7 @@ fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     let begins = || redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
     eventually("the failover begins", FAILOVER, || !begins().is_error());
     let has_received = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
-    eventually("the others have heard of it", FAILOVER, || has_received(0) && has_received(1));
+    eventually("the others know of it", FAILOVER, || has_received(0) && has_received(1));
     until_left(&redis.servers()[0]);
     assert_eq!(redis.master_seen_by(2), Some(0));
 }
@@ -519,7 +519,7 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
     // when the two others replace the master, which takes writes as before
     fail_over_unseen_by_the_last_sentinel(&redis);
 
-    // then no client uses the old one, although one sentinel names it each second
+    // then no client uses the old one, even if one sentinel names it each second
     for name in ["one", "two", "three"] {
         release_guard(acquired(&before, name).await).await;
         release_guard(acquired(&client(&redis).await, name).await).await;
@@ -665,7 +665,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
         sentinel.command(&["ACL", "DELUSER", "eye"]);
     }
     let (refused, none) = ("sentinel rejected this client", "not a Sentinel");
-    comes_true("it is told of each", || log.text().matches(refused).count() == 3).await;
+    comes_true("each is logged", || log.text().matches(refused).count() == 3).await;
     assert!(!log.text().contains(none), "{}", log.text());
     assert_eq!(log.text().matches("cannot follow a failover").count(), 1, "{}", log.text());
 }
@@ -682,12 +682,12 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
 
     redis.fail_over();
     let is_told = |line: &str| line.contains("connection still lost") && line.contains("WRONGPASS");
-    let until_told = async {
+    let until_logged = async {
         while !log.text().lines().any(is_told) {
             sleep(ms(5)).await;
         }
     };
-    within(secs(8), "it is told", until_told).await;
+    within(secs(8), "it is reported", until_logged).await;
     let advice = "users are not replicated; create the user on every server";
     assert!(log.text().contains(advice), "{}", log.text());
     let error = client.lock("door").unwrap().acquire_within(secs(1)).await.unwrap_err();

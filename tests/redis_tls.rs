@@ -327,7 +327,7 @@ async fn both_connections_have_the_client_id() {
     testkit::eventually("both are closed", SOON, || count() == 0);
 }
 
-/// The client connected without TLS, and no error told the user.
+/// The client connected without TLS, and no error reported this.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_refused_where_the_url_has_no_tls() {
     let redis = Redis::options().tls().start();

@@ -69,16 +69,16 @@ fn overran<T>(value: T, reason: LostReason) -> RunOutcome<T> {
 }
 
 /// Notes its own drop.
-struct Told(Arc<AtomicBool>);
+struct DropFlag(Arc<AtomicBool>);
 
-impl Told {
+impl DropFlag {
     fn new() -> (Self, Arc<AtomicBool>) {
         let dropped = Arc::new(AtomicBool::new(false));
         (Self(Arc::clone(&dropped)), dropped)
     }
 }
 
-impl Drop for Told {
+impl Drop for DropFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -342,7 +342,7 @@ mod lost {
     async fn work_of_a_lost_lock_is_dropped_at_its_await() {
         // given work that takes longer than its lease
         let world = World::new();
-        let (reported, dropped) = Told::new();
+        let (reported, dropped) = DropFlag::new();
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10));
         let ran = in_full(&lock, async |_held| {
@@ -542,7 +542,7 @@ mod signalled {
     #[tokio::test(start_paused = true)]
     async fn unfinished_work_is_dropped_after_the_grace_period() {
         let world = World::new();
-        let (reported, dropped) = Told::new();
+        let (reported, dropped) = DropFlag::new();
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
         let ran = in_full(&lock, async |_held| {

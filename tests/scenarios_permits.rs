@@ -169,7 +169,7 @@ async fn waiter_without_free_permits_waits_for_a_release() {
     sleep(ms(200)).await;
     assert!(!waits.is_finished());
     release_guard(guard).await;
-    let guard = within(SOON, "it is told", waits).await.unwrap().unwrap();
+    let guard = within(SOON, "it is reported", waits).await.unwrap().unwrap();
     assert_eq!(t.one.available().await.unwrap(), 0);
     release_guard(guard).await;
     assert_eq!(t.one.available().await.unwrap(), 1);

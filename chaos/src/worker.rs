@@ -114,7 +114,7 @@ impl Worker {
                 }
                 None if now() > limit => {
                     self.kill();
-                    return Some(format!("{} did not end when it was told to", self.process));
+                    return Some(format!("{} did not end when it was asked to", self.process));
                 }
                 None => sleep(PAUSE),
             }

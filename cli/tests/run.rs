@@ -312,7 +312,7 @@ fn killed_leasehold_leaves_no_command_behind() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "the lease outlives them");
 }
 
-/// The kernel kills it, although the watcher cannot.
+/// The kernel kills it, even if the watcher cannot.
 #[test]
 fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let redis = Redis::start();

@@ -30,8 +30,8 @@ fn tokens_grow_across_java_and_rust_holders() {
         }
         assert_eq!(counter(&both.redis), last, "each hold has drawn one");
     }
-    shown("fenced: tokens grow whoever holds", Way::RustToJava);
-    shown("fenced: tokens grow whoever holds", Way::JavaToRust);
+    shown("fenced: tokens grow with each holder", Way::RustToJava);
+    shown("fenced: tokens grow with each holder", Way::JavaToRust);
 }
 
 /// `RedissonFencedLockTest.testTokenIncrease`, and the same for Leasehold, where a share of a hold

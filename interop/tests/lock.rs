@@ -172,13 +172,13 @@ fn rust_holder_notices_javas_force_within_a_renewal() {
     let reported = lost.wait(SECOND * 10);
     assert_eq!(reported.value(), "NotOwned");
     let delay = since(forced.began_at(), reported.at());
-    assert!(delay < SECOND * 4, "told after {delay:?}");
+    assert!(delay < SECOND * 4, "notified after {delay:?}");
     let refused = rust.unlock("door");
     let java_is = format!("`{}:{}`", both.java.id(), java.id());
     assert!(refused.failed_with("NotHeld"), "{refused:?}");
     assert!(refused.failure().unwrap().message.contains(&java_is), "{refused:?}");
     assert!(java.is_held("door").is_true());
-    woken("lock: Java's force is told to a Rust holder by its renewal", Way::JavaToRust, delay);
+    woken("lock: a Rust holder notices Java's force at its renewal", Way::JavaToRust, delay);
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
     let reported = lost.wait(SECOND * 5);
     assert_eq!(reported.value(), "NotOwned");
     let delay = since(forced.began_at(), reported.at());
-    assert!(delay < AT_ONCE, "told after {delay:?}");
-    woken("lock: Java's force is told at once where others wait", Way::JavaToRust, delay);
+    assert!(delay < AT_ONCE, "notified after {delay:?}");
+    woken("lock: a Rust holder notices Java's force at once if others wait", Way::JavaToRust, delay);
 }
 
 #[test]

@@ -238,6 +238,6 @@ fn deleted_latch_wakes_waiters_of_the_other_language() {
         assert!(holder.set_count("start", 1).is_true());
         assert!(!waiter.await_within("start", SECOND / 2).acquired());
         assert!(holder.count_down("start").is_true());
-        woken("latch: who waits passes when the other deletes it", way, delay);
+        woken("latch: a waiter passes when the other language deletes it", way, delay);
     }
 }

@@ -441,7 +441,7 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
     let reported = lost.wait(SECOND * 10);
     assert_eq!(reported.value(), "NotOwned");
     let known = since(forced.began_at(), reported.at());
-    assert!(known < SECOND * 4, "told after {known:?}");
+    assert!(known < SECOND * 4, "notified after {known:?}");
     assert!(holder.unlock("door").failed_with("NotHeld"));
     assert!(waiter.is_held("door").is_true());
     assert!(waiter.unlock("door").is_true());

@@ -233,7 +233,7 @@ fn side_of_a_killed_process_is_free_at_lease_end() {
         assert!(killed.elapsed() + SECOND / 50 >= left, "{kinds:?}, {way}");
         assert!(late < AT_ONCE, "{kinds:?}, {way}: {late:?} after the end");
         let [held, wanted] = kinds;
-        woken(&format!("read-write: kill -9 of who has {held}, then {wanted}"), way, late);
+        woken(&format!("read-write: kill -9 of a holder of {held}, then {wanted}"), way, late);
     }
 }
 
@@ -424,7 +424,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
         assert!(waiter.unlock("door").failure().is_some(), "{kinds:?}, {way}");
         asleep(&both, 0);
         let [held, wanted] = kinds;
-        woken(&format!("read-write: force of {held} wakes who waits to {wanted}"), way, delay);
+        woken(&format!("read-write: force of {held} wakes a waiter to {wanted}"), way, delay);
     }
 }
 

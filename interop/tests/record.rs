@@ -313,7 +313,7 @@ fn java_and_rust_write_the_same_read_write_keys() {
                     FREE
                 ]
             ),
-            ("force who reads", vec!["del door", "publish redisson_rwlock:{door} 0"]),
+            ("force the readers", vec!["del door", "publish redisson_rwlock:{door} 0"]),
             ("write", vec!["hset door mode write", "hset door <owner>:write 1", LEASE]),
             (
                 "leave",
@@ -360,7 +360,7 @@ fn java_and_rust_write_the_same_read_write_keys() {
                     "publish redisson_rwlock:{door} 1"
                 ]
             ),
-            ("force who reads", vec!["del door", "publish redisson_rwlock:{door} 0"]),
+            ("force the readers", vec!["del door", "publish redisson_rwlock:{door} 0"]),
             ("write", vec!["hset door mode write <owner>:write 1", LEASE]),
             ("leave", vec!["del door", "publish redisson_rwlock:{door} 1"]),
             ("force nothing", vec![]),
@@ -395,7 +395,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
         ("leave one of two", &|| writes.unlock("door").is_true()),
         ("read as well", &|| reads.lock("door").acquired()),
         ("write no longer", &|| writes.unlock("door").is_true()),
-        ("force who reads", &|| thread.reads().force_unlock("door").is_true()),
+        ("force the readers", &|| thread.reads().force_unlock("door").is_true()),
         ("write", &|| writes.lock("door").acquired()),
         ("leave", &|| writes.unlock("door").is_true()),
         ("force nothing", &|| !writes.force_unlock("door").is_true()),
@@ -408,7 +408,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
         assert!(act(), "{side:?}: {step}");
         let deeds = deeds(&monitor.stop());
         all.push((step, deeds.into_iter().map(rounded).collect()));
-        if step == "force who reads" {
+        if step == "force the readers" {
             _ = reads.unlock("door").failure().expect("it was forced");
         }
     }

@@ -14,7 +14,7 @@ use super::{Codec, CodecError};
 ///
 /// Fields are sorted, and those without a value are left out, so that the bytes are those of Java.
 /// Java uses the names of its fields: add `#[serde(rename_all = "camelCase")]`. Three things have
-/// other bytes than in Java, although Java reads them: floats, maps, and objects with a
+/// other bytes than in Java, but Java reads them: floats, maps, and objects with a
 /// `@JsonCreator`. Do not compare or hash these.
 ///
 /// # Examples

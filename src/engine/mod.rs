@@ -441,7 +441,7 @@ impl Engine {
         (taken, left)
     }
 
-    /// A cancelled request may have been granted although its reply was not received.
+    /// A cancelled request may have been granted even if its reply was not received.
     fn incomplete(&self) -> usize {
         self.core.asking() + self.core.pending.queued()
     }

@@ -251,7 +251,7 @@ impl Ballot {
                     voted += 1;
                     obstacle.busy_at.get_or_insert(number);
                 }
-                // Its grant excludes other callers for a moment, although it does not count.
+                // Its grant excludes other callers for a moment, even if it does not count.
                 Some(Vote::Young(_) | Vote::New(Some(_))) => {
                     young += 1;
                     obstacle.divided = true;

@@ -20,7 +20,7 @@ use crate::port::bind_free_port;
 ///
 /// # Examples
 ///
-/// A request that is executed, although the client gets no reply:
+/// A request that is executed, and whose reply is lost:
 ///
 /// ```
 /// use testkit::{Connection, Proxy, Redis};

@@ -110,7 +110,7 @@ async fn max_hold_ends_a_renewable_hold() {
     assert_eq!(start.elapsed().as_secs(), 100);
     assert!(!guard.is_held());
 
-    // others acquire at the latest one ttl later, although the guard is never dropped
+    // others acquire at the latest one ttl later, even if the guard is never dropped
     let _entered = world.other_door().acquire().await.unwrap();
     assert!(start.elapsed() <= secs(130) + AT_ONCE, "{:?}", start.elapsed());
     let release = guard.release().await.unwrap();

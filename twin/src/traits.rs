@@ -23,7 +23,7 @@ pub(super) const ADMIN: Traits = 1 << 10;
 pub(super) const DANGEROUS: Traits = 1 << 11;
 /// A subscriber that speaks RESP2 may send it.
 pub(super) const HEARING: Traits = 1 << 12;
-/// It fails while the server cannot write to its disk, although it changes nothing.
+/// It fails while the server cannot write to its disk, even if it changes nothing.
 pub(super) const DISK: Traits = 1 << 13;
 
 /// Its channels belong to slots.

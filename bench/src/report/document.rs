@@ -331,7 +331,7 @@ mod tests {
         let results = Results::read(&read("results.json")).unwrap();
         let made = filled(&document, &results).unwrap();
         for (shown, made) in document.lines().zip(made.lines()) {
-            assert_eq!(shown, made, "`cargo run --bin tables` makes the tables anew");
+            assert_eq!(shown, made, "`cargo run --bin tables` makes the tables again");
         }
         assert_eq!(document.len(), made.len());
     }

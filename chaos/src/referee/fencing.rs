@@ -35,7 +35,7 @@ fn small_tokens(record: &Record, object: &Object) -> Vec<Violation> {
     reports.collect()
 }
 
-/// Writes that passed although a later holder had written before.
+/// Writes that passed after a later holder had written.
 fn late_writes(record: &Record, object: &Object) -> Vec<Violation> {
     let mut newest: BTreeMap<Nanos, u64> = BTreeMap::new();
     let mut found = vec![];

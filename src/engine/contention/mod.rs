@@ -64,7 +64,7 @@ use crate::{
     store::{Event, SubscriptionLevel},
 };
 
-/// How many names stay known although no task wants them.
+/// How many names stay known that no task wants any more.
 const MOST_LINGERING: usize = 1_024;
 
 /// How many names one call checks before they are due. Usually tasks still wait for most of them,

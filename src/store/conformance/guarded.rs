@@ -122,6 +122,6 @@ async fn value_with_a_ttl_expires(t: &Bench) {
     assert!(writes(t, &claim, [kept.clone(), soon(t.key("{expiry}:kept")), kept]).await);
     sleep(Duration::from_millis(80)).await;
     assert!(!is_text(t, &claim, "{expiry}:gone").await);
-    assert!(is_text(t, &claim, "{expiry}:kept").await, "what is set anew has no end");
+    assert!(is_text(t, &claim, "{expiry}:kept").await, "a value that is set again has no TTL");
     t.broadcast(&claim).await;
 }

@@ -382,7 +382,7 @@ async fn forced_release_ends_any_hold_once(t: &Bench) {
 }
 
 async fn subscriber_is_notified_of_each_release(t: &Bench) {
-    let [claim] = t.held("heard").await;
+    let [claim] = t.held("received").await;
     t.broadcast(&claim).await;
     t.received(&freed(&claim), 1).await;
 

@@ -273,10 +273,10 @@ async fn permit_is_found_by_its_id(t: &Bench) {
 }
 
 async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
-    let claim = wants(t, "p-heard", 1, LONG);
+    let claim = wants(t, "p-received", 1, LONG);
     t.other.listen(&claim.object);
     t.received(&Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases), 1).await;
-    let object = set(t, "p-heard", 1).await;
+    let object = set(t, "p-received", 1).await;
     t.received(&freed(&claim), 1).await;
     t.grant(&claim).await;
     assert!(release(t, &claim).await);

@@ -123,7 +123,7 @@ async fn unsubscribed_entry_is_skipped(t: &Bench) {
 }
 
 async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
-    let [held, first, second] = t.held("told-and-gone").await;
+    let [held, first, second] = t.held("notified-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;
     // while it is reserved
@@ -157,7 +157,7 @@ async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     let given = t.one.release(&first, ReleaseMode::HandOver).await.unwrap();
     assert!(matches!(given, ReleaseReply::Freed(_)), "{given:?}");
     t.until_received(1, |event| *event == look).await;
-    assert!(t.count(&look) == 1 || !lately, "told too often");
+    assert!(t.count(&look) == 1 || !lately, "notified too often");
     t.other.unlisten(&held.object);
 }
 

@@ -165,7 +165,7 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     let Verdict::Busy(Taken { holder, .. }) = t.other.acquire(&next, None).await.unwrap() else {
         panic!("it is written")
     };
-    assert_eq!(holder.map(|holder| holder.owner), Some(writes.owner.clone()), "who writes");
+    assert_eq!(holder.map(|holder| holder.owner), Some(writes.owner.clone()), "the writer");
     assert_eq!(release(t, &writes).await, FREED);
     assert!(!is_granted(t, &next).await, "it reads yet");
     assert!(is_granted(t, &other).await);
@@ -326,8 +326,8 @@ async fn leaving_writer_lets_readers_acquire(t: &Bench) {
 }
 
 async fn last_reader_and_writer_notify_at_release(t: &Bench) {
-    let [one, other] = [(); 2].map(|()| reader(t, "rw-told"));
-    let writes = writer(t, "rw-told");
+    let [one, other] = [(); 2].map(|()| reader(t, "rw-notified"));
+    let writes = writer(t, "rw-notified");
     t.other.listen(&writes.object);
     t.received(
         &super::Event::Subscribed(writes.object.clone(), super::SubscriptionLevel::Releases),

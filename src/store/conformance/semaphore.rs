@@ -153,17 +153,17 @@ async fn lookup_returns_the_owners_of_permits(t: &Bench) {
 }
 
 async fn permits_of_a_deleted_semaphore_do_not_count_in_the_next(t: &Bench) {
-    let first = t.permits("anew", 1);
+    let first = t.permits("set-again", 1);
     t.changed(&first, Change::Add(1)).await;
     t.grant(&first).await;
     assert_eq!(t.changed(&first, Change::Delete).await, 1);
     assert_eq!(t.changed(&first, Change::Delete).await, 0);
     assert_eq!((t.broadcast(&first).await, t.free(&first).await), (GONE, 0));
 
-    let second = t.semaphore("anew", 1).await;
+    let second = t.semaphore("set-again", 1).await;
     t.grant(&second).await;
     t.changed(&second, Change::Delete).await;
-    let third = t.semaphore("anew", 1).await;
+    let third = t.semaphore("set-again", 1).await;
     assert_eq!((t.broadcast(&second).await, t.free(&third).await), (GONE, 1));
 }
 
@@ -308,7 +308,7 @@ fn level(claim: &Claim) -> Event {
 }
 
 async fn subscriber_is_notified_of_free_permits(t: &Bench) {
-    let claim = t.permits("told", 1);
+    let claim = t.permits("published", 1);
     t.other.listen(&claim.object);
     t.received(&level(&claim), 1).await;
     t.changed(&claim, Change::SetIfAbsent(1)).await;

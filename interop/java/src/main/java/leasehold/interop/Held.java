@@ -170,7 +170,7 @@ abstract class Held {
             return id != null;
         }
 
-        /** Sets it anew, which only its holder can. */
+        /** Sets it again, which only its holder can do. */
         @Override
         protected long leftMillis() {
             return permits.updateLeaseTime(id, lease, MILLISECONDS) ? lease : 0;

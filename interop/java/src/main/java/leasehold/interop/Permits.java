@@ -56,17 +56,17 @@ final class Permits {
         } else {
             ids.add(permits.acquire());
         }
-        return told(ids);
+        return reply(ids);
     }
 
     private static Map<String, Object> tried(RPermitExpirableSemaphore permits, Command command) throws Exception {
         String id = command.has("lease_ms")
                 ? permits.tryAcquire(command.number("wait_ms", 0), command.number("lease_ms"), MILLISECONDS)
                 : permits.tryAcquire(command.number("wait_ms", 0), MILLISECONDS);
-        return told(id == null ? List.of() : List.of(id));
+        return reply(id == null ? List.of() : List.of(id));
     }
 
-    private static Map<String, Object> told(List<String> ids) {
+    private static Map<String, Object> reply(List<String> ids) {
         Map<String, Object> value = new LinkedHashMap<>();
         value.put("acquired", !ids.isEmpty());
         value.put("acquired_at", Answers.now());
