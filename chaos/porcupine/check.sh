@@ -1,10 +1,10 @@
 #!/bin/sh
-# Has the history that the chaos recorded the answers of a lock? Asks Porcupine, object by
-# object: check.sh HISTORY. Ends with 1 if not, and with 2 if it could not look.
+# check.sh HISTORY: checks with Porcupine, for each object, whether a correct lock could have
+# replied as the chaos tests have recorded. Exit code 1: it could not. 2: no check was possible.
 set -eu
 folder=$(cd "$(dirname "$0")" && pwd)
 
-# It may be installed where no PATH leads.
+# Go may be installed outside of the PATH.
 PATH=$PATH:/usr/local/go/bin
 if ! command -v go >/dev/null; then
     echo 'judge: there is no Go: apt-get install -y --no-install-recommends golang-go' >&2

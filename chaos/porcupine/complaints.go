@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Porcupine says that no order is possible; a reader wants to know whose fault it is.
+// Porcupine reports only that no order is possible. These complaints name the holds at fault.
 
-// most complaints that are printed of one kind and object.
+// most limits the complaints of one kind that are printed for one object.
 const most = 10
 
 func complaints(o *object, windows []window) []string {
@@ -29,7 +29,7 @@ func few(all []string) []string {
 	return append(all[:most:most], fmt.Sprintf("and %d more like these", len(all)-most))
 }
 
-// overlaps are the times outside the windows at which too many believed.
+// overlaps lists the times outside the windows at which too many processes believed to hold.
 func overlaps(o *object, windows []window) []string {
 	var found []string
 	var active []belief
@@ -47,7 +47,7 @@ func overlaps(o *object, windows []window) []string {
 	return found
 }
 
-// moreTimes are all times at which something changes, in order.
+// moreTimes returns, in order, all times at which a belief or a window begins or ends.
 func moreTimes(beliefs []belief, windows []window) []int64 {
 	var times []int64
 	for _, b := range beliefs {
@@ -108,7 +108,7 @@ func (b belief) String() string {
 		b.hold, b.process, b.mode, b.asked, b.from, shown(b.to))
 }
 
-// fallingTokens are those that do not exceed the one before, with no window between.
+// fallingTokens lists the tokens that are not above the token before, with no window in between.
 func fallingTokens(beliefs []belief, windows []window) []string {
 	var found []string
 	var newest belief
@@ -129,19 +129,20 @@ func fallingTokens(beliefs []belief, windows []window) []string {
 	return found
 }
 
-// mayBeGrantedIn: was it asked for before the end of a window, and believed after its beginning?
+// mayBeGrantedIn tells whether the request came before the end of a window and the reply after its
+// beginning.
 func mayBeGrantedIn(windows []window, b belief) bool {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].to >= b.asked })
 	return i < len(windows) && windows[i].from <= b.from
 }
 
-// between: did a window begin after `from`, and end before `to` or with it?
+// between tells whether a window began after `from` and ended at `to` or earlier.
 func between(windows []window, from, to int64) bool {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].from > from })
 	return i < len(windows) && windows[i].to <= to
 }
 
-// lateWrites were accepted behind a newer token.
+// lateWrites lists the writes that were accepted after a write with a newer token.
 func lateWrites(writes []line) []string {
 	var found []string
 	var newest line
@@ -160,7 +161,7 @@ func lateWrites(writes []line) []string {
 	return found
 }
 
-// shown is a time, or that there is none.
+// shown prints a time. The two limits become "the beginning" and "the end".
 func shown(at int64) string {
 	switch at {
 	case never:

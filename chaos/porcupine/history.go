@@ -13,45 +13,45 @@ import (
 // never is later than everything that happened.
 const never = math.MaxInt64
 
-// history is what a file tells, with the holds of each object put together.
+// history is the content of a file, with the holds collected for each object.
 type history struct {
 	objects []*object
-	// The windows in which holds may overlap, apart from each other and in order.
+	// The windows in which holds may overlap: sorted, and without overlaps between them.
 	windows []window
 	// Lines that end a hold that never began.
 	strays int
 }
 
-// object is one lock, with everybody who ever believed to hold it.
+// object is one lock with all beliefs of holding it.
 type object struct {
 	Name string `json:"name"`
 	// "lock", "fenced", "read_write", "semaphore" or "permits".
 	Kind    string `json:"kind"`
 	Permits int    `json:"permits"`
-	// No failover may lose what replicas have acknowledged.
+	// The replicas acknowledge each grant, so no failover may lose one.
 	Replicated bool `json:"replicated"`
 
 	beliefs []belief
 	writes  []line
 }
 
-// belief is the time for which a process took itself for a holder.
+// belief is a time in which a process believed that it held the lock.
 type belief struct {
 	hold    int64
 	process string
 	mode    string
-	// The token of a hold of a fenced lock, else 0.
+	// The token of the hold if the lock is fenced, otherwise 0.
 	token int64
-	// It was asked for at `asked`, and believed from `from` until `to`.
+	// The request was sent at `asked`. The process believed from `from` until `to`.
 	asked, from, to int64
-	// When the end was over and done with: the release was answered.
+	// The time of the reply to the release.
 	ended int64
 }
 
 // window is a time in which holds may overlap.
 type window struct{ from, to int64 }
 
-// line is any line of the file but its header.
+// line is a line of the file after the header.
 type line struct {
 	Op       string `json:"op"`
 	Hold     int64  `json:"hold"`
@@ -74,7 +74,7 @@ type header struct {
 	Objects []*object `json:"objects"`
 }
 
-// read puts a history together. Its lines may be in any order behind the header.
+// read reads a history. The lines after the header may be in any order.
 func read(from io.Reader) (*history, error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<24)
@@ -85,7 +85,7 @@ func read(from io.Reader) (*history, error) {
 	if err := json.Unmarshal(lines.Bytes(), &head); err != nil || head.Header != 1 {
 		return nil, fmt.Errorf("line 1 is no header of version 1")
 	}
-	told := newStory(head.Objects)
+	s := newStory(head.Objects)
 	for number := 2; lines.Scan(); number++ {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
@@ -93,7 +93,7 @@ func read(from io.Reader) (*history, error) {
 		var l line
 		err := json.Unmarshal(lines.Bytes(), &l)
 		if err == nil {
-			err = told.add(l)
+			err = s.add(l)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
@@ -102,7 +102,7 @@ func read(from io.Reader) (*history, error) {
 	if err := lines.Err(); err != nil {
 		return nil, err
 	}
-	return told.history()
+	return s.history()
 }
 
 func or(err, other error) error {
@@ -112,7 +112,7 @@ func or(err, other error) error {
 	return other
 }
 
-// story is what is known of a file that is not read to its end.
+// story collects the lines of a file while it is read.
 type story struct {
 	objects []*object
 	byName  map[string]*object
@@ -123,7 +123,8 @@ type story struct {
 	windows []window
 }
 
-// end is when a hold is believed no more, and when that was answered.
+// end is the time from which a hold is no longer believed, and the time of the reply to the
+// release.
 type end struct{ at, answered int64 }
 
 func newStory(objects []*object) *story {
@@ -157,7 +158,7 @@ func (s *story) add(l line) error {
 	return nil
 }
 
-// enter keeps an acquisition. One without an answer was believed by nobody.
+// enter keeps an acquisition. An acquisition without a reply is dropped: no process believed in it.
 func (s *story) enter(l line) error {
 	o, known := s.byName[l.Name]
 	if !known {
@@ -179,7 +180,8 @@ func (s *story) enter(l line) error {
 	return nil
 }
 
-// modes are how the kinds of objects are held. A read-write lock may be shared, too.
+// modes maps each kind of object to the mode of its holds. A read-write lock also has the mode
+// "shared".
 var modes = map[string]string{
 	"lock":       "exclusive",
 	"fenced":     "exclusive",
@@ -188,7 +190,7 @@ var modes = map[string]string{
 	"permits":    "permit",
 }
 
-// fits says what an acquisition of such an object cannot be.
+// fits returns an error if the acquisition is impossible for this kind of object.
 func (o *object) fits(l line) error {
 	mode, known := modes[o.Kind]
 	if !known {
@@ -251,8 +253,8 @@ func (o *object) inOrder() {
 	sort.SliceStable(o.writes, func(i, j int) bool { return o.writes[i].At < o.writes[j].At })
 }
 
-// belief lasts until the earliest of a release, a loss and a death. It is empty if
-// the process died before it was answered.
+// belief computes the time from the reply until the release, the loss or the death, whichever is
+// first. It is empty if the process died before the reply.
 func (s *story) belief(l line) (belief, error) {
 	b := belief{hold: l.Hold, process: l.Process, mode: l.Mode, token: l.Token,
 		asked: l.Call, from: *l.Return, to: never, ended: never}
@@ -268,7 +270,7 @@ func (s *story) belief(l line) (belief, error) {
 	return b, nil
 }
 
-// firstAfter is the first of these times that is not before `at`.
+// firstAfter returns the first of the times that is `at` or later.
 func firstAfter(times []int64, at int64) int64 {
 	i := sort.Search(len(times), func(i int) bool { return times[i] >= at })
 	if i == len(times) {
@@ -284,7 +286,7 @@ func orNever(at *int64) int64 {
 	return *at
 }
 
-// merged are the same windows apart from each other, in order.
+// merged joins windows that overlap and returns them in order.
 func merged(windows []window) []window {
 	sort.Slice(windows, func(i, j int) bool { return windows[i].from < windows[j].from })
 	var apart []window

@@ -7,7 +7,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// verdict is what is found about one object.
+// verdict is the result for one object.
 type verdict struct {
 	name       string
 	operations int
@@ -19,7 +19,7 @@ func (v verdict) good() bool {
 	return v.result == porcupine.Ok && len(v.complaints) == 0
 }
 
-// said is Porcupine's word, and that there is more to say.
+// said is Porcupine's result, with a remark if there are complaints in spite of an Ok.
 func (v verdict) said() string {
 	if v.result == porcupine.Ok && !v.good() {
 		return "Ok for Porcupine, but"
@@ -28,9 +28,10 @@ func (v verdict) said() string {
 }
 
 const (
-	// So many beliefs are judged together.
+	// The number of beliefs that are judged together.
 	longestPiece = 400
-	// So long Porcupine may search a piece; then it is given moments in place of times.
+	// The time in which Porcupine may search a piece. After it, the piece is checked with moments (see
+	// pieces.go).
 	patience = time.Second
 )
 
@@ -57,7 +58,7 @@ func judgeObject(o *object, windows []window) verdict {
 	return v
 }
 
-// judgePiece asks Porcupine, and says whether it found that easy.
+// judgePiece lets Porcupine check a piece. The second result is true if the search ended in time.
 func judgePiece(o *object, p piece, search bool) (porcupine.CheckResult, bool) {
 	lock := model(o.Permits, state{token: p.token})
 	operations := p.operations()
@@ -74,7 +75,7 @@ func (p piece) refused(result porcupine.CheckResult) string {
 	return fmt.Sprintf("from %s to %s: %s", shown(p.from), shown(p.to), result)
 }
 
-// operationsOf counts the acquisitions, and the ends that were seen.
+// operationsOf counts the acquisitions and the ends that the file contains.
 func operationsOf(o *object) int {
 	count := len(o.beliefs)
 	for _, b := range o.beliefs {

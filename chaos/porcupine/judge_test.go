@@ -12,8 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// told is what the judge says of a history of one object.
-func told(t *testing.T, object string, lines ...string) verdict {
+// judged returns the verdict about a history of one object.
+func judged(t *testing.T, object string, lines ...string) verdict {
 	t.Helper()
 	head := `{"header":1,"seed":1,"on":"single","objects":[` + object + `]}`
 	h, err := read(strings.NewReader(head + "\n" + strings.Join(lines, "\n")))
@@ -25,15 +25,15 @@ func told(t *testing.T, object string, lines ...string) verdict {
 
 func passes(t *testing.T, object string, lines ...string) {
 	t.Helper()
-	if v := told(t, object, lines...); !v.good() {
+	if v := judged(t, object, lines...); !v.good() {
 		t.Errorf("%s: %q", v.result, v.complaints)
 	}
 }
 
-// fails: Porcupine refuses the history, and a complaint has these words.
+// fails expects that Porcupine refuses the history and that a complaint contains these words.
 func fails(t *testing.T, words, object string, lines ...string) {
 	t.Helper()
-	v := told(t, object, lines...)
+	v := judged(t, object, lines...)
 	if v.result != porcupine.Illegal {
 		t.Errorf("%s: %q", v.result, v.complaints)
 	}
@@ -84,10 +84,10 @@ func writes(hold, token, at int, accepted bool) string {
 		token, hold, at, accepted)
 }
 
-func TestHoldsOneAfterTheOtherPass(t *testing.T) {
+func TestConsecutiveHoldsPass(t *testing.T) {
 	passes(t, lock,
 		enters(1, "exclusive", 0, 10), leaves(1, 20, 30),
-		// It waited all the time, and was answered before the release was.
+		// Its request waits from 5 on. Its reply comes before the reply to the release.
 		enters(2, "exclusive", 5, 25), leaves(2, 40, 50))
 }
 
@@ -101,25 +101,25 @@ func TestTwoHoldersAtOnceFail(t *testing.T) {
 		enters(2, "exclusive", 5, 15), leaves(2, 40, 50))
 }
 
-func TestAHoldThatNeverEndsKeepsOthersOut(t *testing.T) {
+func TestAHoldWithoutAnEndExcludesLaterHolds(t *testing.T) {
 	fails(t, "from 25 to the end", lock, enters(1, "exclusive", 0, 10), enters(2, "exclusive", 20, 25))
 }
 
-func TestALostHoldEndsByItself(t *testing.T) {
+func TestALostHoldEndsAtItsLoss(t *testing.T) {
 	passes(t, lock, enters(1, "exclusive", 0, 10), lost(1, 15), enters(2, "exclusive", 0, 16))
 	fails(t, "from 14 to 15", lock, enters(1, "exclusive", 0, 10), lost(1, 15), enters(2, "exclusive", 0, 14))
 }
 
-func TestTheHoldsOfADeadProcessEndWithIt(t *testing.T) {
+func TestADeathEndsTheHoldsOfTheProcess(t *testing.T) {
 	passes(t, lock, enters(1, "exclusive", 0, 10), died(1, 15), enters(2, "exclusive", 0, 16))
 	fails(t, "from 14 to 15", lock, enters(1, "exclusive", 0, 10), died(1, 15), enters(2, "exclusive", 0, 14))
 }
 
-func TestADeathBeforeAHoldOfTheSameNameEndsOnlyOlderOnes(t *testing.T) {
+func TestADeathEndsNoLaterHoldOfARestartedProcess(t *testing.T) {
 	fails(t, "at once", lock, died(1, 5), enters(1, "exclusive", 6, 10), enters(2, "exclusive", 0, 14))
 }
 
-func TestAnAnswerToADeadProcessIsBelievedByNobody(t *testing.T) {
+func TestAReplyAfterTheDeathMakesNoBelief(t *testing.T) {
 	passes(t, lock, enters(1, "exclusive", 0, 10), died(1, 5), enters(2, "exclusive", 6, 14))
 }
 
@@ -134,7 +134,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 		enters(1, "exclusive", 0, 1), leaves(1, 6, 7), enters(2, "shared", 0, 5), leaves(2, 8, 9))
 }
 
-func TestTwoHaveTwoPermitsAndThreeDoNot(t *testing.T) {
+func TestTwoPermitsHaveAtMostTwoHolders(t *testing.T) {
 	passes(t, two,
 		enters(1, "permit", 0, 10), enters(2, "permit", 0, 11), leaves(1, 20, 30), enters(3, "permit", 0, 21))
 	fails(t, "from 19 to 20", two,
@@ -153,48 +153,48 @@ func TestTokensGrowInTheOrderOfTheGrants(t *testing.T) {
 	fails(t, "the token 4 of hold 2", fenced, of(3, 4, 4)...)
 }
 
-func TestTokensMayFallOverAFailoverAndNotBehindIt(t *testing.T) {
+func TestTokensMayFallOnlyDuringAFailover(t *testing.T) {
 	first := []string{failover(10, 20), entersWith(1, "exclusive", 0, 5, 7), leaves(1, 8, 9)}
 	passes(t, fenced, append(first,
 		entersWith(2, "exclusive", 21, 22, 6), leaves(2, 23, 24), entersWith(3, "exclusive", 21, 25, 7))...)
-	// Granted in it, and answered late.
+	// Granted in the window, but the reply comes after it.
 	passes(t, fenced, append(first,
 		entersWith(2, "exclusive", 21, 22, 7), leaves(2, 23, 24), entersWith(3, "exclusive", 20, 25, 6))...)
 	fails(t, "the token 6 of hold 3", fenced, append(first,
 		entersWith(2, "exclusive", 21, 22, 7), leaves(2, 23, 24), entersWith(3, "exclusive", 21, 25, 6))...)
 }
 
-func TestAnOverlapWithinAFailoverIsForgiven(t *testing.T) {
+func TestAnOverlapWithinAFailoverIsAllowed(t *testing.T) {
 	passes(t, lock, failover(10, 20), enters(1, "exclusive", 0, 5), lost(1, 19), enters(2, "exclusive", 6, 12))
 }
 
-func TestAnOverlapJustOutsideAFailoverIsNot(t *testing.T) {
+func TestAnOverlapOutsideAFailoverIsAnError(t *testing.T) {
 	fails(t, "from 9 to 10, 1ns", lock,
 		failover(10, 20), enters(1, "exclusive", 0, 5), lost(1, 19), enters(2, "exclusive", 6, 9))
 	fails(t, "from 20 to 21, 1ns", lock,
 		failover(10, 20), enters(1, "exclusive", 0, 5), lost(1, 21), enters(2, "exclusive", 6, 12))
 }
 
-func TestWhatIsReplicatedIsForgivenNothing(t *testing.T) {
+func TestAReplicatedObjectMayNotOverlapInAFailover(t *testing.T) {
 	fails(t, "from 12 to 19", `{"name":"a","kind":"lock","permits":1,"replicated":true}`,
 		failover(10, 20), enters(1, "exclusive", 0, 5), lost(1, 19), enters(2, "exclusive", 6, 12))
 }
 
-func TestOtherFaultsForgiveNothing(t *testing.T) {
+func TestOtherFaultsAllowNoOverlap(t *testing.T) {
 	fails(t, "from 12 to 19", lock, `{"op":"fault","kind":"stop","from":10,"to":20}`,
 		enters(1, "exclusive", 0, 5), lost(1, 19), enters(2, "exclusive", 6, 12))
 }
 
 func TestALateWriteMustBeRefused(t *testing.T) {
 	passes(t, fenced, writes(1, 7, 10, true), writes(2, 8, 20, true), writes(1, 7, 30, false))
-	v := told(t, fenced, writes(1, 7, 10, true), writes(2, 8, 20, true), writes(1, 7, 30, true))
+	v := judged(t, fenced, writes(1, 7, 10, true), writes(2, 8, 20, true), writes(1, 7, 30, true))
 	if v.good() {
 		t.Error("the late write was not seen")
 	}
 	complains(t, "the write of hold 1 with the token 7 at 30", v)
 }
 
-func TestWhatIsNoHistoryIsAnError(t *testing.T) {
+func TestAnInvalidFileIsAnError(t *testing.T) {
 	head := `{"header":1,"objects":[` + fenced + `]}` + "\n"
 	for words, text := range map[string]string{
 		"no header":                  "",
@@ -213,7 +213,7 @@ func TestWhatIsNoHistoryIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheReportSaysWhatIsWrongAndTheLastLineHowMany(t *testing.T) {
+func TestTheReportNamesTheErrorsAndCountsThem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	text := strings.Join([]string{`{"header":1,"objects":[` + lock + `]}`,
 		enters(1, "exclusive", 0, 10), leaves(1, 20, 30), enters(2, "exclusive", 5, 15), leaves(3, 1, 2)}, "\n")
@@ -232,8 +232,8 @@ func TestTheReportSaysWhatIsWrongAndTheLastLineHowMany(t *testing.T) {
 	}
 }
 
-// Whatever the history: Porcupine finds with the times what it finds with moments in
-// their place, in pieces what it finds in the whole, and what a look at the overlaps finds.
+// For every history, Porcupine must give the same result with times and with moments, in
+// pieces and in one piece, and the direct check of overlaps must agree.
 func TestAllWaysOfJudgingAgree(t *testing.T) {
 	wrong := 0
 	for seed := int64(0); seed < 6000; seed++ {
@@ -267,7 +267,7 @@ func porcupineAgrees(o *object, windows []window, longest int, search bool) bool
 	return true
 }
 
-// anything are a few beliefs without sense, most of them one after the other.
+// anything returns a few random beliefs, most of them one after the other.
 func anything(chance *rand.Rand) *object {
 	kinds := []object{{Kind: "fenced", Permits: 1}, {Kind: "read_write", Permits: 1}, {Kind: "semaphore", Permits: 2}}
 	o := kinds[chance.Intn(len(kinds))]
@@ -293,8 +293,8 @@ func anything(chance *rand.Rand) *object {
 	return &o
 }
 
-// Ten minutes of twenty names. It takes some seconds of one core; a minute is room for
-// a machine that has other things to do.
+// Ten minutes with twenty names. The check takes some seconds of one core. The limit of a
+// minute leaves room for a busy machine.
 func TestTenMinutesAreJudgedWithinAMinute(t *testing.T) {
 	var objects []*object
 	for i := 0; i < 20; i++ {
@@ -324,7 +324,8 @@ func TestOneOverlapInTenMinutesIsFound(t *testing.T) {
 	}
 }
 
-// honest is what a lock of some kind answers to sixteen who want it all the time.
+// honest returns the history of a correct lock of a random kind, with sixteen processes that
+// always want it.
 func honest(chance *rand.Rand, holds int) *object {
 	kinds := []object{{Kind: "lock", Permits: 1}, {Kind: "fenced", Permits: 1},
 		{Kind: "read_write", Permits: 1}, {Kind: "semaphore", Permits: 3}}

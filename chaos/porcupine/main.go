@@ -1,8 +1,7 @@
-// The judge reads what the referee of the chaos has recorded and says, object by
-// object, whether a lock could have answered like that. The verdict is Porcupine's,
-// a checker of linearizability; the lock that it is told of is in model.go.
-//
-// README.md says what is judged and how. Start at judge.go.
+// The judge reads a history that the referee of the chaos tests has recorded. For each object it
+// decides whether a correct lock could have replied so. The decision is made by Porcupine, a
+// checker of linearizability, with the lock of model.go.
+// README.md describes the rules and the method. Start at judge.go.
 package main
 
 import (
@@ -27,7 +26,7 @@ func main() {
 	}
 }
 
-// errWrong: the history could be read, and no lock answers like that.
+// errWrong: the history could be read, but no correct lock could have replied so.
 var errWrong = errors.New("the history is wrong")
 
 func check(path string, out io.Writer) error {
@@ -48,7 +47,7 @@ func check(path string, out io.Writer) error {
 	return nil
 }
 
-// report prints a line an object and a last one; is everything as it should be?
+// report prints a line for each object and a summary. It returns true if all are Ok.
 func report(verdicts []verdict, strays int, took time.Duration, out io.Writer) bool {
 	operations, wrong := 0, 0
 	for _, v := range verdicts {

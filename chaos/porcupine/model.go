@@ -2,22 +2,22 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// state is all that a lock knows: how many hold it, and its newest token.
+// state is the state of a lock: the numbers of its holders and its newest token.
 type state struct {
 	exclusive, shared int
 	token             int64
 }
 
-// step is what can be done with a lock.
+// step is one operation on a lock: an acquisition, or the end of a hold.
 type step struct {
 	hold   int64
 	leaves bool
 	mode   string
-	// Of a hold of a fenced lock that is new; else 0.
+	// The token, if this is a new hold of a fenced lock; otherwise 0.
 	token int64
 }
 
-// model is a lock of which so many may have permits at once. It is found as `start`.
+// model is a lock that begins in the state `start` and has this number of permits.
 func model(permits int, start state) porcupine.Model {
 	return porcupine.Model{
 		Init: func() interface{} { return start },
@@ -31,7 +31,8 @@ func model(permits int, start state) porcupine.Model {
 	}
 }
 
-// enter: exclusive beside nobody, shared beside those who share, so many permits.
+// enter grants a hold. An exclusive hold excludes every other one, shared holds exclude only
+// exclusive ones, and permits are granted up to their number.
 func (s state) enter(does step, permits int) (bool, state) {
 	if does.token != 0 {
 		if does.token <= s.token {
@@ -52,7 +53,7 @@ func (s state) enter(does step, permits int) (bool, state) {
 	}
 }
 
-// leave: what is given back, lost or forgotten was held.
+// leave ends a hold. It is refused if no such hold exists.
 func (s state) leave(does step) (bool, state) {
 	if does.mode == "exclusive" {
 		s.exclusive--

@@ -5,17 +5,17 @@ import "github.com/anishathalye/porcupine"
 // piece is a part of an object's history that is judged by itself.
 type piece struct {
 	from, to int64
-	// The newest token before it, if tokens must grow from there.
+	// The newest token before this piece, or 0: every token of the piece must be above it.
 	token int64
-	// Those who believe at its beginning, and those whose belief begins in it.
+	// The beliefs that last when the piece begins, and the beliefs that begin in it.
 	carried, new []belief
 }
 
-// pieces cuts the history of an object at the windows in which holds may overlap, which
-// are left out, and then at every so many beliefs, so that each piece is searched quickly.
+// pieces cuts the history of an object. It leaves out the windows in which holds may overlap.
+// The rest is cut after every `longest` beliefs, because a short piece is searched quickly.
 //
-// A belief is a fact at each moment of it. So whoever believes when a piece begins holds
-// the lock then, whatever has been before; nothing is forgiven at a cut.
+// No violation is allowed at a cut: every process that believes when a piece begins counts as
+// a holder at its beginning.
 func pieces(o *object, windows []window, longest int) []piece {
 	if o.Replicated {
 		windows = nil
@@ -29,8 +29,8 @@ func pieces(o *object, windows []window, longest int) []piece {
 	return all
 }
 
-// cut makes pieces of what is between two windows. Tokens grow from one to the next;
-// behind a window they may have been forgotten, and begin anew.
+// cut makes pieces of the time between two windows. Tokens must grow from one piece to the next.
+// After a window they may start again, because the server may have forgotten them.
 func cut(beliefs []belief, from, to int64, longest int) []piece {
 	var all []piece
 	now := piece{from: from, to: to, carried: believing(beliefs, from)}
@@ -39,7 +39,7 @@ func cut(beliefs []belief, from, to int64, longest int) []piece {
 			continue
 		}
 		if b.asked <= from {
-			// It may have been granted in the window, with a token that was forgotten.
+			// The grant may lie in the window, and its token may have been forgotten.
 			b.token = 0
 		}
 		if len(now.new) >= longest && b.from > now.new[len(now.new)-1].from {
@@ -56,7 +56,7 @@ func (p piece) until(to int64) piece {
 	return p
 }
 
-// next is the empty piece behind this one.
+// next is the piece after this one, still without new beliefs.
 func (p piece) next(from, to int64) piece {
 	known := append(p.carried[:len(p.carried):len(p.carried)], p.new...)
 	behind := piece{from: from, to: to, token: p.token, carried: believing(known, from)}
@@ -68,7 +68,7 @@ func (p piece) next(from, to int64) piece {
 	return behind
 }
 
-// believing are those who believed before this moment, and still do.
+// believing returns the beliefs that began before `at` and end after it.
 func believing(beliefs []belief, at int64) []belief {
 	var found []belief
 	for _, b := range beliefs {
@@ -79,9 +79,9 @@ func believing(beliefs []belief, at int64) []belief {
 	return found
 }
 
-// operations are what Porcupine is to put in order. A grant happened between the
-// question and the answer, a release as well. A hold that was lost, or whose process
-// died, ends at any time from then on.
+// operations returns the operations for which Porcupine searches an order. A grant takes effect
+// between its request and its reply, and so does a release. A lost hold, or a hold of a dead
+// process, ends at any time from the loss or the death on.
 func (p piece) operations() []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, b := range p.carried {
@@ -101,9 +101,9 @@ func (p piece) operations() []porcupine.Operation {
 	return all
 }
 
-// moments are the same operations, each at one moment: a grant as late and an end as
-// early as it may be. Where any order is possible this one is: a hold that is shorter is in
-// nobody's way. So the verdict is the same, and there is nothing to search.
+// moments returns the same operations, each at one moment: a grant at its reply, and an end at its
+// request. This makes each hold as short as possible, and a shorter hold excludes no other hold. So
+// if any order is possible, this one is: the result is the same, and there is nothing to search.
 func moments(operations []porcupine.Operation) []porcupine.Operation {
 	short := append([]porcupine.Operation(nil), operations...)
 	for i := range short {
