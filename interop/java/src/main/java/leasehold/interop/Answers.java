@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 
 /**
- * The lines of stdout: one per command, whichever thread ran it.
+ * The replies on stdout: one line per command, from all threads.
  *
  * <p>Times are microseconds of the wall clock, so that another process on this
  * host can compare them with its own.
@@ -41,12 +41,12 @@ final class Answers {
         send(line);
     }
 
-    /** Runs {@code work} here and now and sends what came of it. */
+    /** Runs {@code work} on this thread and sends its result. */
     void answer(Command command, Callable<Object> work) {
         outcome(command, work).run();
     }
 
-    /** Runs {@code work} here and now; what is returned sends what came of it. */
+    /** Runs {@code work} on this thread. The returned task sends its result. */
     Runnable outcome(Command command, Callable<Object> work) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("id", command.id());

@@ -4,7 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
-/** One line of stdin: an {@code id} to answer to, an {@code op}, and what the operation needs. */
+/** One line of stdin: an {@code id} for the reply, an {@code op}, and its arguments. */
 record Command(JsonNode fields) {
     private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -50,7 +50,7 @@ public final class Contender {
         }
         voice.say("ready", "at", System.nanoTime());
         threads.forEach(Thread::start);
-        if (!toldToStop(lines)) {
+        if (!isStopOrdered(lines)) {
             Runtime.getRuntime().halt(1);
         }
         stopped = true;
@@ -61,7 +61,7 @@ public final class Contender {
         Runtime.getRuntime().halt(0);
     }
 
-    /** What is left of a lease is asked of masters alone. */
+    /** Reads go to masters only, so the rest of a lease always comes from a master. */
     private static RedissonClient connect(String url) {
         String[] flags = url.startsWith("redis://")
                 ? new String[] {"--url", url}
@@ -69,8 +69,8 @@ public final class Contender {
         return Peer.connect(new Flags(flags)).redisson();
     }
 
-    /** Whether there was an order to stop, and not just an end. */
-    private static boolean toldToStop(BufferedReader lines) throws Exception {
+    /** Returns true for an order to stop, and false for the end of the input. */
+    private static boolean isStopOrdered(BufferedReader lines) throws Exception {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             if (JSON.readTree(line).path("op").asText().equals("stop")) {
                 return true;
@@ -133,7 +133,10 @@ public final class Contender {
         return false;
     }
 
-    /** Holds, and looks now and then whether the lease is over. Each look is dated before it. */
+    /**
+     * Holds for this time, and checks every few milliseconds whether the lease is over. The recorded time of a
+     * check is the time before it.
+     */
     private void stay(Held held, long hold, String name, long stay) {
         long entered = System.nanoTime();
         long believed = entered;
@@ -158,14 +161,14 @@ public final class Contender {
         }
     }
 
-    /** Writes without a look, as one does who was stopped between the two. */
+    /** Writes without a check of the lease, like a holder that was suspended between check and write. */
     private void write(Held held, long hold, String name) {
         if (held.token() != null) {
             voice.say("write", "hold", hold, "name", name, "token", held.token(), "at", System.nanoTime());
         }
     }
 
-    /** Not to be interrupted: what is held is given back. */
+    /** Pauses, and ignores interrupts: the hold must still be released. */
     private static void rest() {
         Thread.interrupted();
         LockSupport.parkNanos(5_000_000);

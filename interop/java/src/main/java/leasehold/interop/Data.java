@@ -11,9 +11,9 @@ import org.redisson.codec.JsonJacksonCodec;
 import org.redisson.codec.Kryo5Codec;
 import org.redisson.codec.TypedJsonJacksonCodec;
 
-/** What each command about maps and sets means in Redisson's API. Keys are texts. */
+/** Executes the commands for maps and sets. Keys are strings. */
 final class Data {
-    /** What the operations about maps and sets begin with. */
+    /** The prefixes of these operations. */
     static final String MAP = "map.";
 
     static final String SET = "set.";
@@ -81,7 +81,7 @@ final class Data {
         };
     }
 
-    /** Plain texts for keys, and plain JSON for values of maps and elements of sets. */
+    /** Plain strings for keys, and plain JSON for values of maps and elements of sets. */
     private static Codec json(Codec values) {
         return new CompositeCodec(StringCodec.INSTANCE, values, values);
     }

@@ -4,7 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.function.Consumer;
 
-/** The {@code --name value} pairs of the command line. What is not given keeps Redisson's default. */
+/** The {@code --name value} pairs of the command line. Without its flag, a setting keeps Redisson's default. */
 final class Flags {
     private final Map<String, String> unread = new HashMap<>();
 
@@ -24,13 +24,13 @@ final class Flags {
         }
     }
 
-    /** A flag that may be given. */
+    /** An optional flag. */
     String text(String name, String otherwise) {
         String value = unread.remove(name);
         return value == null ? otherwise : value;
     }
 
-    /** A flag that must be given. */
+    /** A required flag. */
     String needed(String name) {
         String value = unread.remove(name);
         if (value == null) {
@@ -39,7 +39,7 @@ final class Flags {
         return value;
     }
 
-    /** Fails if a flag was given that nobody asked for: a test must not believe in a setting we ignored. */
+    /** Fails if a flag was not read: a test must not rely on a setting that has no effect. */
     void end() {
         if (!unread.isEmpty()) {
             throw new IllegalArgumentException("unknown flags " + unread.keySet());

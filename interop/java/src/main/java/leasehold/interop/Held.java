@@ -41,7 +41,7 @@ abstract class Held {
         return null;
     }
 
-    /** Waits for it, and says whether it is held. */
+    /** Waits for the hold. Returns whether it was acquired and its lease has not ended. */
     final boolean take(long patienceMillis) throws InterruptedException {
         long asked = System.nanoTime();
         if (!acquire(patienceMillis, leaseMillis)) {
@@ -51,14 +51,14 @@ abstract class Held {
         if (System.nanoTime() - asked < SOON) {
             return true;
         }
-        // It has waited: the start of its hold is unknown.
+        // The request waited, so the start of the hold is unknown.
         long looked = System.nanoTime();
         long left = leftMillis();
         until = looked + (left - MARGIN) * 1_000_000;
         return isHeld();
     }
 
-    /** Whether its lease lasts. */
+    /** Whether the lease has not ended yet. */
     final boolean isHeld() {
         return System.nanoTime() < until;
     }
@@ -70,7 +70,7 @@ abstract class Held {
      */
     void dropOrphans() {}
 
-    /** Whether it was given back, and that was answered. */
+    /** Releases the hold. Returns whether a reply confirmed the release. */
     final boolean giveBack() {
         try {
             return release();
@@ -81,7 +81,7 @@ abstract class Held {
 
     protected abstract boolean acquire(long patience, long lease) throws InterruptedException;
 
-    /** What is left of the lease, or nothing if it is over. */
+    /** The rest of the lease in ms, or 0 if it is over. */
     protected abstract long leftMillis();
 
     protected abstract boolean release();
@@ -106,7 +106,7 @@ abstract class Held {
             return lock.tryLock(patience, lease, MILLISECONDS);
         }
 
-        /** Another hold may have the key: it counts only while this thread has it, too. */
+        /** The key may belong to another hold: its TTL counts only while this thread holds the lock. */
         @Override
         protected long leftMillis() {
             long left = lock.remainTimeToLive();
@@ -170,7 +170,7 @@ abstract class Held {
             return id != null;
         }
 
-        /** Sets it again, which only its holder can do. */
+        /** Sets the lease again, which only the holder of the permit can do. */
         @Override
         protected long leftMillis() {
             return permits.updateLeaseTime(id, lease, MILLISECONDS) ? lease : 0;
@@ -182,8 +182,8 @@ abstract class Held {
         }
     }
 
-    /** What clocks may differ by, and looks take. */
+    /** Room for the drift of clocks and the duration of a check, in ms. */
     private static final long MARGIN = 50;
-    /** An answer that is there so soon is as old as its question. */
+    /** After a reply within this time, in ns, the lease counts from the request. */
     private static final long SOON = 200_000_000;
 }

@@ -9,9 +9,9 @@ import org.redisson.api.RateLimiterConfig;
 import org.redisson.api.RateType;
 import org.redisson.api.RedissonClient;
 
-/** What each command about rate limiters means in Redisson's API. */
+/** Executes the commands for rate limiters. */
 final class Limiter {
-    /** What the operations about rate limiters begin with. */
+    /** The prefix of these operations. */
     static final String OPS = "limiter.";
 
     private Limiter() {}

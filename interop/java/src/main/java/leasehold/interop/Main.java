@@ -50,7 +50,7 @@ public final class Main {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             Command command = Command.parse(line);
             switch (command.op()) {
-                // Both concern a thread that may be busy, so they cannot run on it.
+                // Both commands are for a thread that may be busy, so they cannot run on it.
                 case "interrupt" -> answers.answer(command, () -> worker(command).interrupt());
                 case "shutdown" -> {
                     answers.answer(command, this::shutdown);

@@ -66,7 +66,7 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
         }
     }
 
-    /** Of {@code host:port,host:port/master}. */
+    /** Parses {@code host:port,host:port/master}. */
     private static void sentinel(SentinelServersConfig master, String sentinels, Flags flags) {
         master.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
         base(master, flags);

@@ -14,7 +14,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** What each command means in Redisson's API. */
+/** Executes the commands, by Redisson's API. */
 final class Performer {
     private final Peer peer;
     private final RedissonClient redisson;

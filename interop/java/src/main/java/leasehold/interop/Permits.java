@@ -14,9 +14,9 @@ import org.redisson.api.RAtomicLong;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** What each command about permits that expire means in Redisson's API. */
+/** Executes the commands for permits that expire. */
 final class Permits {
-    /** What the operations about permits begin with. */
+    /** The prefix of these operations. */
     static final String OPS = "permits.";
 
     private Permits() {}
@@ -46,7 +46,7 @@ final class Permits {
         };
     }
 
-    /** The ids, and when they were there. */
+    /** The ids of the permits, and the time at which they were acquired. */
     private static Map<String, Object> acquired(RPermitExpirableSemaphore permits, Command command) throws Exception {
         List<String> ids = new ArrayList<>();
         if (command.has("count")) {
@@ -75,7 +75,7 @@ final class Permits {
         return value;
     }
 
-    /** Threads that hold a permit again and again, and count how many hold one in all processes. */
+    /** Threads that acquire and release a permit repeatedly, and count the holders in all processes. */
     private static Map<String, Object> crowd(RedissonClient redisson, RPermitExpirableSemaphore permits, Command command)
             throws Exception {
         RAtomicLong inside = redisson.getAtomicLong(command.text("gauge"));

@@ -8,9 +8,9 @@ import org.redisson.api.RBlockingQueue;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** What each command about queues means in Redisson's API. */
+/** Executes the commands for queues. */
 final class Queue {
-    /** What the operations about queues begin with. */
+    /** The prefix of these operations. */
     static final String OPS = "queue.";
 
     private Queue() {}
@@ -28,7 +28,7 @@ final class Queue {
         };
     }
 
-    /** Takes elements until there is none for so long. */
+    /** Takes elements until none has come for this time. */
     private static List<String> takeAll(RBlockingQueue<String> queue, long millis) throws Exception {
         List<String> taken = new ArrayList<>();
         for (String element = queue.poll(millis, MILLISECONDS); element != null; ) {

@@ -9,13 +9,13 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Locks that a majority of several servers grants. */
+/** Redisson's RedLock: a majority of several servers must grant it. */
 final class Red {
     private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
 
     private Red() {}
 
-    /** Of {@code name@port,port,port}. */
+    /** The lock for {@code name@port,port,port}. */
     @SuppressWarnings("deprecation")
     static RLock lock(String name) {
         String[] parts = name.split("@");

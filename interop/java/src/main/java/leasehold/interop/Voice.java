@@ -7,7 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** What all threads of a worker say, a line of JSON at a time, and the numbers of holds. */
+/** The output of all threads of a worker, in lines of JSON, and the numbers of its holds. */
 final class Voice {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -23,7 +23,7 @@ final class Voice {
         return nextHold.getAndIncrement();
     }
 
-    /** Says it before it returns: whatever comes later is said later. */
+    /** Writes a line. It is written when this returns, so lines are in the order of the calls. */
     synchronized void say(String op, Object... fields) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("op", op);

@@ -16,12 +16,12 @@ final class Worker {
         thread.start();
     }
 
-    /** Runs {@code work} on this thread, and what it returns when the thread is idle again. */
+    /** Runs {@code work} on this thread. Then, when the thread is marked idle, runs the task that it returned. */
     void submit(Supplier<Runnable> work) {
         queue.add(work);
     }
 
-    /** Interrupts the command that is running, and says whether there was one. */
+    /** Interrupts the running command. Returns whether there was one. */
     synchronized boolean interrupt() {
         if (busy) {
             thread.interrupt();
@@ -34,10 +34,10 @@ final class Worker {
             while (true) {
                 Supplier<Runnable> work = queue.take();
                 setBusy(true);
-                Runnable tell = work.get();
+                Runnable reply = work.get();
                 // The thread must be idle when its reply is read.
                 setBusy(false);
-                tell.run();
+                reply.run();
             }
         } catch (InterruptedException e) {
             throw new IllegalStateException("interrupted while idle", e);

@@ -13,7 +13,7 @@ import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** Many tasks that want one name. A task is a thread. */
+/** Many tasks that contend for one name. A task is a thread. */
 final class Contend {
     private final RedissonClient redisson;
     private final int tasks;
@@ -65,7 +65,7 @@ final class Contend {
                 "log", visits);
     }
 
-    /** Enters again and again. What is granted after the end is given back uncounted. */
+    /** Acquires and releases until the end. A lock that is granted after the end is released and not counted. */
     private List<long[]> visit(long task, long end) {
         List<long[]> visits = new ArrayList<>();
         RLock lock = redisson.getLock(name);

@@ -7,9 +7,9 @@ import org.redisson.api.RRateLimiter;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** What one task enters and leaves. By which object of Redisson, the name of the contender says. */
+/** An object that a task acquires and releases. The name of the contender selects the class of Redisson. */
 interface Door {
-    /** As long as a lock is Redisson's until it is renewed. */
+    /** The lease of Redisson's locks. */
     long LEASE_SECONDS = 30;
 
     void enter() throws InterruptedException;
@@ -80,7 +80,7 @@ interface Door {
 
             @Override
             public void leave() {
-                // Permits leave the window.
+                // Nothing to release: permits return with time.
             }
         };
     }

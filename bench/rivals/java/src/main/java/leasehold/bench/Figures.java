@@ -3,19 +3,19 @@ package leasehold.bench;
 import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 
-/** What can be read of this process. */
+/** Measurements of this process. */
 final class Figures {
     private static final com.sun.management.OperatingSystemMXBean SYSTEM =
             (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
     private Figures() {}
 
-    /** Nanoseconds that this process has used of all processors. */
+    /** The processor time that this process has used, in nanoseconds. */
     static long cpu() {
         return SYSTEM.getProcessCpuTime();
     }
 
-    /** Bytes of the heap that are reachable. */
+    /** The reachable bytes of the heap. */
     static long heap() {
         System.gc();
         System.gc();

@@ -9,9 +9,9 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** Jobs about holds that last and callers that wait. */
+/** Jobs for long holds and for callers that wait. */
 final class Holding {
-    /** How many acquisitions are under way at a time while many holds are made. */
+    /** The number of concurrent acquisitions while many holds are created. */
     private static final int TOGETHER = 64;
 
     private static final long SETTLE_MILLIS = 1_000;
@@ -62,7 +62,7 @@ final class Holding {
         return Map.of("wall_ns", System.nanoTime() - began, "cpu_ns", Figures.cpu() - cpu);
     }
 
-    /** Its callers wait without a thread: that is the cheapest that Redisson has. */
+    /** The callers wait without threads, because Redisson has no cheaper way to wait. */
     static Map<String, Object> wait(RedissonClient redisson, JsonNode job) throws InterruptedException {
         int tasks = job.get("tasks").asInt();
         RLock lock = redisson.getLock(job.get("name").asText());
@@ -78,7 +78,7 @@ final class Holding {
         return Map.of("bytes", grown);
     }
 
-    /** How much the heap has grown since {@code before}, once it grows no more. */
+    /** Waits until the heap stops growing. Returns its growth since {@code before}. */
     private static long settled(long before) throws InterruptedException {
         long last = 0;
         for (int look = 0; look < MOST_LOOKS; look++) {

@@ -12,7 +12,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Drives a Redisson by the lines that it is sent: {@code Main CONTENDER URL THREADS TTL_MS}. */
+/** Drives Redisson: reads jobs from stdin, a line each. {@code Main CONTENDER URL THREADS TTL_MS}. */
 final class Main {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -26,11 +26,11 @@ final class Main {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             say(out, answer(redisson, args[0], JSON.readTree(line)));
         }
-        // Its threads would keep it alive; what it holds ends by itself.
+        // Redisson's threads would keep the process alive. Its holds end with their leases.
         Runtime.getRuntime().halt(0);
     }
 
-    /** Everything but the addresses and the lease of the watchdog is as Redisson has it. */
+    /** All settings but the addresses and the lease of the watchdog are Redisson's defaults. */
     private static RedissonClient connect(String url, long ttlMillis) {
         Config config = Where.of(url);
         config.setLockWatchdogTimeout(ttlMillis);

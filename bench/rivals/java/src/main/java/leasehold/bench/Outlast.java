@@ -6,14 +6,14 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
 
-/** Asks for locks whatever happens to the servers. */
+/** Acquires one lock after the other during a failover. */
 final class Outlast {
-    /** Between two locks: nobody needs the whole machine to be there in time. */
+    /** The pause between two locks, so that the loop does not use a whole processor. */
     private static final long PAUSE_MILLIS = 2;
 
     private Outlast() {}
 
-    /** Each lock has a name of its own: a release may be lost. */
+    /** Each lock has a new name, because a release may be lost. */
     static Map<String, Object> run(RedissonClient redisson, JsonNode job) throws InterruptedException {
         String prefix = job.get("prefix").asText();
         long gap = job.get("gap_ms").asLong() * 1_000_000;
@@ -35,7 +35,7 @@ final class Outlast {
         }
     }
 
-    /** What cannot be given back now ends with its lease. */
+    /** A hold that cannot be released ends with its lease. */
     private static void leave(RLock lock) {
         try {
             lock.unlock();

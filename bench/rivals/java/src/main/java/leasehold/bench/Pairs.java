@@ -11,7 +11,7 @@ import java.util.concurrent.Future;
 import java.util.stream.IntStream;
 import org.redisson.api.RedissonClient;
 
-/** Acquire and release, each task by names of its own, or all by one. A task is a thread. */
+/** Pairs of acquire and release. Each task has its own names, or all share one. A task is a thread. */
 final class Pairs {
     private final RedissonClient redisson;
     private final int tasks;
@@ -50,7 +50,7 @@ final class Pairs {
         return summary(done.stream().flatMapToLong(Arrays::stream).toArray(), wall, cpu);
     }
 
-    /** The names of one task; no two tasks share one, unless all do. */
+    /** The names of one task. Tasks share no names, unless all share one. */
     private String[] share(int task) {
         if (shared) {
             return new String[] {prefix};

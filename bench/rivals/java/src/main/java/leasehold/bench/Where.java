@@ -3,7 +3,7 @@ package leasehold.bench;
 import java.util.stream.Stream;
 import org.redisson.config.Config;
 
-/** Where the servers are: a URL as Leasehold reads it. */
+/** The addresses of the servers: a URL of the form that Leasehold accepts. */
 final class Where {
     private static final String CLUSTER = "redis-cluster://";
     private static final String SENTINEL = "redis-sentinel://";
