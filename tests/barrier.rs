@@ -348,7 +348,7 @@ async fn member_inside_is_notified_of_its_loss() {
     assert_eq!(left, Release::Released);
 }
 
-/// A member that waits, and learns too late that the barrier has opened.
+/// A member that waits, and notices too late that the barrier has opened.
 #[tokio::test(start_paused = true)]
 async fn member_that_slept_longer_than_its_lease_is_not_inside() {
     let (_, [one, other]) = two_double(2);

@@ -262,7 +262,7 @@ mod reentry {
         });
     }
 
-    /// The thread was taken for a reader as long as any thread read.
+    /// Once, a thread counted as a reader as long as any thread read.
     #[test]
     fn thread_may_write_after_it_released_its_read_hold() {
         let prices = World::new().one.read_write_lock("prices").unwrap();
@@ -274,7 +274,7 @@ mod reentry {
         leave(write.acquire().unwrap());
     }
 
-    /// Threads that read in turns acquired again and again, and no writer ever acquired.
+    /// Once, threads that read in turns acquired repeatedly, and no writer ever acquired.
     #[test]
     fn second_read_of_a_thread_waits_behind_a_writer() {
         let world = World::new();

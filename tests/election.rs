@@ -80,7 +80,7 @@ async fn candidate_leads_when_the_leader_steps_down() {
     assert_eq!((leader.owner(), leader.term()), (second.owner(), Some(second.term())));
 }
 
-/// Both candidates are in one process: a hand-off would keep the owner, and the record with it.
+/// Both candidates are in one process. A hand-off would keep the owner, and with it the record.
 #[tokio::test(start_paused = true)]
 async fn each_leader_of_a_process_has_its_own_term_and_owner() {
     let (_, [one, _]) = two();

@@ -330,7 +330,7 @@ fn newest_of_many_concurrent_writes_stays() {
     assert_eq!(get(&server, TOTAL), "399");
 }
 
-/// Receivers refused every new holder until the tokens were higher again.
+/// Otherwise, receivers refuse every new holder until the tokens are higher again.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_token_counter_is_raised_above_what_receivers_saw() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";

@@ -45,7 +45,7 @@ async fn request_timeout_limits_single_requests() {
     }
 }
 
-/// It waited until the lease ended.
+/// Once, a reentry waited until the lease ended.
 #[tokio::test(start_paused = true)]
 async fn reenter_fails_after_the_request_timeout() {
     let (store, lock) = world(|builder| builder);
@@ -58,7 +58,7 @@ async fn reenter_fails_after_the_request_timeout() {
     assert_eq!((guard.count(), guard.reenter().await.unwrap().count()), (1, 2));
 }
 
-/// A minute later its idempotency key is gone, and it would count twice.
+/// A minute later the idempotency key of the change is gone, and a retry would count twice.
 #[tokio::test(start_paused = true)]
 async fn change_is_retried_for_half_the_life_of_its_key() {
     let store = MemoryStore::new();

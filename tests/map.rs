@@ -223,7 +223,7 @@ async fn failed_computation_inserts_nothing() {
     assert_eq!(value.unwrap(), 7);
 }
 
-/// Plain changes do not take the lock, and `computeIfAbsent` of Java returns them, too.
+/// Plain changes do not take the lock. `computeIfAbsent` of Java returns such a value, too.
 #[tokio::test(start_paused = true)]
 async fn value_of_another_client_wins_over_the_computed_one() {
     let store = MemoryStore::new();

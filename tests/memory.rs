@@ -215,7 +215,7 @@ mod stall {
         assert_eq!(start.elapsed().as_secs(), 3);
     }
 
-    /// The timeout named the holder of an earlier reply, which had released the lock.
+    /// Once, the error named the holder of an earlier reply, which had released the lock.
     #[tokio::test(start_paused = true)]
     async fn timeout_of_an_unanswered_request_names_no_holder() {
         let store = MemoryStore::new();
@@ -582,7 +582,7 @@ async fn client_waits_for_an_unreachable_store_by_default() {
     assert!(guard.unwrap().is_held());
 }
 
-/// The error did not have the cause, which was only in the log of Redis clients.
+/// Once, the error did not have this cause. It was only in the log of Redis clients.
 #[tokio::test(start_paused = true)]
 async fn timeout_names_permits_whose_number_was_never_set() {
     let client = Client::in_memory();

@@ -122,7 +122,7 @@ fn cancelled_acquisition_is_recorded_as_cancelled() {
     assert_eq!(count(&[("outcome", "failed"), ("error_type", "shut_down")]), 1.0);
 }
 
-/// It would be one series for each lock.
+/// With the names of locks, there would be one series for each lock.
 #[test]
 fn lock_label_is_what_the_program_returns() {
     let page = page_of(async || {

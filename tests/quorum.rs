@@ -199,7 +199,7 @@ async fn emptied_server_does_not_count_for_a_lease() {
     assert!(guard.is_held(), "the holder got the emptied server again");
 }
 
-/// The servers are new, so the emptied one looks like one that was never used.
+/// The servers are new, so an emptied server looks like one that was never used.
 #[tokio::test(start_paused = true)]
 async fn server_without_data_does_not_count_with_an_unasked_one() {
     let setup = Setup::<3>::new();

@@ -213,7 +213,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(wrong.to_string().contains("not a node of a cluster; use redis://"), "{wrong}");
 }
 
-/// A client with a dead and a live node in its URL did not report the dead one.
+/// Once, a client with a dead and a live node in its URL did not report the dead one.
 #[tokio::test]
 async fn useless_node_of_the_url_is_logged() {
     let cluster = three_masters();
@@ -248,7 +248,7 @@ fn not_let_in(error: &Error, node: &Redis) {
     assert!(error.to_string().contains("create the user on every server"), "{error}");
 }
 
-/// The error was `Unavailable`, and acquisitions waited without an end.
+/// Once, the error was `Unavailable`, and acquisitions waited for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     let cluster = three_masters();
@@ -387,7 +387,8 @@ async fn missing_permission_for_the_topology_is_named() {
     release_guard(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// A request was redirected from one node to the other and back, with the error that they disagree.
+/// Once, the request was redirected between the two nodes until it failed with the error that they
+/// disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn denied_asking_is_returned_until_the_slot_has_moved() {
     let cluster = three_masters();
@@ -427,7 +428,8 @@ async fn user_without_subscribe_polls_until_it_may_subscribe() {
     release_guard(entered(waits).await).await;
 }
 
-/// Like before Redis 7. Without the permission, a client would use plain channels.
+/// As before Redis 7. Without the permission for sharded channels, a client would use plain
+/// channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_channels_wake_waiters_without_a_queue() {
     let cluster = three_masters();
@@ -535,9 +537,8 @@ async fn nodes_are_reached_by_translated_addresses() {
     }
 }
 
-/// The client translated the address of each node once. A node that moved, and announced the same
-/// address, stayed unreachable for ever.
-/// unreachable for ever.
+/// Once, the client translated the address of each node only one time. A node that moved, and
+/// announced the same address, stayed unreachable for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_node_is_resolved_again() {
     let cluster = three_masters();
@@ -561,7 +562,7 @@ async fn moved_node_is_resolved_again() {
     assert!(after.connections() > 0);
 }
 
-/// The function was called under a lock that its own request takes, so both waited for ever.
+/// Once, the function was called under a lock that its own request needs, so both waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn translation_that_calls_its_client_blocks_no_call() {
     let cluster = three_masters();
@@ -738,7 +739,8 @@ fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
     nodes.iter().map(of).sum()
 }
 
-/// All nodes were asked within 250 ms, then connected for a second, and none replied in time.
+/// Once, the client asked all nodes within 250 ms, then connected for a second. No node replied in
+/// time.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_follows_a_failover_when_replies_take_400_ms() {
     let cluster = Cluster::options().impatient().start();
@@ -753,7 +755,7 @@ async fn client_follows_a_failover_when_replies_take_400_ms() {
     assert!(took < secs(6), "{took:?}");
 }
 
-/// Nodes that replied after more than 250 ms were also connected, repeatedly.
+/// Once, the client also connected to nodes that replied after more than 250 ms, repeatedly.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_opens_no_connections_when_nodes_reply_late() {
     let cluster = three_masters();
@@ -773,7 +775,7 @@ async fn client_opens_no_connections_when_nodes_reply_late() {
     assert!(asked <= 30, "{asked}");
 }
 
-/// Each client asked all survivors five times a second, for as long as a task waited.
+/// Once, each client asked all surviving nodes five times a second, for as long as a task waited.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_asks_rarely_for_the_topology_in_an_outage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -867,7 +869,7 @@ async fn slot_move_under_load_keeps_exclusion_and_progress() {
     assert!(longest < PATIENCE, "{longest:?}");
 }
 
-/// It gets a request before it has any slot, and is not in the topology then.
+/// The new node gets a request before it has any slot, when it is not in the topology yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn slot_move_to_a_new_node_keeps_its_locks() {
     let cluster = Arc::new(three_masters());
@@ -913,8 +915,8 @@ async fn locks_in_a_migrating_slot_are_granted_and_released() {
     release_guard(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
-/// They are renewed together, but no script may use keys on two nodes. A reader lost its hold when
-/// its lease was on one node and the lock on the other.
+/// Holds are renewed together, but no script may use keys on two nodes. Once, a reader lost its
+/// hold when its lease was on one node and the lock on the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn holds_of_a_migrating_slot_are_kept() {
     let cluster = three_masters();
@@ -941,7 +943,7 @@ async fn holds_of_a_migrating_slot_are_kept() {
     }
 }
 
-/// Its script publishes the release where no client is subscribed.
+/// The script on the new node publishes the release where no client is subscribed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn moved_key_wakes_waiters_of_the_old_node() {
     let cluster = three_masters();
@@ -988,8 +990,8 @@ async fn request_waits_until_its_keys_are_on_one_node() {
     assert_eq!(pool.available().await.unwrap(), 2);
 }
 
-/// The last expired member was removed. A key that no longer exists at the old owner cannot be read
-/// there again: a new waiter received an error.
+/// Once, the last expired member was removed. A key that no longer exists at the old owner cannot
+/// be read there again, so a new waiter received an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn expired_permits_are_free_after_a_slot_move() {
     let cluster = three_masters();
@@ -1012,8 +1014,8 @@ async fn expired_permits_are_free_after_a_slot_move() {
     assert_eq!(permits.available().await.unwrap(), 1);
 }
 
-/// The key was deleted. A deleted key cannot be written at the old owner again, so nothing was
-/// left.
+/// Once, the key was deleted first. A deleted key cannot be written at the old owner again, so
+/// nothing was left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn guarded_replace_follows_a_migrating_slot() {
     let cluster = three_masters();
@@ -1104,7 +1106,7 @@ async fn unassigned_slot_is_named_and_other_slots_keep_working() {
     assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 
-/// The error blamed the unreachable node, and not the setting.
+/// Once, the error blamed the unreachable node, and not the setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterdown_names_the_full_coverage_setting() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1132,7 +1134,7 @@ async fn clusterdown_names_the_full_coverage_setting() {
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
 }
 
-/// The error reported that the lock is held, from an earlier reply.
+/// Once, the error said that the lock is held, because of an earlier reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_gets_clusterdown_instead_of_last_holder() {
     let cluster = Cluster::options().replicas(0).impatient().start();
@@ -1238,8 +1240,8 @@ async fn hanging_node_costs_only_its_own_holds() {
     release_guard(free.acquire().await.unwrap()).await;
 }
 
-/// One request covered all holds of a node, and its reply waited for the last slot. So no hold was
-/// renewed while a hung node delayed one of them.
+/// Once, one request covered all holds of a node, and its reply waited for the last slot. So no
+/// hold was renewed while a hung node delayed one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn migrating_slot_to_a_hung_node_costs_no_other_holds() {
     // given holds at one node, and one whose slot migrates to another
@@ -1297,7 +1299,7 @@ fn client_continues_on_its_next_runtime() {
     });
 }
 
-/// The earlier reply of a node was reported to waiters of other nodes.
+/// Once, the earlier reply of a node was reported to waiters of other nodes.
 #[test]
 fn denied_subscription_is_retried_on_the_next_runtime() {
     let cluster = three_masters();

@@ -312,8 +312,8 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
     release_guard(held).await;
 }
 
-/// The field was removed, to be added again. A key that no longer exists at the old owner cannot
-/// come back: no owner held the lock, and it was not free.
+/// Once, the field was removed, to be added again. A key that no longer exists at the old owner
+/// cannot come back: no owner held the lock, and it was not free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn permit_in_a_migrating_slot_is_counted_again() {
     let cluster = Cluster::start();

@@ -70,7 +70,7 @@ async fn renewal_keeps_the_record_as_long_as_the_lock() {
     steps_down(leadership).await;
 }
 
-/// Acts like a Java candidate that locks the `RFencedLock` of that name.
+/// The test acts like a Java candidate that locks the `RFencedLock` of that name.
 #[tokio::test(flavor = "multi_thread")]
 async fn redisson_holder_leads_without_a_value() {
     let redis = Redis::start();
@@ -107,7 +107,7 @@ async fn record_of_a_former_leader_is_ignored() {
     drop(leadership);
 }
 
-/// A hot standby: the time without a leader.
+/// For a hot standby, this is the time without a leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_leads_in_the_time_of_a_release() {
     const ROUNDS: u32 = 20;

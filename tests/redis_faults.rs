@@ -495,7 +495,7 @@ async fn key_of_another_type_is_named_and_unchanged() {
     }
 }
 
-/// The rejection of `TYPE` was reported as the type.
+/// Once, the rejection of `TYPE` was reported as the type.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_type_is_returned_when_type_is_forbidden() {
     let redis = Redis::start();

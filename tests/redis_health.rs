@@ -93,7 +93,7 @@ async fn unprotected_primary_is_found_and_logged_once() {
     healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
 }
 
-/// A server without memory rejects every lock, but the health check said that it is ready.
+/// A server without free memory rejects every lock. Once, the health check said that it is ready.
 #[tokio::test]
 async fn client_of_a_full_server_is_not_ready() {
     let server = Redis::start();
@@ -108,7 +108,7 @@ async fn client_of_a_full_server_is_not_ready() {
     assert!(client.health().await.is_ready());
 }
 
-/// The second time, only a health check noticed it.
+/// Once, only a health check noticed the hazard when it returned.
 #[tokio::test]
 async fn returning_hazard_is_logged_again_with_its_end() {
     let primary = Redis::start();
@@ -154,8 +154,8 @@ async fn temporary_hazard_is_logged_as_resolved_without_a_check() {
     }
 }
 
-/// When the last replica dies, the primary accepts as few unprotected writes as before. The missing
-/// replica was not logged.
+/// When the last replica dies, the primary accepts as few unprotected writes as before. Once, the
+/// missing replica was not logged.
 #[tokio::test]
 async fn primary_without_replicas_is_found_and_logged_each_time() {
     let redis = Sentinels::options().replicas(1).start();
@@ -178,7 +178,7 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
     }
 }
 
-/// The hazard was logged as resolved just when it mattered.
+/// Once, the hazard was logged as resolved when the last replica was gone.
 #[tokio::test]
 async fn unprotected_primary_stays_raised_without_replicas() {
     let primary = Redis::start();
@@ -330,7 +330,7 @@ async fn lost_sentinel_majority_is_found_and_logged_once() {
     is_found_and_logged_once(&url, &redis.servers()[0], is_it).await;
 }
 
-/// The log of a sentinel that had replied for minutes said that it may use TLS.
+/// Once, the log said of a sentinel that had replied for minutes that it may use TLS.
 #[tokio::test]
 async fn missing_sentinels_are_found_and_logged_once() {
     let redis = Sentinels::start();
@@ -351,7 +351,7 @@ fn warned_of(log: &Log, words: &str) -> usize {
     log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
 }
 
-/// The log said that they do not reply, and should be started.
+/// Once, the log said that the sentinels do not reply, and should be started.
 #[tokio::test]
 async fn sentinels_without_a_primary_are_logged() {
     let locked = Redis::options().password("eyes");
@@ -374,7 +374,7 @@ async fn sentinels_without_a_primary_are_logged() {
     }
 }
 
-/// A client kept its primary, and did not log that it would follow no failover.
+/// Once, a client kept its primary, and did not log that it would follow no failover.
 #[tokio::test]
 async fn forgotten_primary_of_sentinels_is_logged() {
     let redis = Sentinels::options().replicas(1).start();
@@ -399,7 +399,7 @@ async fn forgotten_primary_of_sentinels_is_logged() {
     assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
 
-/// It was only logged for the last sentinel in the URL.
+/// Once, this was only logged for the last sentinel in the URL.
 #[tokio::test]
 async fn last_failed_sentinel_is_logged_as_no_sentinel() {
     let redis = Sentinels::options().replicas(1).start();
@@ -438,8 +438,8 @@ async fn cluster_nodes_are_checked_and_each_kind_is_logged_once() {
     assert_eq!(warned(&log, "volatile-ttl"), 1, "{}", log.text());
 }
 
-/// A finding of an earlier connection counted as known for ever, so no later one of its kind was
-/// logged.
+/// Once, a finding of an earlier connection counted as known for ever, so no later one of its kind
+/// was logged.
 #[tokio::test]
 async fn moved_node_is_not_found_at_its_old_address() {
     let cluster = Cluster::options().replicas(0).start();
@@ -464,7 +464,7 @@ async fn moved_node_is_not_found_at_its_old_address() {
     assert_eq!(over(&log, words), 1, "{}", log.text());
 }
 
-/// Its end was not logged.
+/// Once, the end of the hazard was not logged.
 #[tokio::test]
 async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -483,7 +483,7 @@ async fn unowned_slot_is_a_hazard_until_a_node_serves_it() {
     assert_eq!([warned(&log, words), over(&log, words)], [1, 1], "{}", log.text());
 }
 
-/// A node that was importing a slot, and never had one.
+/// A node that was importing a slot, and never owned one.
 #[tokio::test]
 async fn node_without_slots_has_no_hazard_after_its_removal() {
     let cluster = Cluster::options().replicas(0).start();
@@ -510,8 +510,8 @@ async fn node_without_slots_has_no_hazard_after_its_removal() {
     assert_eq!(warned(&log, words), 2, "{}", log.text());
 }
 
-/// A node that was still connecting made a new client of a cluster not ready. So did one of three
-/// nodes that was unreachable.
+/// Once, a node that was still connecting made a new client of a cluster not ready. So did one of
+/// three nodes that was unreachable.
 #[tokio::test]
 async fn cluster_is_ready_while_one_node_is_unreachable() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -537,7 +537,7 @@ async fn cluster_is_ready_while_one_node_is_unreachable() {
     healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
 }
 
-/// It was found, and logged as a lost connection, without the affected names.
+/// Once, the node was logged as a lost connection, without the affected names.
 #[tokio::test]
 async fn unreachable_node_is_logged_with_its_slots_until_it_returns() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -570,7 +570,7 @@ async fn primary_with_too_few_replicas_is_not_ready() {
     assert!(error.to_string().contains("NOREPLICAS"), "{error}");
 }
 
-/// Nodes that report at first that they have no sharded channels, like before an upgrade.
+/// Nodes that report at first that they have no sharded channels, as before an upgrade.
 #[tokio::test]
 async fn channel_mode_change_is_found_and_logged_once() {
     came_with(7, "denied subcommands");
@@ -588,8 +588,8 @@ async fn channel_mode_change_is_found_and_logged_once() {
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }
 
-/// The client believed the last node that replied. So the hazard was logged and resolved in turn,
-/// several times a second.
+/// Once, the client believed the last node that replied. So the hazard was logged and resolved in
+/// turn, several times a second.
 #[tokio::test]
 async fn cluster_of_two_versions_is_logged_once() {
     came_with(7, "denied subcommands");
@@ -638,7 +638,7 @@ fn names_one_unreachable(health: &Health, node: &Redis) {
     assert!(away.obstacle.is_some() && away.silent_for.is_some(), "{health:?}");
 }
 
-/// Checks of a client whose servers fail took 1.5 s and more, and Kubernetes waits for 1 s.
+/// Once, checks of a client whose servers fail took 1.5 s and more, and Kubernetes waits for 1 s.
 #[tokio::test]
 async fn health_is_prompt_and_ready_when_a_cluster_node_is_killed() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
@@ -673,7 +673,7 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     frozen.resume();
 }
 
-/// One frozen node delayed the start of each client by the connect timeout.
+/// Once, one frozen node delayed the start of each client by the connect timeout.
 #[tokio::test]
 async fn connect_does_not_wait_for_a_frozen_cluster_node() {
     let cluster = Cluster::options().replicas(0).start();

@@ -279,7 +279,7 @@ async fn full_server_counts_nothing_and_opens_a_deleted_latch() {
     latch.wait().await.unwrap();
 }
 
-/// It returned 0, which means open.
+/// Once, the count-down returned 0, which means open.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_down_returns_no_zero_when_java_set_the_largest_count() {
     let redis = Redis::start();

@@ -88,7 +88,7 @@ async fn key_of_another_type_is_reported() {
     assert_eq!(redis.command(&["GET", "text"]).text(), "x");
 }
 
-/// A denied write left its receipt, and a repeated request returned the reply in it.
+/// Once, a denied write left its receipt, and a repeated request returned the reply in the receipt.
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_change_leaves_no_receipt() {
     let redis = Redis::start();

@@ -257,7 +257,7 @@ async fn refused_change_changes_nothing() {
     release_guard(guard).await;
 }
 
-/// It also added as many permits as were held, but none for an expired lease.
+/// Once, this also added a permit for each held one, but none for an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_counts_held_permits_without_a_counter() {
     for (held_before, ended) in [(1, false), (2, false), (1, true)] {
@@ -321,7 +321,7 @@ async fn documented_commands_find_and_free_a_permit() {
 
 // Faults.
 
-/// Like after a loss of all data: it looks as if other clients had them all.
+/// As after a loss of all data, it looks as if other clients held all permits.
 #[tokio::test]
 async fn unset_total_is_logged_and_not_often() {
     let (redis, _client, permits) = setup(1).await;
@@ -582,7 +582,7 @@ async fn permit_of_a_killed_process_is_free_after_its_lease() {
     release_guard(guard).await;
 }
 
-/// Clients that set them before each acquisition left a key each time, for a minute.
+/// Once, clients that set the number before each acquisition left a key each time, for a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_of_existing_permits_leaves_no_key() {
     let (redis, _client, permits) = setup(3).await;

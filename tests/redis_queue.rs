@@ -567,7 +567,8 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
 }
 
-/// The lock was reserved for it, because another client was subscribed to its channel.
+/// Once, the lock was reserved for such an entry, because another client was subscribed to its
+/// channel.
 #[tokio::test]
 async fn entry_of_another_form_gets_no_reservation() {
     let redis = Redis::start();
@@ -847,7 +848,8 @@ async fn ttl_below_a_reservation_passes_the_queue() {
     drop(guard);
 }
 
-/// It was logged as a missing permission, and used up the one warning of that.
+/// Once, it was logged as a missing permission, so a real missing permission was not logged any
+/// more.
 #[tokio::test]
 async fn noreplicas_does_not_count_as_a_denied_queue() {
     let (log, _logged) = Log::begin();

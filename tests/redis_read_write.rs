@@ -211,8 +211,8 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
     release_guard(entered(writer).await).await;
 }
 
-/// The field of a writer has no TTL of its own. A read hold of the writer kept it for as long as it
-/// lasted.
+/// The field of a writer has no TTL of its own. Once, a read hold of the writer kept the field for
+/// as long as the read hold lasted.
 #[tokio::test]
 async fn writer_that_also_reads_ends_at_its_limit() {
     let t = Setup::new().await;
@@ -523,7 +523,7 @@ async fn forced_release_ends_one_side_and_notifies_its_holders() {
     assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 }
 
-/// The whole lock was deleted: the reader believed in its hold while another client wrote.
+/// Once, the whole lock was deleted: the reader believed in its hold while another client wrote.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_side_stays_held_when_write_side_is_lost() {
     let t = Setup::new().await;
@@ -543,7 +543,7 @@ async fn read_side_stays_held_when_write_side_is_lost() {
     release_guard(write(&t.theirs()).await).await;
 }
 
-/// The dead reader was returned as the holder, and could not be released by force.
+/// Once, the dead reader was returned as the holder, and could not be released by force.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_keeps_its_hold_when_its_read_side_is_lost() {
     let t = Setup::new().await;
@@ -1244,7 +1244,7 @@ fn inside(lines: Vec<String>) -> usize {
     lines.iter().filter(|line| line.contains(" lua] ")).count()
 }
 
-/// The client warned that it gave up the release of a lock that it had never held.
+/// Once, the client logged that it gave up the release of a lock that it had never held.
 #[tokio::test]
 async fn writer_logs_no_release_when_the_key_has_another_type() {
     let t = Setup::new().await;

@@ -11,8 +11,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// A request was in the buffer of a server that hung, and was executed when it continued. Then the
-/// lock was held without a holder for a whole ttl.
+/// Once, a request was in the buffer of a server that hung, and was executed when it continued.
+/// Then the lock was held without a holder for a whole ttl.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_cancelled_during_a_hang_leaves_no_lock() {
     for (ttl, hangs, dropped) in
@@ -77,8 +77,8 @@ async fn surviving_holds_continue_after_all_connections_are_lost() {
     release_guard(guard).await;
 }
 
-/// The watchdog is on the runtime of the first acquisition. If that was blocked, it notified a
-/// guard on another runtime six seconds late.
+/// The watchdog is on the runtime of the first acquisition. Once, when that runtime was blocked, it
+/// notified a guard on another runtime six seconds late.
 #[test]
 fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     let redis = Redis::start();
@@ -106,7 +106,7 @@ fn holder_learns_its_loss_despite_a_blocked_watchdog() {
     blocked.join().unwrap();
 }
 
-/// One stall with two hundred requests wrote four hundred lines.
+/// Once, one stall with two hundred requests wrote four hundred lines.
 #[tokio::test]
 async fn outage_with_many_callers_logs_a_few_lines() {
     let (log, _collecting) = Log::begin();
@@ -127,7 +127,7 @@ async fn outage_with_many_callers_logs_a_few_lines() {
     assert!((1..=20).contains(&warnings), "{warnings} lines: {text}");
 }
 
-/// The next supervisor of the connection logged its loss as a new one: `lost_for=0ns`.
+/// Once, the next supervisor of the connection logged its loss as a new one: `lost_for=0ns`.
 #[test]
 fn supervisor_on_a_new_runtime_logs_no_second_loss() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();

@@ -279,7 +279,8 @@ async fn second_primary_among_addresses_is_found() {
     .await;
 }
 
-/// When it was isolated, and others continued with it, the hazard was logged as resolved.
+/// Once, when the other primary was isolated, and other clients continued with it, the hazard was
+/// logged as resolved.
 #[tokio::test]
 async fn silent_other_primary_stays_a_hazard() {
     let [primary, replica] = pair();

@@ -325,7 +325,7 @@ async fn replicated_grants_survive_failover_to_a_late_replica() {
     assert!(plain.end(&replica).1 > 0);
 }
 
-/// The connection that asks replicas leads to another server than the one that has granted.
+/// The connection that asks for replicas leads to another server than the one that has granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_another_server_do_not_count() {
     let [granting, other] = [(); 2].map(|()| Redis::options().unix_socket().start());
@@ -401,7 +401,7 @@ async fn replication_connection_is_restored_during_a_wait() {
     release_guard(guard).await;
 }
 
-/// The error was that of an unreachable store, after the lock had been granted.
+/// Once, the error was that of an unreachable store, after the lock had been granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn uncountable_replicas_are_named_in_the_error() {
     let master = Redis::start();
@@ -421,7 +421,8 @@ async fn uncountable_replicas_are_named_in_the_error() {
     assert!(refused.is_transient());
 }
 
-/// The last permit was removed while replicas received it, and with it the ends of all leases.
+/// Once, the last permit was removed while replicas received it, and with it the ends of all
+/// leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_that_a_replica_has_end_when_their_pool_does() {
     let master = Redis::start();

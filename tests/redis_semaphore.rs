@@ -317,7 +317,7 @@ async fn key_of_another_type_is_not_changed_by_a_latch() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("many".into(), vec![]));
 }
 
-/// Like after a loss of all data: it looks as if other clients had them all.
+/// As after a loss of all data, it looks as if other clients held all permits.
 #[tokio::test]
 async fn unset_total_is_logged_and_not_often() {
     let redis = Redis::start();
@@ -611,7 +611,7 @@ async fn clients_never_hold_more_permits_than_exist() {
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
 }
 
-/// Clients that set it before each acquisition left a key each time, for a minute.
+/// Once, clients that set the number before each acquisition left a key each time, for a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_if_absent_of_an_existing_semaphore_leaves_no_key() {
     let redis = Redis::start();

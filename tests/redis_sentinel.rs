@@ -251,8 +251,8 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     }
 }
 
-/// The client left the old master a second after the promotion. Locks that it had released there in
-/// that second were held for a ttl, by its own former owners.
+/// Once, the client left the old master a second after the promotion. Locks that it had released
+/// there in that second were held for a ttl, by its own former owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_released_at_old_primary_is_free_at_the_new_one() {
     // given a hundred names that are acquired and released in turns
@@ -529,8 +529,8 @@ async fn outdated_sentinel_redirects_no_client_to_old_primary() {
     assert_eq!(before.stats().reconnects, 2);
 }
 
-/// The URL has host names of sentinels, and the others announce addresses. So one sentinel had two
-/// votes, and led the client back to the old primary.
+/// The URL has host names of sentinels, and the others announce addresses. Once, one sentinel
+/// therefore had two votes, and led the client back to the old primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn stale_sentinel_with_two_addresses_is_ignored() {
     let redis = Sentinels::options().links().start();
@@ -555,8 +555,8 @@ async fn stale_sentinel_with_two_addresses_is_ignored() {
     assert!(guard.is_held());
 }
 
-/// After ten seconds the clients believed the only sentinel that they reached, and left a healthy
-/// master: two clients held one lock.
+/// Once, after ten seconds, the clients believed the only sentinel that they reached, and left a
+/// healthy master: two clients held one lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
     // given clients by all sentinels, and by one that misses a failover
@@ -639,7 +639,7 @@ async fn sentinels_get_only_their_own_password() {
     assert!(!ours(master).is_empty());
 }
 
-/// A server does not reveal its kind to a rejected client, so only `WRONGPASS` was reported.
+/// A server does not reveal its kind to a rejected client. Once, only `WRONGPASS` was reported.
 #[tokio::test]
 async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     let plain = Redis::options().password("theirs").start();
@@ -670,7 +670,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     assert_eq!(log.text().matches("cannot follow a failover").count(), 1, "{}", log.text());
 }
 
-/// For ten seconds only the loss of the connection was logged, and no remedy.
+/// Once, for ten seconds only the loss of the connection was logged, and no remedy.
 #[tokio::test]
 async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
     let redis = Sentinels::options().replicas(1).start();
@@ -1010,7 +1010,7 @@ async fn announced_addresses_are_translated_but_not_the_urls() {
     assert!(words.contains("translate_addresses returned `?` for"), "{words}");
 }
 
-/// The error of a killed server said that its address may be wrong.
+/// Once, the error of a killed server said that its address may be wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn translation_hint_appears_only_for_unreached_addresses() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();

@@ -370,7 +370,7 @@ async fn health_check_without_permissions_returns_known_facts() {
     assert_eq!((health.role, health.eviction_policy), (Some(Role::Primary), None));
 }
 
-/// Each request waited for its whole timeout while the server refused connections.
+/// Once, each request waited for its whole timeout while the server refused connections.
 #[tokio::test]
 async fn fail_fast_client_rejects_calls_at_once_in_an_outage() {
     let redis = Redis::options().persistent().start();
@@ -425,7 +425,7 @@ async fn answered_soon(client: &Client) {
     }
 }
 
-/// Each call was rejected for ever, because the check for a connection came before the first
+/// Once, each call was rejected for ever, because the check for a connection came before the first
 /// attempt.
 #[test]
 fn fail_fast_client_made_outside_a_runtime_connects() {
@@ -464,7 +464,7 @@ fn fail_fast_client_connects_on_its_second_runtime() {
     });
 }
 
-/// The error said three times that there was no reply.
+/// An earlier error said three times that there was no reply.
 #[tokio::test]
 async fn error_names_the_connect_failure_once() {
     let away = not_yet();

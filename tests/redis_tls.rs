@@ -156,7 +156,7 @@ async fn client_certificate_of_another_authority_is_refused() {
     says(&reason, "unknownca");
 }
 
-/// The error was `CaUsedAsEndEntity`, without a remedy.
+/// An earlier error was `CaUsedAsEndEntity`, without a remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     let redis = Redis::options().tls_with_self_signed_certificate().start();
@@ -165,7 +165,7 @@ async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     says(&reason, "create a server certificate that the authority signs");
 }
 
-/// A service retried for ever at a port of another program.
+/// Once, a service retried for ever at a port of another program.
 #[tokio::test(flavor = "multi_thread")]
 async fn web_server_is_a_permanent_connect_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -327,7 +327,7 @@ async fn both_connections_have_the_client_id() {
     testkit::eventually("both are closed", SOON, || count() == 0);
 }
 
-/// The client connected without TLS, and no error reported this.
+/// Once, the client connected without TLS, and no error reported this.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_refused_where_the_url_has_no_tls() {
     let redis = Redis::options().tls().start();

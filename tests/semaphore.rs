@@ -57,7 +57,7 @@ async fn back(guard: SemaphoreGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// Each release sent a request, and so did the next task: 9,700 pairs a second with 64 tasks.
+/// Once, each release sent a request, and so did the next task: 9,700 pairs a second with 64 tasks.
 #[tokio::test(start_paused = true)]
 async fn permits_are_handed_off_without_a_request() {
     let t = world(2).await;
@@ -334,7 +334,8 @@ async fn shutdown_waits_for_releases_in_flight() {
     assert_eq!(release.await.unwrap().unwrap(), Release::Released);
 }
 
-/// Waiters for few permits come repeatedly, so there are never as many free as it wants.
+/// Waiters for few permits come repeatedly, so there are never enough free ones for the waiter that
+/// wants many.
 #[tokio::test(start_paused = true)]
 async fn waiter_for_many_is_not_starved_by_small_requests() {
     let t = world(4).await;

@@ -228,7 +228,8 @@ fn list_passes_over_long_values_of_other_programs() {
     }
 }
 
-/// A reply of this length would end the connection, and with it every other request.
+/// A reply with all holders would be so long that it ends the connection, and every other request
+/// on it.
 #[test]
 fn list_marks_a_semaphore_with_too_many_holders_and_continues() {
     let redis = Redis::start();

@@ -225,7 +225,7 @@ fn ignored_signal_stays_ignored() {
     assert_eq!(process.ended().code, 6);
 }
 
-/// A parent that ignores it, such as a minimal init, hands that down.
+/// A parent that ignores SIGCHLD, such as a minimal init, passes this on to its children.
 #[test]
 fn ignored_end_of_children_changes_no_code() {
     let redis = Redis::start();

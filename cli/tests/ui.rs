@@ -156,7 +156,7 @@ fn ui_shows_locks_of_every_node_of_a_cluster() {
     eventually("all are seen", SOON, || ui.state()["held"] == 8);
 }
 
-/// A site that rebinds its name to 127.0.0.1 sends that name.
+/// A site that rebinds its name to 127.0.0.1 sends its own name.
 #[test]
 fn request_for_a_foreign_host_is_refused() {
     let redis = Redis::start();

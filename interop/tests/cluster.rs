@@ -205,7 +205,7 @@ fn release_wakes_java_and_rust_after_a_primary_crash() {
 
 // Contention.
 
-/// Of plain locks only: four Redisson threads that waited for tokens did not continue.
+/// For plain locks only: in a test with tokens, four waiting Redisson threads never continued.
 #[test]
 fn mixed_clients_lose_no_count_while_a_slot_moves() {
     let what = "crowd while its slot moves four times";

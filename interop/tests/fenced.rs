@@ -35,7 +35,7 @@ fn tokens_grow_across_java_and_rust_holders() {
 }
 
 /// `RedissonFencedLockTest.testTokenIncrease`, and the same for Leasehold, where a share of a hold
-/// has no token of its own.
+/// has the token of the hold.
 #[test]
 fn java_token_grows_per_entry_and_rust_token_per_hold() {
     let both = Together::start();

@@ -493,8 +493,8 @@ fn java_sees_one_leased_hold_during_hand_offs() {
     scene.nothing_stays();
 }
 
-/// This depends on chance: it ends up asking every 128 ms, and the lock is free for a fiftieth of
-/// the time.
+/// This depends on chance: the spin lock ends up asking every 128 ms, and the lock is free for a
+/// fiftieth of the time.
 #[test]
 fn java_spin_lock_acquires_during_hand_offs() {
     // given three Leasehold clients that pass the lock on without pauses

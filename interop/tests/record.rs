@@ -645,7 +645,7 @@ fn java_wakes_on_zero_alone_and_rust_on_any_message() {
     }
 }
 
-/// So `00` has one more meaning for Leasehold, and none for Redisson.
+/// So only Leasehold can tell `00` from `0`.
 #[test]
 fn redisson_takes_two_zeros_for_one() {
     for redisson in [Redisson::V3, Redisson::V4] {

@@ -93,8 +93,8 @@ fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
     assert!(count >= 20, "after ten locks: {count}");
 }
 
-/// Redisson 3.29 repeats a request after a response timeout, and its script counts each time. One
-/// `unlock()` then does not free the lock.
+/// Redisson 3.29 repeats a request after a response timeout, and its script counts both requests.
+/// One `unlock()` then does not free the lock.
 #[test]
 fn redisson_3_29_asks_twice_and_counts_two() {
     let redis = Redis::start();
@@ -115,8 +115,8 @@ fn redisson_3_29_asks_twice_and_counts_two() {
     assert!(!rust.thread("T1").try_lock("door").acquired(), "free after one unlock");
 }
 
-/// Redisson 4.7 does not repeat it, and throws. The server still executes the command: the lock
-/// stays held for the rest of its lease, by no known holder.
+/// Redisson 4.7 does not repeat a request after a response timeout, but throws. The server still
+/// executes the command: the lock stays held for the rest of its lease, by no known holder.
 #[test]
 fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
     let redis = Redis::start();
@@ -137,7 +137,7 @@ fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// The same thread takes it for its own hold, and releases one of two.
+/// The thread acquires again, counts the orphan as its own hold, and releases only one of two.
 #[test]
 fn reentered_orphan_hold_is_never_free() {
     // given a thread whose lock() has thrown, and which left a hold of three seconds

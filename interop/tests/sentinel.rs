@@ -89,7 +89,7 @@ fn rust_hold_with_a_short_ttl_outlives_a_hanging_primary() {
     measured(&row, Way::RustToJava, "Rust holds on");
 }
 
-/// As the guarantees say: the lock is lost, Leasehold learns it, and Redisson does not.
+/// As the guarantees say, the lock is lost. Leasehold notices it, and Redisson does not.
 #[test]
 fn failover_loss_is_reported_to_the_rust_holder_alone() {
     // given locks of both clients that no replica has, and a waiter of the other language for each

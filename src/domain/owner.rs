@@ -174,7 +174,7 @@ mod tests {
         assert!(!identity.is_of(&Owner::new("a").unwrap()));
     }
 
-    /// A foreign hash field put newlines into errors and logs.
+    /// Once, a foreign hash field put newlines into errors and logs.
     #[test]
     fn owner_is_printed_on_one_line() {
         let owner = Owner::new("a\nb\u{1b}[31m").unwrap();

@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// A rejection of the number of shares was treated as a successful reply.
+    /// Once, a rejection of the number of shares was treated as a successful reply.
     #[tokio::test(start_paused = true)]
     async fn release_of_a_lost_share_reports_the_loss_to_all() {
         for dropped in [true, false] {
@@ -423,7 +423,7 @@ mod tests {
         }
     }
 
-    /// Once, it was repeated until the lease ended, like a pending release.
+    /// Once, the reentry was repeated until the lease ended, like a pending release.
     #[tokio::test(start_paused = true)]
     async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();

@@ -209,7 +209,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    /// The releasing task queued it again, because it may have checked a moment too early.
+    /// The releasing task queues it again, because that task may have checked a moment too early.
     #[test]
     fn release_queued_again_meanwhile_is_repeated() {
         let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);

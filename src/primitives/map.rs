@@ -769,7 +769,8 @@ mod tests {
         }
     }
 
-    /// The server forgets locks, so two clients rely on one. Only the holder in Redis can write.
+    /// The server forgets locks, so two clients believe in one lock. Only the holder in Redis can
+    /// write.
     #[tokio::test(start_paused = true)]
     async fn no_update_under_a_lock_is_lost_from_any_seed() {
         let mut late = 0;

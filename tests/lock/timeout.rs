@@ -25,7 +25,7 @@ async fn timed_out_names_the_holder_and_the_waiting_time() {
     assert_eq!(holder.unwrap().owner(), guard.owner());
 }
 
-/// The timeout reported the remaining lease at the last request, up to seconds before.
+/// Once, the error had the remaining lease of the last request, which was up to seconds old.
 #[tokio::test(start_paused = true)]
 async fn timed_out_shows_the_remaining_lease_of_the_holder() {
     let world = World::new();

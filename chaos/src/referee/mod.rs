@@ -145,7 +145,8 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
     }
 
-    /// The first holder in conflict was excused, and the others were not checked.
+    /// Once, the check excused the first of several holders in conflict, and did not check the
+    /// others.
     #[test]
     fn overlap_check_covers_every_conflicting_hold() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];

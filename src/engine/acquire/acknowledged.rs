@@ -182,7 +182,8 @@ mod tests {
         assert_eq!(client.stats().handed_over, 2);
     }
 
-    /// They were counted at the old server, and no replica of the new one had the grant.
+    /// Once, the replicas were counted at the old server, and no replica of the new one had the
+    /// grant.
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_is_counted_again_at_a_new_server() {
         let memory = MemoryStore::new();

@@ -121,7 +121,7 @@ async fn waiter_in_line_starts_the_background_task() {
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
 
-/// A forced release of such a hold stayed unnoticed until its renewal.
+/// Once, a forced release of such a hold stayed unnoticed until its renewal.
 #[tokio::test]
 async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
     let (engine, contention, name) = door();
@@ -225,7 +225,7 @@ async fn grant_that_ended_in_a_hand_off_is_released() {
     assert_eq!(engine.core.pending.queued(), 1);
 }
 
-/// A future that was polled once and never again blocked every process for a ttl.
+/// Once, a future that was polled only one time blocked every process for a ttl.
 #[tokio::test(start_paused = true)]
 async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     let (engine, contention, name) = door();
@@ -255,7 +255,7 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     assert!(slot.handoff.take().is_none());
 }
 
-/// A waiter that was notified and never ran blocked all waiters behind it.
+/// Once, a waiter that was notified and never ran blocked all waiters behind it.
 #[tokio::test(start_paused = true)]
 async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     let (_engine, contention, name) = door();
@@ -297,7 +297,7 @@ async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     assert!(waits.now_or_never().flatten().is_some());
 }
 
-/// The store reported the loss while no hold had the grant, and no task was notified.
+/// The store reports the loss while no hold has the grant. Once, no task was notified.
 #[tokio::test]
 async fn lost_grant_is_used_by_no_task() {
     let (engine, contention, name) = door();

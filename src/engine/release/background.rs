@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// It was retried until a lease of a day would have ended.
+    /// Once, the release was retried until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
     async fn failing_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// It was retried until a lease of a day would have ended.
+    /// Once, the release was retried until a lease of a day would have ended.
     #[tokio::test(start_paused = true)]
     async fn failing_repeated_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();

@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(t.schedule.len(), 0);
     }
 
-    /// Found by seed 5072: the schedule was due again and again without an end.
+    /// Found by seed 5072: once, the schedule was due repeatedly, without an end.
     #[test]
     fn renewed_hold_is_rescheduled_while_a_check_runs() {
         // given a renewal in flight, and a re-entry that renews meanwhile
@@ -555,7 +555,7 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
     }
 
-    /// A release that failed was given up while the store still had the lock.
+    /// Once, a failed release was given up while the store still had the lock.
     #[test]
     fn renewal_of_the_previous_hold_extends_the_next() {
         // given a grant that was handed off before its renewal

@@ -51,7 +51,7 @@ async fn waited_names_are_removed_before_the_watchdog_runs() {
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
-/// A woken task came before all idle names in the plan, and was checked repeatedly.
+/// Once, a woken task came before all idle names in the plan, and was checked repeatedly.
 #[tokio::test(start_paused = true)]
 async fn grant_in_transit_keeps_no_unused_names() {
     let (engine, contention, door) = door();

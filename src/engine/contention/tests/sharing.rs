@@ -112,7 +112,7 @@ async fn writer_that_also_reads_shares_with_no_task() {
     assert_eq!(reading.owner(), other.owner());
 }
 
-/// Another task joined the hold during a guarded write that the store had not executed yet.
+/// Once, another task joined the hold during a guarded write that the store had not executed yet.
 #[tokio::test(start_paused = true)]
 async fn read_hold_of_a_writer_is_shared_after_its_release() {
     for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {
@@ -243,7 +243,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
     }
 }
 
-/// A task that took its share before it yielded kept the share while it was not polled.
+/// Once, a task took its share before it yielded, and kept the share while it was not polled.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_reader_has_no_share() {
     let (store, here) = prices();
@@ -342,7 +342,8 @@ async fn reader_yields_to_others_after_sharing_ended() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// By time alone, with 64 tasks on a busy machine, the next hold came before the last one ended.
+/// Once, a reader waited only for a time. With 64 tasks on a busy machine, the next hold came
+/// before the last one ended.
 #[tokio::test(start_paused = true)]
 async fn reader_waits_for_old_shares_then_leaves_a_window() {
     for tries in [false, true] {
@@ -372,8 +373,8 @@ async fn reader_waits_for_old_shares_then_leaves_a_window() {
     }
 }
 
-/// A dropped guard is released in the background, after a task that comes at once. So one hold
-/// overlapped with the next for ever.
+/// A dropped guard is released in the background, after a task that comes at once. So, once, each
+/// hold overlapped with the next for ever.
 #[tokio::test(start_paused = true)]
 async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     let (_store, here) = prices();
@@ -392,7 +393,8 @@ async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Its slot passed on only after six seconds, because it counted as a task that waits for a reply.
+/// Once, its slot passed on only after six seconds, because the task counted as waiting for a
+/// reply.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let (_store, here) = prices();

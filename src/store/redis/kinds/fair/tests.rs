@@ -202,7 +202,7 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     assert_eq!(*output.lock(), [to(dead.owner.as_str()), to("java:1")]);
 }
 
-/// Behind a deadline in the past, Redisson's clients would wait without end.
+/// Behind a deadline in the past, Redisson's clients would wait for ever.
 #[tokio::test(start_paused = true)]
 async fn dead_waiter_behind_a_living_one_is_dropped() {
     let t = Bench::new();
