@@ -317,7 +317,7 @@ async fn dropped_member_of_a_double_barrier_leaves_at_once() {
         assert!(matches!(missing, Error::MembersMissing { arrived: 1, .. }), "{missing}");
         sleep(millis(1)).await;
     }
-    // Neither does one stay that waits for the others.
+    // A member that is dropped while it waits for the others does not stay inside, either.
     let [one, other] = inside(&barriers).await;
     let one = leaving(one).await;
     one.abort();
@@ -342,7 +342,7 @@ async fn member_inside_is_notified_of_its_loss() {
     store.stall();
     assert_eq!(timeout(secs(31), one.lost()).await, Ok(LostReason::Expired));
     store.resume();
-    // A renewal may have arrived late, and would keep it inside for another lease.
+    // A renewal may have arrived late, and would keep the member inside for another lease.
     drop(one);
     let left = timeout(secs(10), other).await.unwrap().unwrap().unwrap();
     assert_eq!(left, Release::Released);
@@ -359,7 +359,7 @@ async fn member_that_slept_longer_than_its_lease_is_not_inside() {
     }
     let awake = other.enter().await.unwrap();
     let awake = leaving(awake).await;
-    // The lease, and the time until it asks again.
+    // The lease, and the time until the member sends its next request.
     sleep(secs(36)).await;
     assert_eq!(leaves(awake).await, Release::Released);
     let error = timeout(secs(5), asleep).await.unwrap().unwrap_err();

@@ -381,7 +381,7 @@ mod reentry {
         assert!(matches!(lock.acquire_within(millis(20)), Err(Error::TimedOut { .. })));
         assert!(lock.try_acquire_owned().unwrap().is_none());
 
-        // unless that thread asks itself
+        // unless that thread calls `reenter`
         let again = guard.reenter().unwrap();
         assert_eq!((again.count(), again.owner()), (2, guard.owner()));
     }

@@ -385,7 +385,7 @@ async fn dropped_downgrade_leaves_no_hold() {
     }
 }
 
-/// A woken task is dropped before it asks.
+/// A woken task is dropped before it sends its request.
 mod woken_and_cancelled {
     use super::*;
 

@@ -34,7 +34,7 @@ fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
 
 const SOON: Duration = Duration::from_millis(100);
 
-/// Some of everything that is recorded.
+/// Causes a value of each metric.
 async fn everything() {
     let store = MemoryStore::new();
     let [client, other] = [(); 2].map(|()| Client::with_store(&store));

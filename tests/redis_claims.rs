@@ -118,7 +118,7 @@ async fn lost_replies_lose_and_repeat_no_element() {
                 assert_eq!(counts(&jobs).await, (1, 0));
                 assert_eq!(jobs.pop().await.unwrap().as_deref(), Some("2"));
             }
-            // The claim is gone before: the answer stays true, even if its first reply is lost.
+            // The claim is gone before. The result is the same, even if the first reply is lost.
             _ => {
                 redis.command(&["DEL", CLAIMS, CLAIMANTS]);
                 let gone = claim.done().await.unwrap();
@@ -139,7 +139,8 @@ async fn claim_is_renewed_and_its_loss_is_reported() {
     sleep(secs(3)).await;
     assert!(claim.is_held() && jobs.try_claim().await.unwrap().is_none());
 
-    // An operator moves the deadline into the past: the next request takes the element back.
+    // An operator moves the deadline into the past. Then the next request returns the element to
+    // the queue.
     redis.command(&["ZADD", CLAIMANTS, "1", claim.owner().as_str()]);
     let next = jobs.try_claim().await.unwrap().unwrap();
     assert_eq!(within(SOON, "the loss", claim.lost()).await, LostReason::NotOwned);
@@ -292,7 +293,8 @@ async fn elements_of_a_dead_client_return_when_their_lease_ends() {
     dead.wait_for_line(|line| line == "claimed a", secs(20));
     dead.kill();
     java_pushes(&redis, &["b"]);
-    // A waiting client takes it back when the lease is over, without any message.
+    // A waiting client returns the element to the queue when the lease is over, without any
+    // message.
     let killed = Instant::now();
     let first = jobs.claim().await.unwrap();
     let second = jobs.claim().await.unwrap();

@@ -205,7 +205,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
     assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
 
-    // also to a user without permission for the topology, who only got NOPERM
+    // also to a user without permission for the topology, for which the error was only NOPERM
     alone.user("narrow", &["~*", "&*", "+@all", "-cluster"]);
     let narrow = Client::builder().credentials("narrow", "secret");
     let wrong = narrow.connect(&url).await.unwrap_err();
@@ -265,7 +265,7 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
         not_let_in(&lock.acquire_within(PATIENCE).await.unwrap_err(), node);
         not_let_in(&lock.holder().await.unwrap_err(), node);
     }
-    // A client that fails fast reported it as an outage, which is temporary.
+    // Once, a client that fails fast reported this as an outage, which is temporary.
     let hasty = Client::builder().credentials("door", "secret").fail_fast(true);
     let hasty = hasty.connect(&cluster.url()).await.unwrap();
     for node in [missing, other_password] {

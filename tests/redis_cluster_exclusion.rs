@@ -81,12 +81,12 @@ impl Referee {
         }
     }
 
-    /// Notes why a hold of this name was lost.
+    /// Records the reason for which a hold of this name was lost.
     fn receives(&self, name: &str, reason: &LostReason) {
         match reason {
             LostReason::NotOwned => self.forgotten.lock().unwrap().push(name.to_owned()),
             LostReason::InDoubt => self.in_doubt.lock().unwrap().push(name.to_owned()),
-            // No primary was there to renew it.
+            // No primary could renew the hold.
             reason => assert_eq!(*reason, LostReason::Expired),
         }
     }

@@ -197,7 +197,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_waiter_acquires_behind_any_leases() {
-    // 2 % of the time are left for it, and it asks twenty times a second.
+    // The lock is free for 2 % of the time, and the waiter polls twenty times a second.
     let bound = secs(60);
     for fixed in [false, true] {
         let redis = Redis::start();
@@ -313,7 +313,7 @@ async fn queue_entry_ends_with_its_owner_in_any_case() {
     gone("shut down");
 }
 
-// Waiters that do not ask.
+// Waiters that send no request.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_future_blocks_processes_less_than_a_second() {
@@ -419,8 +419,9 @@ async fn stopped_process_at_the_queue_head_costs_one_second() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_stopped_processes_cost_one_check_of_the_others() {
     for waited in [ms(0), ms(800), secs(4)] {
-        // The first one has 0.75 s. No message tells the third one that the second one does not ask
-        // either. It asks by itself after 3.75 s at the latest.
+        // The first process has 0.75 s to send its request. No message reports that the second one
+        // does not send one either. So the third one sends its request by itself, after 3.75 s at
+        // the latest.
         let took = behind_paused(2, waited).await;
         assert!(took < ms(2_300), "{waited:?}: {took:?}");
     }

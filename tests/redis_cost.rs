@@ -1,5 +1,5 @@
-//! The cost of operations at Redis, by its own count. Every command that reaches it is one that
-//! this file expects.
+//! The cost of operations at Redis, by its own count. A test fails if the server executes a command
+//! that the test does not expect.
 
 use crate::common::{
     POLLING, SOON, channel, client, comes_true, entered, hold_by_hand, keys, ms, release_guard,
@@ -412,7 +412,7 @@ async fn alternating_clients_cost_three_evalsha_each() {
             each(asked),
             each(calls.total())
         );
-        // A client that waits for long, as on a busy machine, asks once or twice more.
+        // A client that waits for long, as on a busy machine, sends one or two more requests.
         assert!(asked * 20 <= granted * 61 + 40 * long, "{asked} for {granted}, {long}: {calls}");
         let again = of(&calls, &["subscribe", "unsubscribe"]);
         assert!(again.iter().all(|again| *again <= long), "{long}: {calls}");

@@ -31,8 +31,8 @@ fn over(log: &Log, words: &str) -> usize {
         .count()
 }
 
-/// A client at `url` warns of this once, with the remedy, and not again when the connections to
-/// `redis` are closed; and the next health check finds it.
+/// A client at `url` logs the hazard once, with its remedy, and not again when the connections to
+/// `redis` are closed. The next health check finds it.
 async fn is_found_and_logged_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();

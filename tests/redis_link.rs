@@ -27,8 +27,8 @@ fn words(bytes: impl Into<Vec<u8>>) -> Tampering {
     Tampering::Words(vec![(Duration::ZERO, bytes.into())])
 }
 
-/// A server, and a proxy in front of it that passes replies unchanged until it is switched on. Then
-/// it sends `lie` instead of each reply, on the connections that exist at that time.
+/// A server, and a proxy in front of it that passes replies unchanged until it is switched on.
+/// After that it sends `lie` instead of each reply, on the connections that exist at that time.
 struct Setup {
     redis: Redis,
     tampering: TamperingProxy,

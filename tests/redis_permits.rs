@@ -223,8 +223,8 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
     let other = crate::common::client(&redis).await.expirable_semaphore("printers").unwrap();
     assert!(other.try_acquire().await.unwrap().is_none());
 
-    // Java's method removes it. The holder believes in it until the next renewal, within a third of
-    // the ttl.
+    // Java's method removes the permit. The holder still believes in its hold until the next
+    // renewal, which comes within a third of the ttl.
     let renewals = client.stats().renewals;
     eventually("it is renewed", SOON, || client.stats().renewals > renewals);
     cut_short(&redis);

@@ -496,8 +496,8 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
     let (began, monitor) = (Instant::now(), redis.monitor());
     acquire_in_turn(&clients, 100, ms(2)).await;
 
-    // then it is notified of a free lock at least every 80 ms plus a hold: it is left free for a
-    // fifth of the time, 16 ms at most, or at each other release
+    // then it is notified of a free lock at least every 80 ms plus a hold: the lock is left free
+    // for a fifth of the time, 16 ms at most, or at each second release
     let (took, received) = (began.elapsed(), java.received());
     println!(
         "{} of 300 releases in {took:?} were announced to a client that does not queue",

@@ -49,14 +49,14 @@ async fn quorum_lock_survives_two_killed_servers() {
     sleep(2 * TTL).await;
     assert!(guard.is_held());
 
-    // A new client connects to three, and waits for the holder.
+    // A new client connects to the three running servers, and waits for the holder.
     let other = five.lock().await;
     let error = other.acquire_within(secs(1)).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     let guard = other.acquire_within(secs(1)).await.unwrap();
 
-    // The killed ones are started, and the hold is there again.
+    // The killed servers are started again. Then all five have the hold.
     five.servers[..2].iter().for_each(Redis::start_again);
     five.eventually_held_at(5);
     assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -199,7 +199,8 @@ async fn quorum_pair_takes_three_requests_at_each_server() {
     }
     for (server, before) in five.servers.iter().zip(&before) {
         let calls = server.calls().since(before);
-        // The lock, and since when it is known; a release after a long hold is a script.
+        // Scripts for the lock, and for the key with the time since which the server has had data.
+        // A release after a long hold is a script, too.
         let scripts = calls.of("evalsha");
         assert!((20..=30).contains(&scripts), "{scripts}");
         assert_eq!((calls.of("hset"), calls.of("hdel")), (10, 10));

@@ -1108,8 +1108,9 @@ async fn thousand_concurrent_readers_of_a_process_send_two_requests() {
     assert_eq!(of(&calls, &["evalsha", "hset", "publish"]), [2, 2, 1], "{calls}");
 }
 
-/// It waits like Redisson, of which no reader knows: it is woken by a message, and must find the
-/// lock free. Without a pause between the holds of those readers it never would.
+/// The writer waits like a writer of Redisson, which no reader can see. A message wakes it, and
+/// then it must find the lock free. Without a pause between the holds of the readers, it would
+/// never acquire.
 async fn unannounced_writer_acquires_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,5 +1,5 @@
-//! The recovery of a client after that of its server, and the notification of its holders
-//! meanwhile.
+//! The recovery of a client after its server has recovered, and the notification of its holders
+//! until then.
 
 use std::{sync::mpsc, thread};
 

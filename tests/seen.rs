@@ -42,10 +42,11 @@ struct Seen {
 struct Notes(Arc<Mutex<Vec<Seen>>>);
 
 impl Notes {
-    /// Records those of this thread as long as the guard lives.
+    /// Records the spans and events of this thread as long as the guard lives.
     fn taken() -> (Self, DefaultGuard) {
-        // As long as there is one subscriber alone, tracing asks the thread that comes to a line
-        // first for interest in it, perhaps to that of another test, which answers no for all.
+        // If there is only one subscriber, tracing decides once, for all threads, whether a line is
+        // recorded: in the first thread that reaches it. This may be a thread of another test,
+        // which records nothing.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let notes = Self::default();

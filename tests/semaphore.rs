@@ -354,8 +354,8 @@ async fn waiter_for_many_is_not_starved_by_small_requests() {
     sleep(millis(50)).await;
     let start = Instant::now();
     let all = timeout(secs(6), t.other.acquire(4)).await.expect("it enters").unwrap();
-    // Only those waiters overtake it that held permits after the first second, and those that come
-    // during its request.
+    // It is overtaken only by waiters that held permits after the first second, and by waiters that
+    // come during its request.
     assert!(start.elapsed() >= millis(900), "nobody was in its way: {:?}", start.elapsed());
     back(all).await;
     few.iter().for_each(JoinHandle::abort);

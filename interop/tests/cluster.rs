@@ -1,5 +1,5 @@
-//! Both clients on a Redis Cluster. Its messages travel within a slot: each client decides so
-//! itself.
+//! Both clients on a Redis Cluster. Messages are published in the slot of the name. Each client
+//! decides this by itself.
 
 mod everywhere;
 mod kinds;
@@ -108,8 +108,8 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
     }
 }
 
-/// Redisson checks every five seconds whether slots have moved. Until then it asks the wrong node,
-/// and its call throws `RedisNodeNotFoundException` after some retries.
+/// Redisson checks every five seconds whether slots have moved. Until then it sends requests to the
+/// wrong node, and its call throws `RedisNodeNotFoundException` after some retries.
 const LOOKED_AGAIN: Duration = Duration::from_secs(6);
 
 #[test]

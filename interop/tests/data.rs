@@ -46,8 +46,9 @@ fn key() -> String {
     KEY.to_owned()
 }
 
-/// Puts on each side, reads on the other, and compares the other side's bytes. `kind` is what Java
-/// is asked for, and `value` makes a value of a number, of which Java shows `shown`.
+/// Writes on each side, reads on the other one, and compares the bytes. `kind` is the class in
+/// Java, `value` makes a value from a number, and `shown` is the text that Java prints for this
+/// value.
 fn map_is_shared<V, KC, VC>(
     both: &Both,
     map: &Map<String, V, KC, VC>,

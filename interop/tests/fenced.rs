@@ -35,7 +35,7 @@ fn tokens_grow_across_java_and_rust_holders() {
 }
 
 /// `RedissonFencedLockTest.testTokenIncrease`, and the same for Leasehold, where a share of a hold
-/// has the token of the hold.
+/// has no token of its own.
 #[test]
 fn java_token_grows_per_entry_and_rust_token_per_hold() {
     let both = Together::start();
@@ -204,7 +204,7 @@ fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
     shown("fenced: names with hash tags, spaces, other alphabets", Way::JavaToRust);
 }
 
-/// So the key of the counter must never be deleted, and must have no TTL.
+/// This is why the key of the counter must never be deleted, and must have no TTL.
 #[test]
 fn deleted_counter_restarts_in_java_and_rust() {
     let both = Together::start();
@@ -258,7 +258,8 @@ fn redissons_lock_and_get_token_ignores_its_lease() {
     }
 }
 
-/// Without a wait time it waits like `lockAndGetToken()`. With one it waits for at most that time.
+/// Without a wait time, this method waits like `lockAndGetToken()`. With a wait time, it waits for
+/// at most that time.
 #[test]
 fn redissons_try_lock_and_get_token_waits_without_an_end() {
     for redisson in [Redisson::V4, Redisson::V3] {
@@ -281,8 +282,8 @@ fn redissons_try_lock_and_get_token_waits_without_an_end() {
     }
 }
 
-/// Its script returns a PTTL of −1 in the same form as a grant, so two threads hold at once. So a
-/// lock must always have a TTL.
+/// Redisson's script returns a PTTL of −1 in the same form as a grant. So two threads would hold at
+/// once, and a lock must always have a TTL.
 #[test]
 fn redisson_reenters_a_key_without_ttl_and_gets_no_token() {
     for redisson in [Redisson::V4, Redisson::V3] {

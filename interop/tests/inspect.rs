@@ -23,7 +23,7 @@ const KINDS: [(&str, &str); 12] = [
     ("start", "number"),
 ];
 
-/// Has Redisson create an object of each kind. Returns what waits.
+/// Lets Redisson create an object of each kind. Returns the calls that still wait.
 fn create_all(redis: &Redis, java: &Java) -> Vec<Pending> {
     let (thread, other) = (java.thread("T1"), java.thread("T2"));
     assert!(thread.lock("door").acquired());

@@ -130,8 +130,8 @@ fn spin_lock_release_notifies_only_from_rust() {
     }
 }
 
-/// So a Redisson waiter for a lock that is used as a spin lock sleeps until the lease would have
-/// ended.
+/// A spin lock publishes no message, so a Redisson waiter for the plain lock of the same name
+/// sleeps until the lease would have ended.
 #[test]
 fn spin_lock_release_wakes_no_waiter() {
     let both = Together::start();

@@ -1,5 +1,5 @@
-//! Leasehold's own waiters, with a Java client that does not know of them: the queue between
-//! processes, and the request slot within a process.
+//! The waiters of Leasehold, and a Java client that does not see them: the queue between processes,
+//! and the request slot within a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

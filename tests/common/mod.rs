@@ -222,8 +222,9 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Records the logs of this thread until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
-        // As long as there is one subscriber alone, tracing asks the thread that comes to a line
-        // first for interest in it, perhaps to that of another test, which answers no for all.
+        // If there is only one subscriber, tracing decides once, for all threads, whether a line is
+        // recorded: in the first thread that reaches it. This may be a thread of another test,
+        // which records nothing.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let log = Self::default();
