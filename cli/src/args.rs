@@ -89,6 +89,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
 
+    /// Why the command runs, for those who wait: up to 128 bytes, which everyone can read who can
+    /// read the keys of Leasehold
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
     /// Runs this text with the shell, in place of COMMAND
     #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "command")]
     pub(crate) shell: Option<OsString>,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use leasehold::{Client, ClientInfo, Error, Inspection, Name, ObjectKind};
+use leasehold::{Client, Error, Holder, Inspection, Name, ObjectKind};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -121,8 +121,11 @@ pub(crate) fn as_text(found: &Inspection) -> String {
             "held by",
             &format!("{} ×{}, {}", holder.owner(), holder.count(), lease(holder.remaining())),
         );
-        if let Some(client) = found.client_of(holder.owner()) {
-            line("", &format!("{client}{}", held_for(client, found)));
+        if let Some(client) = holder.client() {
+            line("", &format!("{client}{}", held_for(holder)));
+        }
+        if let Some(reason) = holder.reason() {
+            line("", &format!("reason {reason:?}"));
         }
     }
     for waiter in &found.waiters {
@@ -142,8 +145,8 @@ pub(crate) fn as_text(found: &Inspection) -> String {
 }
 
 /// For how long the client says that it has held the object.
-fn held_for(client: &ClientInfo, found: &Inspection) -> String {
-    let since = client.held_since(found.name.as_str()).and_then(|since| since.elapsed().ok());
+fn held_for(holder: &Holder) -> String {
+    let since = holder.held_since().and_then(|since| since.elapsed().ok());
     since.map(|held| format!(", for {}", seconds(held))).unwrap_or_default()
 }
 
@@ -151,9 +154,10 @@ fn as_line(found: &Inspection) -> String {
     let holders = match found.holders.as_slice() {
         [] => "free".to_owned(),
         [holder] => {
-            let client = found.client_of(holder.owner()).map(|client| format!(" {client}"));
-            let client = client.unwrap_or_default();
-            format!("{}{client}, {}", holder.owner(), lease(holder.remaining()))
+            let client = holder.client().map(|client| format!(" {client}")).unwrap_or_default();
+            let reason = holder.reason().map(|reason| format!(", reason {reason:?}"));
+            let (lease, reason) = (lease(holder.remaining()), reason.unwrap_or_default());
+            format!("{}{client}{reason}, {lease}", holder.owner())
         }
         holders => format!("{} holders", holders.len()),
     };
@@ -167,12 +171,13 @@ fn as_json(found: &Inspection) -> Value {
     let millis = |time: Option<Duration>| time.map(|time| time.as_millis() as u64);
     let holders = found.holders.iter().map(|holder| {
         let lease = millis(holder.remaining());
-        let client = found.client_of(holder.owner()).map(|client| {
-            let since = client.held_since(found.name.as_str());
+        let client = holder.client().map(|client| {
+            let since = holder.held_since();
             let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
             json!({
                 "application": client.application, "version": client.version,
                 "host": client.host, "pid": client.pid, "held_since_ms": millis(since),
+                "reason": holder.reason(),
             })
         });
         let owner = holder.owner().as_str();

@@ -142,6 +142,29 @@ fn busy_lock_returns_75_or_the_chosen_code() {
 }
 
 #[test]
+fn busy_command_names_the_process_and_the_reason_of_the_holder() {
+    let redis = Redis::start();
+    let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
+    holder.wait_for("ready");
+    let (name, pid) = ("door: lock", format!("(pid {})", holder.pid()));
+    eventually("it has published", SOON, || {
+        let shown = leasehold(&redis, &["show", "door"]).ended().out;
+        shown.starts_with(name) && shown.contains(&pid) && shown.contains("\"nightly close\"")
+    });
+    let ended = shell(&redis, &["-w", "0.5"], "true").ended();
+    assert_eq!(ended.code, 75);
+    assert!(ended.err.contains("`door`: held by leasehold run "), "{}", ended.err);
+    assert!(
+        ended.err.contains(&pid) && ended.err.contains("reason `nightly close`"),
+        "{}",
+        ended.err
+    );
+    let listed = leasehold(&redis, &["ls"]).ended().out;
+    assert!(listed.contains(&pid) && listed.contains(", reason \"nightly close\", "), "{listed}");
+    holder.write("\n");
+}
+
+#[test]
 fn ten_commands_run_one_after_the_other() {
     let redis = Redis::start();
     let order = redis.dir().join("order");

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{ClientInfo, Holder, Name, Owner};
+use super::{Holder, Name, Owner};
 
 /// An object in Redis, as [`Client::inspect`](crate::Client::inspect) found it.
 ///
@@ -25,7 +25,8 @@ pub struct Inspection {
     pub name: Name,
     /// The kind, as far as its keys show it.
     pub kind: ObjectKind,
-    /// The holders, at most a thousand. For permits with leases, the owner is the id of the permit.
+    /// The holders, at most a thousand. The first ten have what their
+    /// [client](Holder::client) publishes. For permits with leases, the owner is the id of the permit.
     /// Permits of Redisson's plain semaphore have no holders in Redis.
     pub holders: Vec<Holder>,
     /// The known waiters, in order, at most a thousand: clients of Leasehold that queue, and
@@ -39,30 +40,6 @@ pub struct Inspection {
     pub token: Option<u64>,
     /// When the key itself expires. `None` if it does not, or if there is none.
     pub expires_in: Option<Duration>,
-    /// What the clients of the first holders have published.
-    pub(crate) clients: Vec<(Owner, ClientInfo)>,
-}
-
-impl Inspection {
-    /// Returns what the client of `owner` has published about itself, for one of the first ten
-    /// holders: see [`ClientBuilder::application`](crate::ClientBuilder::application).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(found: leasehold::Inspection) {
-    /// for holder in &found.holders {
-    ///     match found.client_of(holder.owner()) {
-    ///         Some(client) => println!("{client} holds it"),
-    ///         None => println!("{holder} holds it"),
-    ///     }
-    /// }
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn client_of(&self, owner: &Owner) -> Option<&ClientInfo> {
-        self.clients.iter().find(|(it, _)| it == owner).map(|(_, info)| info)
-    }
 }
 
 /// The kind of an object, as its keys show it.

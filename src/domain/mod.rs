@@ -49,6 +49,7 @@ pub(crate) use self::{
         Claim, Element, Ending, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply,
         RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
     },
+    client_info::HoldInfo,
     guarded::{Edit, Work},
     hashed::Map,
     lease::{CENTURY, Lease, checked},

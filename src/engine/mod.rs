@@ -318,6 +318,26 @@ impl Engine {
         self.ask(&object.name, |store| store.holder(object)).await
     }
 
+    /// Returns the holder of `object`, and what its client publishes if this client publishes, too.
+    pub(crate) async fn known_holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
+        let start = self.core.clock.now();
+        let Some(mut holder) = self.holder(object).await? else { return Ok(None) };
+        if self.info.is_some() {
+            let passed = self.core.clock.now().saturating_duration_since(start);
+            let left = self.limits.request.saturating_sub(passed);
+            match timeout(left, self.client_info(&holder.owner)).await {
+                Ok(Ok(info)) => {
+                    let of_this_hold = |info: ClientInfo| info.as_holder_of(object.name.as_str());
+                    holder.client = info.map(of_this_hold).map(Arc::new);
+                }
+                // The holder is known without it.
+                failed => tracing::debug!(target: "leasehold", ?failed,
+                    "client info of the holder not read"),
+            }
+        }
+        Ok(Some(holder))
+    }
+
     /// What the client of `owner` has published about itself.
     pub(crate) async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>, Error> {
         let client = client_info::client_of(owner)?;

@@ -351,10 +351,14 @@ impl<K> Lock<K> {
     /// Dropping the future has no effect.
     #[doc = example!(lock: "assert!(!lock.is_locked().await?);")]
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.holder().await?.is_some())
+        Ok(self.engine.holder(&self.object).await?.is_some())
     }
 
     /// Returns the holder of the lock, its hold count and its remaining lease.
+    ///
+    /// If this client has an [`application`](crate::ClientBuilder::application), a second request
+    /// reads what the holder's client publishes: see [`Holder::client`]. If that request fails, the
+    /// holder is returned without it.
     ///
     /// # Errors
     ///
@@ -370,7 +374,7 @@ impl<K> Lock<K> {
         "let holder = lock.holder().await?;",
         "assert!(holder.is_some_and(|holder| holder.owner() == guard.owner()));")]
     pub async fn holder(&self) -> Result<Option<Holder>> {
-        self.engine.holder(&self.object).await
+        self.engine.known_holder(&self.object).await
     }
 
     /// Returns how many times `owner` holds the lock or has it reserved: 0 if it does not.

@@ -1,6 +1,6 @@
 //! The objects in Redis, for operators. It only reads, and by plain commands.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use leasehold_link::Channels;
 use redis::{Cmd, Value, cmd};
@@ -12,7 +12,7 @@ use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, W
 /// The largest number of holders and of waiters that are read. A hash with more fields is no lock.
 const MOST: i64 = 1_000;
 
-/// Of so many holders, the client's info is read.
+/// The number of holders whose client info is read.
 const MOST_CLIENTS: usize = 10;
 
 /// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB
@@ -88,7 +88,6 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         number: None,
         token: None,
         expires_in: millis(pttl),
-        clients: vec![],
     };
     let is_object = match replies::text(kind) {
         Some("hash") => hash(store, &mut found).await?,
@@ -111,14 +110,14 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
 
 /// Reads what the clients of the first holders publish.
 async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
-    for holder in found.holders.iter().take(MOST_CLIENTS) {
-        let owner = holder.owner();
+    let name = found.name.as_str();
+    for holder in found.holders.iter_mut().take(MOST_CLIENTS) {
         // The owner of another program may be no client.
-        let Ok(client) = client_info::client_of(owner) else { continue };
+        let Ok(client) = client_info::client_of(&holder.owner) else { continue };
         let info = client_info::read(store, &client).await;
         // The user may lack the permission for this key alone. Then the owner is all that it sees.
         if !replies::is_forbidden(&info) {
-            found.clients.extend(info?.map(|info| (owner.clone(), info)));
+            holder.client = info?.map(|info| Arc::new(info.as_holder_of(name)));
         }
     }
     Ok(())
@@ -162,7 +161,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
         if parsed(lease) == Some(GONE) {
             continue;
         }
-        found.holders.push(Holder { owner, count, remaining: millis(lease) });
+        found.holders.push(Holder::new(owner, count, millis(lease)));
     }
     Ok(true)
 }
@@ -213,12 +212,12 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
         // The next acquisition removes an expired permit.
         if !left.is_zero() {
             let remaining = (end < NEVER).then_some(left);
-            found.holders.push(Holder { owner: permit(&member), count: 1, remaining });
+            found.holders.push(Holder::new(permit(&member), 1, remaining));
         }
     }
     for (owner, count) in pairs(holders) {
         let (owner, count) = (Owner::lossy(&owner), count.parse().unwrap_or(1));
-        found.holders.push(Holder { owner, count, remaining: None });
+        found.holders.push(Holder::new(owner, count, None));
         found.kind = ObjectKind::Semaphore;
     }
     Ok(found.number.is_some())
