@@ -117,7 +117,7 @@ async fn granted_acquisition_reads_no_holder() {
     guard.release().await.unwrap().into_result().unwrap();
     let guard = waits.await.unwrap().unwrap();
     guard.release().await.unwrap().into_result().unwrap();
-    waiter.lock("gate").unwrap().acquire_within(secs(2)).await.unwrap();
+    drop(waiter.lock("gate").unwrap().acquire_within(secs(2)).await.unwrap());
     assert_eq!(redis.calls().of("getrange"), 0);
 }
 

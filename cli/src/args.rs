@@ -259,7 +259,8 @@ pub(crate) struct Show {
 /// Lists the objects that Redis shows, a line for each.
 ///
 /// It reads the keys by SCAN, on a cluster at every node. Of a lock nothing is left once it is free.
-/// A semaphore or a latch without holders looks like any number: see --numbers.
+/// A semaphore or a latch without holders looks like any number: see --numbers. Maps, sets and queues
+/// look like the data of other programs: see --data.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -272,6 +273,10 @@ pub(crate) struct List {
     /// Also lists numbers: semaphores and latches, and numbers of other programs
     #[arg(long)]
     pub(crate) numbers: bool,
+
+    /// Also lists maps, sets and queues without claims, and hashes, sets and lists of other programs
+    #[arg(long)]
+    pub(crate) data: bool,
 
     /// The names, as SCAN matches them, such as 'orders:*'
     #[arg(default_value = "*")]

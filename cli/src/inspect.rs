@@ -88,7 +88,10 @@ async fn read(client: Client, name: Name) -> (Name, Result<Option<Inspection>, E
 fn line(list: &List, name: &Name, found: Result<Option<Inspection>, Error>) -> Option<String> {
     match found {
         Ok(found) => {
-            let found = found.filter(|it| list.numbers || it.kind != ObjectKind::Number)?;
+            let found = found.filter(|found| match found.kind {
+                ObjectKind::Number => list.numbers,
+                _ => list.data || !found.may_be_foreign(),
+            })?;
             Some(if list.json { as_json(&found).to_string() } else { as_line(&found) })
         }
         Err(error) if list.json => {
@@ -117,10 +120,11 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     let mut text = format!("{}: {}\n", found.name, found.kind);
     let mut line = |title: &str, value: &dyn Display| text += &format!("  {title:<12}{value}\n");
     for holder in &found.holders {
-        line(
-            "held by",
-            &format!("{} ×{}, {}", holder.owner(), holder.count(), lease(holder.remaining())),
-        );
+        let lease = lease(holder.remaining());
+        match found.kind {
+            ObjectKind::Queue => line("claimed by", &format!("{}, {lease}", holder.owner())),
+            _ => line("held by", &format!("{} ×{}, {lease}", holder.owner(), holder.count())),
+        }
         if let Some(client) = holder.client() {
             line("", &format!("{client}{}", held_for(holder)));
         }
@@ -133,7 +137,18 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         let overdue = if waiter.is_overdue { ", overdue" } else { "" };
         line("waiter", &format!("{}{}{overdue}", waiter.owner, waited.unwrap_or_default()));
     }
-    line("subscribers", &found.subscribers);
+    if !matches!(found.kind, ObjectKind::Map | ObjectKind::Set) {
+        line("subscribers", &found.subscribers);
+    }
+    if let Some(size) = found.size {
+        line("size", &size);
+    }
+    if found.set_aside > 0 {
+        line("set aside", &found.set_aside);
+    }
+    if let Some(collection) = found.key_of() {
+        line("key of", &collection);
+    }
     if let Some(number) = found.number {
         line("number", &number);
     }
@@ -162,9 +177,10 @@ fn as_line(found: &Inspection) -> String {
         holders => format!("{} holders", holders.len()),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
+    let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
     let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
     let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
-    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{odd}")
+    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{odd}")
 }
 
 fn as_json(found: &Inspection) -> Value {
@@ -194,6 +210,9 @@ fn as_json(found: &Inspection) -> Value {
         "waiters": waiters.collect::<Vec<_>>(),
         "subscribers": found.subscribers,
         "number": found.number,
+        "size": found.size,
+        "set_aside": found.set_aside,
+        "key_of": found.key_of(),
         "token": found.token,
         "expires_ms": millis(found.expires_in),
         "odd": odd(found).iter().map(|odd| odd.text).collect::<Vec<_>>(),
@@ -222,6 +241,17 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
             "the next request of any waiter removes it; if nobody waits, delete the queue",
         ),
         (
+            found.kind == ObjectKind::Queue
+                && found.holders.iter().any(|it| it.remaining() == Some(Duration::ZERO)),
+            "the lease of a claim is over",
+            "the next claim of any client puts its element back",
+        ),
+        (
+            found.set_aside > 0,
+            "elements were set aside",
+            "a codec could not read them: they are in the list leasehold_queue__aside",
+        ),
+        (
             found.number.is_some_and(|it| it < 0),
             "the number is below 0",
             "if it is a semaphore, set its number when nobody holds it",
@@ -233,6 +263,7 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
 
 fn lease(remaining: Option<Duration>) -> String {
     match remaining {
+        Some(Duration::ZERO) => "lease is over".into(),
         Some(left) => format!("lease ends in {}", seconds(left)),
         None => "without an end".into(),
     }

@@ -159,7 +159,9 @@ pub(crate) async fn wait(wait: &Wait) -> Result<u8, Exit> {
     let until = wait.waiting.timeout().map(|timeout| Instant::now() + timeout);
     loop {
         let found = client.inspect(&wait.name).await?;
-        let Some(holder) = found.as_ref().and_then(|found| found.holders.first()) else {
+        // A claim whose lease is over stays until the next one.
+        let mut holders = found.iter().flat_map(|found| &found.holders);
+        let Some(holder) = holders.find(|it| it.remaining() != Some(Duration::ZERO)) else {
             return Ok(0);
         };
         let rests = sleep(holder.remaining().map_or(LOOK, |left| left.clamp(SHORTEST_LOOK, LOOK)));

@@ -8,7 +8,7 @@ mod checks;
 
 use std::{cmp::Reverse, time::Duration};
 
-use leasehold::{Client, Error, Health, Inspection, ObjectKind};
+use leasehold::{Client, Error, Health, Inspection};
 use serde_json::{Value, json};
 
 use crate::{
@@ -128,12 +128,12 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
     }
 }
 
-/// Looks for what is odd: at one object, or at all. A number may be that of another program.
+/// Looks for what is odd: at one object, or at all except those that may belong to another program.
 async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let (mut count, mut findings) = (0, vec![]);
     let mut look = |of: &str, found: Result<Option<Inspection>, Error>| match found {
         Ok(None) => {}
-        Ok(Some(found)) if found.kind == ObjectKind::Number && name.is_none() => {}
+        Ok(Some(found)) if found.may_be_foreign() && name.is_none() => {}
         Ok(Some(found)) => {
             count += 1;
             findings.extend(odd(&found).into_iter().map(|odd| {

@@ -55,8 +55,12 @@ pub(crate) async fn search(
     Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
 }
 
-/// The name of the object that `key` shows. The queue of a fair lock may outlive its lock.
+/// The name of the object that `key` shows. The queue of a fair lock may outlive its lock, and the
+/// claims of a queue its list.
 fn shown_name(key: &str) -> Option<&str> {
+    if let Some(name) = keys::queue_of(key) {
+        return Some(name);
+    }
     if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
         let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
         return Some(inner.filter(|name| !name.contains('{')).unwrap_or(name));
@@ -86,24 +90,46 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         waiters: vec![],
         subscribers: 0,
         number: None,
+        size: None,
+        set_aside: 0,
         token: None,
         expires_in: millis(pttl),
     };
     let is_object = match replies::text(kind) {
-        Some("hash") => hash(store, &mut found).await?,
+        Some("hash") => {
+            if !hash(store, &mut found).await? {
+                sized(store, &mut found, ObjectKind::Map, "HLEN").await?;
+            }
+            true
+        }
+        Some("set") => {
+            sized(store, &mut found, ObjectKind::Set, "SCARD").await?;
+            true
+        }
         Some("string") => number(store, &mut found, now).await?,
-        Some("none") => true,
+        Some("list") => {
+            sized(store, &mut found, ObjectKind::Queue, "LLEN").await?;
+            claims(store, &mut found, now).await?;
+            true
+        }
+        Some("none") => {
+            claims(store, &mut found, now).await?;
+            true
+        }
         _ => false,
     };
     if !is_object {
         return Ok(None);
     }
-    waiters(store, &mut found, now).await?;
-    clients(store, &mut found).await?;
+    if !matches!(found.kind, ObjectKind::Map | ObjectKind::Set) {
+        waiters(store, &mut found, now).await?;
+        clients(store, &mut found).await?;
+    }
     // The key may have gone meanwhile.
     let is_there = !found.holders.is_empty()
         || !found.waiters.is_empty()
         || found.number.is_some()
+        || found.size.is_some()
         || found.kind == ObjectKind::RateLimiter;
     Ok(is_there.then_some(found))
 }
@@ -119,6 +145,39 @@ async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
         if !replies::is_forbidden(&info) {
             holder.client = info?.map(|info| Arc::new(info.as_holder_of(name)));
         }
+    }
+    Ok(())
+}
+
+/// Reads how much a map, a set or a queue has.
+async fn sized(
+    store: &RedisStore,
+    found: &mut Inspection,
+    kind: ObjectKind,
+    verb: &str,
+) -> Reply<()> {
+    let name = found.name.clone();
+    found.size = parsed(&one(store, &name, on(verb, name.as_str())).await?);
+    found.kind = kind;
+    found.holders.clear();
+    Ok(())
+}
+
+/// Reads the claims of a queue, if there are any. A claim whose lease is over keeps its element until
+/// the next claim of any client.
+async fn claims(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
+    let name = found.name.clone();
+    let questions = [on("LLEN", &keys::aside(&name)), scores(&keys::claimants(&name))];
+    let [aside, claims] = &all(store, &name, &questions).await?[..] else { return Ok(()) };
+    let claims = scored(claims).into_iter().map(|(owner, ends)| {
+        let left = seconds(ends / 1_000.0).saturating_sub(now);
+        Holder::new(Owner::lossy(&String::from_utf8_lossy(&owner)), 1, Some(left))
+    });
+    found.holders.extend(claims);
+    found.set_aside = parsed(aside).unwrap_or(0);
+    if found.set_aside > 0 || !found.holders.is_empty() {
+        found.kind = ObjectKind::Queue;
+        found.size.get_or_insert(0);
     }
     Ok(())
 }
@@ -289,7 +348,12 @@ fn channels(kind: ObjectKind) -> Kind {
         ObjectKind::Semaphore | ObjectKind::ExpirableSemaphore | ObjectKind::Number => {
             Kind::Semaphore
         }
-        ObjectKind::Lock | ObjectKind::FairLock | ObjectKind::RateLimiter => Kind::Lock,
+        ObjectKind::Queue => Kind::Queue,
+        ObjectKind::Lock
+        | ObjectKind::FairLock
+        | ObjectKind::RateLimiter
+        | ObjectKind::Map
+        | ObjectKind::Set => Kind::Lock,
     }
 }
 

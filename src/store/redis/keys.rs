@@ -152,6 +152,16 @@ pub(super) fn aside(name: &Name) -> String {
     own("leasehold_queue__aside", name)
 }
 
+/// The name of the queue whose claims, or elements that were set aside, are in `key`.
+pub(super) fn queue_of(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix("leasehold_queue__")?;
+    let name = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
+    match name.strip_prefix(':') {
+        Some(name) => Some(name),
+        None => name.strip_prefix('{')?.strip_suffix('}'),
+    }
+}
+
 /// The channel on which elements of the queue `name` are announced.
 pub(super) fn pushes(name: &Name) -> String {
     own("leasehold_queue__channel", name)
@@ -304,6 +314,17 @@ mod tests {
             .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))
             .collect();
         assert_eq!(all.len(), 10 * NAMES.len());
+    }
+
+    #[test]
+    fn queue_is_found_by_each_key_that_may_outlive_its_list() {
+        for text in NAMES {
+            let name = Name::new(text).unwrap();
+            for key in [claims(&name), claimants(&name), aside(&name)] {
+                assert_eq!(queue_of(&key), Some(text));
+            }
+            assert_eq!(queue_of(&receipt("queue", &name, &Owner::lossy("id:1"))), None);
+        }
     }
 
     /// The part that Redis hashes: the text in the first braces unless it is empty.
