@@ -176,6 +176,10 @@ pub(crate) struct Unlock {
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
 
+    /// Why the lock is released by force, for the audit
+    #[arg(long, value_name = "TEXT", requires = "force")]
+    pub(crate) reason: Option<String>,
+
     /// The name of the lock
     pub(crate) name: String,
 

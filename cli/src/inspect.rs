@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use leasehold::{Client, Error, Holder, Inspection, Name, ObjectKind};
+use leasehold::{Client, Error, ForcedRelease, Holder, Inspection, Name, ObjectKind};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -22,16 +22,57 @@ const AT_ONCE: usize = 64;
 
 pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
     let client = server::connect(&show.server).await?;
-    let Some(found) = client.inspect(&show.name).await? else {
-        let name = &show.name;
-        return Err(Exit::new(
+    let name = &show.name;
+    let found = client.inspect(name).await?;
+    let forced = records_of(&client, name).await?;
+    match &found {
+        Some(found) if show.json => {
+            let mut json = as_json(found);
+            json["forced"] = forced.iter().map(record_as_json).collect();
+            print(&format!("{json}\n"))?;
+            return Ok(0);
+        }
+        Some(found) => print(&as_text(found))?,
+        None => {}
+    }
+    if !show.json {
+        print(
+            &records(&forced, None)
+                .iter()
+                .map(|it| format!("  forced      {it}\n"))
+                .collect::<String>(),
+        )?;
+    }
+    match found {
+        Some(_) => Ok(0),
+        None => Err(Exit::new(
             ABSENT,
             format!("show `{name}`: nothing holds it or waits for it; see `leasehold ls`"),
-        ));
+        )),
+    }
+}
+
+/// The last releases of `name` by force. A user that may not read them sees none.
+async fn records_of(client: &Client, name: &str) -> Result<Vec<ForcedRelease>, Exit> {
+    match client.forced_releases().await {
+        Err(Error::Forbidden { .. }) => Ok(vec![]),
+        forced => Ok(forced?.into_iter().filter(|it| it.name == name).collect()),
+    }
+}
+
+/// The records of `name` as lines, or those of all locks.
+pub(crate) fn records(all: &[ForcedRelease], name: Option<&str>) -> Vec<String> {
+    let of_name = all.iter().filter(|it| name.is_none_or(|name| it.name == name));
+    let line = |it: &ForcedRelease| {
+        format!("{} `{}` of {} by {}", it.time(), it.name, it.owner, it.by)
+            .replace(char::is_control, " ")
     };
-    let text = if show.json { format!("{}\n", as_json(&found)) } else { as_text(&found) };
-    print(&text)?;
-    Ok(0)
+    of_name.map(line).collect()
+}
+
+fn record_as_json(forced: &ForcedRelease) -> Value {
+    let at = forced.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    json!({ "at_ms": at as u64, "owner": forced.owner, "by": forced.by })
 }
 
 pub(crate) async fn list(list: &List) -> Result<u8, Exit> {

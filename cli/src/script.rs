@@ -132,7 +132,9 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     if !unlock.yes && !is_confirmed(&held)? {
         return Err(Exit::new(ABSENT, format!("unlock `{name}`: not confirmed; it is still held")));
     }
-    for holder in held.release().await? {
+    let reason = unlock.reason.as_ref().map(|reason| format!(", reason {reason:?}"));
+    let how = format!("unlock --force{}", reason.unwrap_or_default());
+    for holder in held.release(&how).await? {
         say(&format!("unlock `{name}`: released by force, was held by {holder}"));
     }
     Ok(0)

@@ -388,7 +388,7 @@ fn json_has_the_fields_that_the_guide_lists() {
             fields.push(row);
         }
     }
-    assert_eq!(fields.len(), 19, "{fields:?}");
+    assert_eq!(fields.len(), 20, "{fields:?}");
 }
 
 #[test]

@@ -170,11 +170,11 @@ fn cut(reason: &str) -> &str {
     &reason[..end.unwrap_or(0)]
 }
 
-fn encoded(text: &str) -> Cow<'_, str> {
+pub(super) fn encoded(text: &str) -> Cow<'_, str> {
     utf8_percent_encode(text, ENCODED).into()
 }
 
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn introduce(
 
 /// The time of day, for operators alone.
 #[expect(clippy::disallowed_methods, reason = "no lease depends on it")]
-fn today() -> SystemTime {
+pub(super) fn today() -> SystemTime {
     SystemTime::now()
 }
 

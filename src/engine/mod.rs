@@ -73,7 +73,7 @@ use self::{
     clock::Clock,
     contention::NameRegistry,
     core::Core,
-    introduction::introduce,
+    introduction::{introduce, today},
     limits::{Limits, within},
     pending::PendingReleases,
     recent::RecentReleases,
@@ -87,12 +87,12 @@ use self::{
 use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
-        Claim, ClientInfo, Failure, Health, Holder, Identity, LogThrottle, Name, Object, Outcome,
-        Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
+        Claim, ClientInfo, Failure, ForcedRelease, Health, Holder, Identity, LogThrottle, Name,
+        Object, Outcome, Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
     },
     error::Error,
     metrics,
-    store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, client_info},
+    store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, audit, client_info},
 };
 
 /// The engine of one client, over one store.
@@ -380,6 +380,23 @@ impl Engine {
         let released = within(self.limits.request, release).await;
         let released = released.map_err(|failure| self.error(claim.name(), failure))?;
         Ok(matches!(released, ReleaseReply::Freed(_)))
+    }
+
+    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns whether
+    /// its owner held.
+    pub(crate) async fn force_release_hold(&self, claim: &Claim, by: &str) -> Result<bool, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.reachable(claim.name())?;
+        let forced = ForcedRelease::new(today(), claim.name(), &claim.owner, by);
+        let written = within(self.limits.request, audit::write(&self.core.store, &forced)).await;
+        written.map_err(|failure| self.error(claim.name(), failure))?;
+        self.release_hold(claim).await
+    }
+
+    /// Returns the last releases by force.
+    pub(crate) async fn forced_releases(&self) -> Result<Vec<ForcedRelease>, Error> {
+        let every = Name::new("*")?;
+        self.ask(&every, audit::read).await
     }
 
     /// Returns the error for a caller of `name`. If there was no reply, it has the reason.

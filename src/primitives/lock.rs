@@ -460,6 +460,31 @@ impl<K> Lock<K> {
         self.engine.release_hold(&self.claim_of(owner, CENTURY)).await
     }
 
+    /// Does what [`release_owner`](Self::release_owner) does to the hold of another program, and
+    /// records it.
+    ///
+    /// The record, a [`ForcedRelease`](crate::ForcedRelease), is written before the release, with the
+    /// name, the owner, the time and `by`, up to 256 characters. Redis keeps the last 100 of all
+    /// locks: see [`Client::forced_releases`](crate::Client::forced_releases).
+    ///
+    /// **The holder continues to work** until it notices, as after
+    /// [`force_release`](Self::force_release).
+    ///
+    /// # Errors
+    ///
+    /// As [`release_owner`](Self::release_owner). If the record cannot be written, nothing is
+    /// released.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    #[doc = example!(lock:
+        "let guard = lock.acquire().await?;",
+        "assert!(lock.force_release_owner(guard.owner(), \"root on web-7\").await?);")]
+    pub async fn force_release_owner(&self, owner: &Owner, by: &str) -> Result<bool> {
+        self.engine.force_release_hold(&self.claim_of(owner, CENTURY), by).await
+    }
+
     fn claim_of(&self, owner: &Owner, ttl: Duration) -> Claim {
         let share = self.settings.share;
         Claim { object: self.object.clone(), owner: owner.clone(), ttl, share }

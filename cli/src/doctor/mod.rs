@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     args::Doctor,
     exit::Exit,
-    inspect::{odd, print, read_all},
+    inspect::{odd, print, read_all, records},
     server,
 };
 
@@ -88,6 +88,7 @@ pub(crate) async fn doctor(doctor: &Doctor) -> Result<u8, Exit> {
     findings.push(trial(&client, doctor.name.as_deref()).await);
     findings.extend(acl::check(&client, doctor, &reports).await?);
     findings.extend(objects(&client, doctor.name.as_deref()).await);
+    findings.extend(forced(&client, doctor.name.as_deref()).await);
     // The sort is stable, so each severity keeps the order of the checks.
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let worst = findings.iter().map(|it| it.severity).max().unwrap_or(Severity::Note);
@@ -125,6 +126,15 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
     match tried.await {
         Ok(()) => Finding::new(Severity::Note, "lock", &name, "acquired and released"),
         Err(error) => Finding::new(Severity::Error, "lock", &name, error.to_string()),
+    }
+}
+
+/// The last releases by force: of one object, or of all.
+async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
+    let note = |text| Finding::new(Severity::Note, "forced", name.unwrap_or("*"), text);
+    match client.forced_releases().await {
+        Ok(forced) => records(&forced, name).into_iter().map(note).collect(),
+        Err(error) => vec![note(error.to_string())],
     }
 }
 

@@ -166,7 +166,7 @@ impl Site {
             Some((body["name"].as_str()?.to_owned(), owners.collect::<Option<Vec<_>>>()?))
         };
         let Some((name, owners)) = read() else { return Response::error("400 Bad Request") };
-        match self.release(&name, &owners).await {
+        match self.release(&name, &owners, peer).await {
             Ok(released) => {
                 let owners = released.join(", ");
                 say(&format!(
@@ -187,9 +187,14 @@ impl Site {
             && request.header("x-leasehold-token").is_some_and(|it| is_same(it, token))
     }
 
-    async fn release(&self, name: &str, owners: &[String]) -> Result<Vec<String>, Exit> {
+    async fn release(
+        &self,
+        name: &str,
+        owners: &[String],
+        peer: SocketAddr,
+    ) -> Result<Vec<String>, Exit> {
         let held = Forcible::find(&self.client, name).await?.only(owners);
-        let released = held.release().await?;
+        let released = held.release(&format!("ui for {peer}")).await?;
         let owners: Vec<_> = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
         self.watch.forced(held.name().clone(), owners.clone());
         Ok(owners)

@@ -102,6 +102,9 @@ pub(super) fn longest_waiter(name: &Name) -> String {
 /// The key with the time since which a server of a quorum has had data.
 pub(super) const QUORUM_SINCE: &str = "leasehold_quorum__since";
 
+/// The list of the last releases by force, of all names.
+pub(super) const FORCED: &str = "leasehold_audit__forced";
+
 /// The record of the leader of the election `name`.
 pub(super) fn leader(name: &Name) -> String {
     own("leasehold_election", name)
