@@ -34,7 +34,10 @@ impl Forcible {
             ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
             kind => {
                 let remedy = "only locks of any kind are released by force";
-                return Err(Exit::new(DATA, format!("unlock `{name}`: it is a {kind}; {remedy}")));
+                return Err(Exit::new(
+                    DATA,
+                    format!("unlock `{name}`: its kind is {kind}; {remedy}"),
+                ));
             }
         };
         Ok(Self { found, lock })

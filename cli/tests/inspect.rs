@@ -3,12 +3,13 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 use testkit::{Cluster, Connection, Redis, acl_rules_in, eventually};
 
-use crate::common::{Process, SOON, command, leasehold, shell};
+use crate::common::{Process, SOON, command, fill, leasehold, ms, shell};
 
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
@@ -252,6 +253,63 @@ fn list_has_every_object_and_never_asks_for_all_keys() {
     assert_eq!((names.len(), &names[9]["name"]), (10, &"lock:0009".into()));
     let numbers = leasehold(&redis, &["ls", "--numbers", "v*"]).ended();
     assert_eq!(numbers.out, "visits\tnumber\tfree\t0 waiters\tnumber 7\n");
+}
+
+#[test]
+fn server_stays_responsive_while_ls_and_show_read() {
+    const KEYS: i64 = 20_000;
+    let redis = Redis::start();
+    fill(&redis, KEYS);
+    let begins = || {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        redis.command(&["SLOWLOG", "RESET"]);
+        Instant::now()
+    };
+    redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "500"]);
+    let mut connection = Connection::open(redis.port());
+    let (start, ends) = (begins(), AtomicBool::new(false));
+    let (listed, longest) = thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !ends.load(Relaxed) {
+                let asked = Instant::now();
+                connection.command(&["PING"]);
+                longest = longest.max(asked.elapsed());
+                thread::sleep(ms(5));
+            }
+            longest
+        });
+        let listed = leasehold(&redis, &["ls"]).ended();
+        ends.store(true, Relaxed);
+        (listed, pings.join().unwrap())
+    });
+    let figures = |what: &str, start: Instant| {
+        let (took, stats) =
+            (start.elapsed(), redis.command(&["INFO", "commandstats"]).text().to_owned());
+        let slow = redis.command(&["SLOWLOG", "GET", "-1"]);
+        let slowest = slow.list().iter().map(|it| it.list()[2].number()).max().unwrap_or_default();
+        let sum = |field: &str| {
+            let of = |line: &str| line.split(field).nth(1)?.split(',').next()?.parse::<u64>().ok();
+            stats.lines().filter_map(of).sum::<u64>()
+        };
+        let (calls, used) = (sum("calls="), Duration::from_micros(sum("usec=")));
+        println!(
+            "{what} took {took:?}, {calls} commands, {used:?} of the server, the slowest {slowest} µs"
+        );
+        assert!(!stats.contains("cmdstat_keys") && slowest < 100_000, "{slowest} µs: {stats}");
+    };
+    figures(&format!("ls of {KEYS} keys"), start);
+    println!("a PING took at most {longest:?}");
+    assert_eq!(
+        (listed.code, listed.out.lines().count() as i64),
+        (0, KEYS * 42 / 100),
+        "{}",
+        listed.err
+    );
+
+    let start = begins();
+    assert_eq!(leasehold(&redis, &["show", "fair:7"]).ended().code, 0);
+    figures("show", start);
 }
 
 #[test]

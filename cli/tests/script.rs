@@ -187,6 +187,16 @@ fn forced_release_spares_a_holder_that_was_not_shown() {
 }
 
 #[test]
+fn forced_release_of_permits_returns_65() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "1"]);
+    redis.command(&["ZADD", "{pool}:timeout", "9000000000000", "0123456789abcdef"]);
+    let ended = leasehold(&redis, &["unlock", "--force", "--yes", "pool"]).ended();
+    assert_eq!(ended.code, 65);
+    assert!(ended.err.contains("its kind is expirable semaphore"), "{}", ended.err);
+}
+
+#[test]
 fn forced_release_leaves_a_record_that_show_and_doctor_print() {
     let redis = Redis::start();
     let token = lock(&redis, &["--ttl", "10m"]);
