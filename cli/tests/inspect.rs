@@ -3,11 +3,12 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
 use testkit::{Cluster, Connection, Redis, acl_rules_in, eventually};
+use tokio::time::Instant;
 
 use crate::common::{Process, SOON, command, fill, leasehold, ms, shell};
 

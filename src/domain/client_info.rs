@@ -106,8 +106,8 @@ impl ClientInfo {
         self.holds.iter().find(|hold| hold.name == name)
     }
 
-    /// Returns this client as the holder of `name`, without its other holds.
-    pub(crate) fn as_holder_of(mut self, name: &str) -> Self {
+    /// Returns this client with its oldest hold of `name` alone.
+    pub(crate) fn only_of(mut self, name: &str) -> Self {
         self.holds.retain(|hold| hold.name == name);
         self.holds.truncate(1);
         self

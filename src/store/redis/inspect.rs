@@ -143,7 +143,7 @@ async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
         let info = client_info::read(store, &client).await;
         // The user may lack the permission for this key alone. Then the owner is all that it sees.
         if !replies::is_forbidden(&info) {
-            holder.client = info?.map(|info| Arc::new(info.as_holder_of(name)));
+            holder.client = info?.map(|info| Arc::new(info.only_of(name)));
         }
     }
     Ok(())
