@@ -12,8 +12,8 @@ use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
     domain::{
-        ClientInfo, Health, Identity, Inspection, Kind, Name, NameCursor, Object, Owner, Pace,
-        Replicas, ServerReport, Stats,
+        ClientInfo, ForcedRelease, Health, Identity, Inspection, Kind, Name, NameCursor, Object,
+        Owner, Pace, Replicas, ServerReport, Stats,
     },
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
@@ -641,6 +641,33 @@ impl Client {
     /// ```
     pub async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>> {
         self.engine.client_info(owner).await
+    }
+
+    /// Returns the last releases by force of all locks, at most 100, the last one first.
+    ///
+    /// [`Lock::force_release_owner`], `leasehold unlock --force`, `top` and `ui` record them. In a
+    /// cluster, one node has the records of all.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// for forced in client.forced_releases().await? {
+    ///     println!("{}: `{}` was released by {}", forced.time(), forced.name, forced.by);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn forced_releases(&self) -> Result<Vec<ForcedRelease>> {
+        self.engine.forced_releases().await
     }
 
     /// Lists the names of keys that match `pattern` and may be objects, in order.

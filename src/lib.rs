@@ -77,10 +77,10 @@ pub use leasehold_link::{Finding, Hazard, NodeHealth, Role};
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        ClientInfo, Health, Holder, Inspection, InvalidDuration, InvalidName, InvalidOwner,
-        InvalidPermitId, Leader, LostReason, Name, NameCursor, ObjectKind, Owner, Pace, PermitId,
-        Quota, Rate, RatePermits, Replicas, Script, ServerReport, Stats, Value, WaitStrategy,
-        Waiter, Write,
+        ClientInfo, ForcedRelease, Health, Holder, Inspection, InvalidDuration, InvalidName,
+        InvalidOwner, InvalidPermitId, Leader, LostReason, Name, NameCursor, ObjectKind, Owner,
+        Pace, PermitId, Quota, Rate, RatePermits, Replicas, Script, ServerReport, Stats, Value,
+        WaitStrategy, Waiter, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

@@ -1,11 +1,11 @@
 //! What clients publish about themselves, on a real server.
 
-use std::process;
+use std::{process, time::Duration};
 
 use crate::common::{client, commands_of_the_guide, follow, hash, keys, pttl, secs};
-use leasehold::Client;
+use leasehold::{Client, Error};
 use testkit::Redis;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 async fn named(redis: &Redis) -> Client {
     Client::builder().application("orders", "1.4.2").connect(&redis.url()).await.unwrap()
@@ -33,7 +33,7 @@ async fn lasting_hold_publishes_its_client_by_one_set() {
     let held = info.held_since("door").unwrap().elapsed().unwrap();
     assert!((secs(3)..secs(60)).contains(&held), "{held:?}");
     let found = other.inspect("door").await.unwrap().unwrap();
-    assert_eq!(found.client_of(&owner), Some(&info));
+    assert_eq!(found.holders[0].client(), Some(&info));
     assert!(!info.host.is_empty() && info.to_string().starts_with("orders 1.4.2 on "));
 }
 
@@ -64,4 +64,95 @@ async fn client_without_permission_publishes_nothing_and_holds() {
     }
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
+}
+
+/// The error of an acquisition that times out, and the requests until then.
+async fn timed_out(redis: &Redis, client: &Client, timeout: Duration) -> (Error, u64, Duration) {
+    let lock = client.lock("door").unwrap();
+    let (before, since) = (redis.calls().of("getrange"), Instant::now());
+    let error = lock.acquire_within(timeout).await.unwrap_err();
+    (error, redis.calls().of("getrange") - before, since.elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timeout_names_the_process_and_the_reason_of_the_holder() {
+    let redis = Redis::start();
+    let (holder, waiter, plain) = (named(&redis).await, named(&redis).await, client(&redis).await);
+    let lock = holder.lock("door").unwrap().reason("nightly\nclose");
+    let guard = lock.acquire().await.unwrap();
+    sleep(secs(2)).await;
+
+    // a client that publishes also reads, by one request for each wait
+    let (error, requests, _) = timed_out(&redis, &waiter, secs(2)).await;
+    let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
+    assert_eq!(found.owner(), guard.owner());
+    assert_eq!((found.reason(), requests), (Some("nightly\nclose"), 1));
+    let held = found.held_since().unwrap().elapsed().unwrap();
+    assert!((secs(3)..secs(60)).contains(&held), "{held:?}");
+    let text = error.to_string();
+    let pid = format!(" (pid {}) since 20", process::id());
+    assert!(text.contains(": held by orders 1.4.2 on ") && text.contains(&pid), "{text}");
+    assert!(text.contains(r" UTC, reason `nightly\nclose`, owner `"), "{text}");
+    let found = waiter.lock("door").unwrap().holder().await.unwrap().unwrap();
+    assert_eq!(
+        (found.reason(), found.client().unwrap().pid),
+        (Some("nightly\nclose"), process::id())
+    );
+
+    // one that does not publish asks for nothing
+    let (error, requests, _) = timed_out(&redis, &plain, secs(2)).await;
+    let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
+    assert_eq!((found.client(), requests), (None, 0));
+    assert_eq!(plain.lock("door").unwrap().holder().await.unwrap().unwrap().client(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn granted_acquisition_reads_no_holder() {
+    let redis = Redis::start();
+    let (holder, waiter) = (named(&redis).await, named(&redis).await);
+    let guard = holder.lock("door").unwrap().acquire().await.unwrap();
+    let door = waiter.lock("door").unwrap();
+    let waits = tokio::spawn(async move { door.acquire_within(secs(20)).await });
+    sleep(secs(2)).await;
+    guard.release().await.unwrap().into_result().unwrap();
+    let guard = waits.await.unwrap().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
+    drop(waiter.lock("gate").unwrap().acquire_within(secs(2)).await.unwrap());
+    assert_eq!(redis.calls().of("getrange"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_of_one_client_read_the_holder_once() {
+    let redis = Redis::start();
+    let (holder, waiter) = (named(&redis).await, named(&redis).await);
+    let _guard = holder.lock("door").unwrap().reason("audit").acquire().await.unwrap();
+    sleep(secs(2)).await;
+    let before = redis.calls().of("getrange");
+    let waits = (0..50).map(|_| {
+        let door = waiter.lock("door").unwrap();
+        tokio::spawn(async move { door.acquire_within(secs(2)).await.unwrap_err() })
+    });
+    for wait in waits.collect::<Vec<_>>() {
+        let error = wait.await.unwrap();
+        let Error::TimedOut { holder: Some(found), .. } = &error else { panic!("{error}") };
+        assert_eq!(found.reason(), Some("audit"));
+    }
+    assert_eq!(redis.calls().of("getrange") - before, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_server_does_not_extend_the_timeout() {
+    let redis = Redis::start();
+    let (holder, waiter) = (named(&redis).await, named(&redis).await);
+    let _guard = holder.lock("door").unwrap().ttl(secs(60)).acquire().await.unwrap();
+    let door = waiter.lock("door").unwrap();
+    let waits = tokio::spawn(async move {
+        let since = Instant::now();
+        (door.acquire_within(secs(3)).await.unwrap_err(), since.elapsed())
+    });
+    sleep(Duration::from_millis(1_500)).await;
+    redis.pause();
+    let (error, waited) = waits.await.unwrap();
+    redis.resume();
+    assert!(waited < secs(3) + Duration::from_millis(500), "{waited:?}: {error}");
 }

@@ -1103,9 +1103,10 @@ type Api = BTreeSet<(String, String)>;
 
 /// Methods that tasks have and threads do not, and the reverse. A thread that writes may read by
 /// `acquire`.
-const FOR_TASKS_ALONE: [(&str, &str); 12] = [
+const FOR_TASKS_ALONE: [(&str, &str); 13] = [
     // For operators, whose command line tool is async.
     ("Client", "client_info"),
+    ("Client", "forced_releases"),
     ("Client", "inspect"),
     ("Client", "names"),
     ("Client", "next_names"),

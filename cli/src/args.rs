@@ -89,6 +89,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
 
+    /// Why the command runs, for those who wait: up to 128 bytes, which everyone can read who can
+    /// read the keys of Leasehold
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
     /// Runs this text with the shell, in place of COMMAND
     #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "command")]
     pub(crate) shell: Option<OsString>,
@@ -170,6 +175,10 @@ pub(crate) struct Unlock {
     /// Does not ask
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
+
+    /// Why the lock is released by force, for the audit
+    #[arg(long, value_name = "TEXT", requires = "force")]
+    pub(crate) reason: Option<String>,
 
     /// The name of the lock
     pub(crate) name: String,
@@ -254,7 +263,8 @@ pub(crate) struct Show {
 /// Lists the objects that Redis shows, a line for each.
 ///
 /// It reads the keys by SCAN, on a cluster at every node. Of a lock nothing is left once it is free.
-/// A semaphore or a latch without holders looks like any number: see --numbers.
+/// A semaphore or a latch without holders looks like any number: see --numbers. Maps, sets and queues
+/// look like the data of other programs: see --data.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -267,6 +277,10 @@ pub(crate) struct List {
     /// Also lists numbers: semaphores and latches, and numbers of other programs
     #[arg(long)]
     pub(crate) numbers: bool,
+
+    /// Also lists maps, sets and queues without claims, and hashes, sets and lists of other programs
+    #[arg(long)]
+    pub(crate) data: bool,
 
     /// The names, as SCAN matches them, such as 'orders:*'
     #[arg(default_value = "*")]

@@ -1,5 +1,7 @@
 //! Releases locks by force, for `unlock --force`, `top` and `ui`.
 
+use std::{env, process};
+
 use leasehold::{Client, Holder, Inspection, Lock, Name, ObjectKind};
 
 use crate::{
@@ -32,7 +34,10 @@ impl Forcible {
             ObjectKind::WriteLock => client.read_write_lock(name)?.write(),
             kind => {
                 let remedy = "only locks of any kind are released by force";
-                return Err(Exit::new(DATA, format!("unlock `{name}`: it is a {kind}; {remedy}")));
+                return Err(Exit::new(
+                    DATA,
+                    format!("unlock `{name}`: its kind is {kind}; {remedy}"),
+                ));
             }
         };
         Ok(Self { found, lock })
@@ -53,11 +58,12 @@ impl Forcible {
         as_text(&self.found)
     }
 
-    /// Releases the holders, and returns those that still held it. Publishes each release.
-    pub(crate) async fn release(&self) -> Result<Vec<&Holder>, Exit> {
-        let mut released = vec![];
+    /// Releases the holders, and returns those that still held it. Records each release for an
+    /// audit, and publishes it. `how` names the command, and perhaps its user.
+    pub(crate) async fn release(&self, how: &str) -> Result<Vec<&Holder>, Exit> {
+        let (mut released, by) = (vec![], by(how));
         for holder in &self.found.holders {
-            if self.lock.release_owner(holder.owner()).await? {
+            if self.lock.force_release_owner(holder.owner(), &by).await? {
                 released.push(holder);
             }
         }
@@ -69,4 +75,13 @@ impl Forcible {
             false => Ok(released),
         }
     }
+}
+
+/// Names the command, the user, the machine and the process.
+fn by(how: &str) -> String {
+    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| env::var(name).ok());
+    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy();
+    format!("{how}: {user} on {host} (pid {})", process::id())
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use leasehold::{Client, ClientInfo, Error, Inspection, Name, ObjectKind};
+use leasehold::{Client, Error, ForcedRelease, Holder, Inspection, Name, ObjectKind};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -22,16 +22,57 @@ const AT_ONCE: usize = 64;
 
 pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
     let client = server::connect(&show.server).await?;
-    let Some(found) = client.inspect(&show.name).await? else {
-        let name = &show.name;
-        return Err(Exit::new(
+    let name = &show.name;
+    let found = client.inspect(name).await?;
+    let forced = records_of(&client, name).await?;
+    match &found {
+        Some(found) if show.json => {
+            let mut json = as_json(found);
+            json["forced"] = forced.iter().map(record_as_json).collect();
+            print(&format!("{json}\n"))?;
+            return Ok(0);
+        }
+        Some(found) => print(&as_text(found))?,
+        None => {}
+    }
+    if !show.json {
+        print(
+            &records(&forced, None)
+                .iter()
+                .map(|it| format!("  forced      {it}\n"))
+                .collect::<String>(),
+        )?;
+    }
+    match found {
+        Some(_) => Ok(0),
+        None => Err(Exit::new(
             ABSENT,
             format!("show `{name}`: nothing holds it or waits for it; see `leasehold ls`"),
-        ));
+        )),
+    }
+}
+
+/// The last releases of `name` by force. A user that may not read them sees none.
+async fn records_of(client: &Client, name: &str) -> Result<Vec<ForcedRelease>, Exit> {
+    match client.forced_releases().await {
+        Err(Error::Forbidden { .. }) => Ok(vec![]),
+        forced => Ok(forced?.into_iter().filter(|it| it.name == name).collect()),
+    }
+}
+
+/// The records of `name` as lines, or those of all locks.
+pub(crate) fn records(all: &[ForcedRelease], name: Option<&str>) -> Vec<String> {
+    let of_name = all.iter().filter(|it| name.is_none_or(|name| it.name == name));
+    let line = |it: &ForcedRelease| {
+        format!("{} `{}` of {} by {}", it.time(), it.name, it.owner, it.by)
+            .replace(char::is_control, " ")
     };
-    let text = if show.json { format!("{}\n", as_json(&found)) } else { as_text(&found) };
-    print(&text)?;
-    Ok(0)
+    of_name.map(line).collect()
+}
+
+fn record_as_json(forced: &ForcedRelease) -> Value {
+    let at = forced.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    json!({ "at_ms": at as u64, "owner": forced.owner, "by": forced.by })
 }
 
 pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
@@ -88,7 +129,10 @@ async fn read(client: Client, name: Name) -> (Name, Result<Option<Inspection>, E
 fn line(list: &List, name: &Name, found: Result<Option<Inspection>, Error>) -> Option<String> {
     match found {
         Ok(found) => {
-            let found = found.filter(|it| list.numbers || it.kind != ObjectKind::Number)?;
+            let found = found.filter(|found| match found.kind {
+                ObjectKind::Number => list.numbers,
+                _ => list.data || !found.may_be_foreign(),
+            })?;
             Some(if list.json { as_json(&found).to_string() } else { as_line(&found) })
         }
         Err(error) if list.json => {
@@ -117,12 +161,16 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     let mut text = format!("{}: {}\n", found.name, found.kind);
     let mut line = |title: &str, value: &dyn Display| text += &format!("  {title:<12}{value}\n");
     for holder in &found.holders {
-        line(
-            "held by",
-            &format!("{} ×{}, {}", holder.owner(), holder.count(), lease(holder.remaining())),
-        );
-        if let Some(client) = found.client_of(holder.owner()) {
-            line("", &format!("{client}{}", held_for(client, found)));
+        let lease = lease(holder.remaining());
+        match found.kind {
+            ObjectKind::Queue => line("claimed by", &format!("{}, {lease}", holder.owner())),
+            _ => line("held by", &format!("{} ×{}, {lease}", holder.owner(), holder.count())),
+        }
+        if let Some(client) = holder.client() {
+            line("", &format!("{client}{}", held_for(holder)));
+        }
+        if let Some(reason) = holder.reason() {
+            line("", &format!("reason {reason:?}"));
         }
     }
     for waiter in &found.waiters {
@@ -130,7 +178,18 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         let overdue = if waiter.is_overdue { ", overdue" } else { "" };
         line("waiter", &format!("{}{}{overdue}", waiter.owner, waited.unwrap_or_default()));
     }
-    line("subscribers", &found.subscribers);
+    if !matches!(found.kind, ObjectKind::Map | ObjectKind::Set) {
+        line("subscribers", &found.subscribers);
+    }
+    if let Some(size) = found.size {
+        line("size", &size);
+    }
+    if found.set_aside > 0 {
+        line("set aside", &found.set_aside);
+    }
+    if let Some(collection) = found.key_of() {
+        line("key of", &collection);
+    }
     if let Some(number) = found.number {
         line("number", &number);
     }
@@ -142,8 +201,8 @@ pub(crate) fn as_text(found: &Inspection) -> String {
 }
 
 /// For how long the client says that it has held the object.
-fn held_for(client: &ClientInfo, found: &Inspection) -> String {
-    let since = client.held_since(found.name.as_str()).and_then(|since| since.elapsed().ok());
+fn held_for(holder: &Holder) -> String {
+    let since = holder.held_since().and_then(|since| since.elapsed().ok());
     since.map(|held| format!(", for {}", seconds(held))).unwrap_or_default()
 }
 
@@ -151,28 +210,31 @@ fn as_line(found: &Inspection) -> String {
     let holders = match found.holders.as_slice() {
         [] => "free".to_owned(),
         [holder] => {
-            let client = found.client_of(holder.owner()).map(|client| format!(" {client}"));
-            let client = client.unwrap_or_default();
-            format!("{}{client}, {}", holder.owner(), lease(holder.remaining()))
+            let client = holder.client().map(|client| format!(" {client}")).unwrap_or_default();
+            let reason = holder.reason().map(|reason| format!(", reason {reason:?}"));
+            let (lease, reason) = (lease(holder.remaining()), reason.unwrap_or_default());
+            format!("{}{client}{reason}, {lease}", holder.owner())
         }
         holders => format!("{} holders", holders.len()),
     };
     let number = found.number.map(|number| format!("\tnumber {number}")).unwrap_or_default();
+    let size = found.size.map(|size| format!("\tsize {size}")).unwrap_or_default();
     let odd: String = odd(found).iter().map(|odd| format!("\todd: {}", odd.text)).collect();
     let (name, kind, waiters) = (&found.name, found.kind, found.waiters.len());
-    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{odd}")
+    format!("{name}\t{kind}\t{holders}\t{waiters} waiters{number}{size}{odd}")
 }
 
 fn as_json(found: &Inspection) -> Value {
     let millis = |time: Option<Duration>| time.map(|time| time.as_millis() as u64);
     let holders = found.holders.iter().map(|holder| {
         let lease = millis(holder.remaining());
-        let client = found.client_of(holder.owner()).map(|client| {
-            let since = client.held_since(found.name.as_str());
+        let client = holder.client().map(|client| {
+            let since = holder.held_since();
             let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
             json!({
                 "application": client.application, "version": client.version,
                 "host": client.host, "pid": client.pid, "held_since_ms": millis(since),
+                "reason": holder.reason(),
             })
         });
         let owner = holder.owner().as_str();
@@ -189,6 +251,9 @@ fn as_json(found: &Inspection) -> Value {
         "waiters": waiters.collect::<Vec<_>>(),
         "subscribers": found.subscribers,
         "number": found.number,
+        "size": found.size,
+        "set_aside": found.set_aside,
+        "key_of": found.key_of(),
         "token": found.token,
         "expires_ms": millis(found.expires_in),
         "odd": odd(found).iter().map(|odd| odd.text).collect::<Vec<_>>(),
@@ -217,6 +282,17 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
             "the next request of any waiter removes it; if nobody waits, delete the queue",
         ),
         (
+            found.kind == ObjectKind::Queue
+                && found.holders.iter().any(|it| it.remaining() == Some(Duration::ZERO)),
+            "the lease of a claim is over",
+            "the next claim of any client puts its element back",
+        ),
+        (
+            found.set_aside > 0,
+            "elements were set aside",
+            "a codec could not read them: they are in the list leasehold_queue__aside",
+        ),
+        (
             found.number.is_some_and(|it| it < 0),
             "the number is below 0",
             "if it is a semaphore, set its number when nobody holds it",
@@ -228,6 +304,7 @@ pub(crate) fn odd(found: &Inspection) -> Vec<Odd> {
 
 fn lease(remaining: Option<Duration>) -> String {
     match remaining {
+        Some(Duration::ZERO) => "lease is over".into(),
         Some(left) => format!("lease ends in {}", seconds(left)),
         None => "without an end".into(),
     }

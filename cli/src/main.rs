@@ -10,6 +10,7 @@ mod doctor;
 mod elect;
 mod exit;
 mod force;
+mod http;
 mod inspect;
 mod manual;
 mod run;

@@ -132,7 +132,9 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     if !unlock.yes && !is_confirmed(&held)? {
         return Err(Exit::new(ABSENT, format!("unlock `{name}`: not confirmed; it is still held")));
     }
-    for holder in held.release().await? {
+    let reason = unlock.reason.as_ref().map(|reason| format!(", reason {reason:?}"));
+    let how = format!("unlock --force{}", reason.unwrap_or_default());
+    for holder in held.release(&how).await? {
         say(&format!("unlock `{name}`: released by force, was held by {holder}"));
     }
     Ok(0)
@@ -159,7 +161,9 @@ pub(crate) async fn wait(wait: &Wait) -> Result<u8, Exit> {
     let until = wait.waiting.timeout().map(|timeout| Instant::now() + timeout);
     loop {
         let found = client.inspect(&wait.name).await?;
-        let Some(holder) = found.as_ref().and_then(|found| found.holders.first()) else {
+        // A claim whose lease is over stays until the next one.
+        let mut holders = found.iter().flat_map(|found| &found.holders);
+        let Some(holder) = holders.find(|it| it.remaining() != Some(Duration::ZERO)) else {
             return Ok(0);
         };
         let rests = sleep(holder.remaining().map_or(LOOK, |left| left.clamp(SHORTEST_LOOK, LOOK)));

@@ -177,7 +177,7 @@ fn busy_address_returns_71() {
     let address = listener.local_addr().unwrap().to_string();
     let ended = candidate(&redis, "it", &["--http", &address, "jobs", "true"]).ended();
     assert_eq!(ended.code, 71);
-    assert!(ended.err.starts_with(&format!("leasehold: listen `{address}`: ")), "{}", ended.err);
+    assert!(ended.err.starts_with(&format!("leasehold: listen on `{address}`: ")), "{}", ended.err);
     let wrong = candidate(&redis, "it", &["--observe", "jobs"]).ended();
     assert_eq!(wrong.code, 64);
 }

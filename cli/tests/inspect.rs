@@ -3,12 +3,14 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
 use serde_json::Value;
 use testkit::{Cluster, Connection, Redis, acl_rules_in, eventually};
+use tokio::time::Instant;
 
-use crate::common::{Process, SOON, command, leasehold, shell};
+use crate::common::{Process, SOON, command, fill, leasehold, ms, shell};
 
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
@@ -44,10 +46,9 @@ fn lock_is_shown_with_its_holder_waiters_and_token() {
 #[test]
 fn absent_object_returns_1() {
     let redis = Redis::start();
-    redis.command(&["HSET", "cart", "total", "7"]);
     redis.command(&["SET", "page", "text"]);
-    redis.command(&["RPUSH", "jobs", "1"]);
-    for name in ["door", "cart", "page", "jobs"] {
+    redis.command(&["ZADD", "scores", "1", "one"]);
+    for name in ["door", "page", "scores"] {
         let ended = leasehold(&redis, &["show", name]).ended();
         assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{name}");
         assert!(ended.err.starts_with(&format!("leasehold: show `{name}`: ")), "{}", ended.err);
@@ -174,6 +175,60 @@ fn inspection_distinguishes_permits_numbers_and_limiters() {
 }
 
 #[test]
+fn maps_sets_and_queues_are_listed_with_data_alone() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "cart", "total", "7", "tax", "1"]);
+    redis.command(&["SADD", "tags", "one", "two", "three"]);
+    redis.command(&["RPUSH", "jobs", "1"]);
+    assert_eq!(leasehold(&redis, &["ls", "--numbers"]).ended().out, "");
+    let listed = leasehold(&redis, &["ls", "--data"]).ended().out;
+    let line = |name, kind, size| format!("{name}\t{kind}\tfree\t0 waiters\tsize {size}\n");
+    assert_eq!(
+        listed,
+        line("cart", "map", 2) + &line("jobs", "queue", 1) + &line("tags", "set", 3)
+    );
+    assert_eq!(leasehold(&redis, &["show", "tags"]).ended().out, "tags: set\n  size        3\n");
+}
+
+#[test]
+fn queue_is_shown_with_its_claims_when_its_list_is_empty() {
+    let redis = Redis::start();
+    let ends = |name: &str, owner: &str, at: &str| {
+        redis.command(&["ZADD", &format!("leasehold_queue__claimants:{{{name}}}"), at, owner]);
+        let claims = format!("leasehold_queue__claims:{{{name}}}");
+        redis.command(&["HSET", &claims, owner, "0000000000000001:x"]);
+    };
+    ends("jobs", OWNER, "9000000000000");
+    ends("jobs", OTHER, "1000");
+    redis.command(&["RPUSH", "leasehold_queue__aside:{mail}", "x", "y"]);
+    let shown = json(&redis, "jobs");
+    assert_eq!((&shown["kind"], &shown["size"]), (&"queue".into(), &0.into()));
+    assert_eq!(
+        (&shown["holders"][0]["owner"], &shown["holders"][0]["lease_ms"]),
+        (&OTHER.into(), &0.into())
+    );
+    assert_eq!(shown["holders"][1]["owner"], OWNER);
+    assert_eq!(texts(&shown["odd"]), ["the lease of a claim is over"]);
+    let text = leasehold(&redis, &["show", "jobs"]).ended().out;
+    assert!(text.contains(&format!("  claimed by  {OTHER}, lease is over\n")), "{text}");
+    let listed = leasehold(&redis, &["ls"]).ended().out;
+    let lines: Vec<_> =
+        listed.lines().map(|line| line.split('\t').take(2).collect::<Vec<_>>()).collect();
+    assert_eq!(lines, [["jobs", "queue"], ["mail", "queue"]]);
+    assert_eq!(texts(&json(&redis, "mail")["odd"]), ["elements were set aside"]);
+}
+
+#[test]
+fn lock_of_a_key_of_a_map_names_the_map() {
+    let redis = Redis::start();
+    let name = "{orders}:UcFxNFrVn28tvxVuKmcwtA:lock";
+    redis.command(&["HSET", name, OWNER, "1"]);
+    let shown = json(&redis, name);
+    assert_eq!((&shown["kind"], &shown["key_of"]), (&"lock".into(), &"orders".into()));
+    assert!(leasehold(&redis, &["show", name]).ended().out.contains("  key of      orders\n"));
+}
+
+#[test]
 fn list_has_every_object_and_never_asks_for_all_keys() {
     let redis = Redis::start();
     for number in 0..2_000 {
@@ -202,6 +257,63 @@ fn list_has_every_object_and_never_asks_for_all_keys() {
 }
 
 #[test]
+fn server_stays_responsive_while_ls_and_show_read() {
+    const KEYS: i64 = 20_000;
+    let redis = Redis::start();
+    fill(&redis, KEYS);
+    let begins = || {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        redis.command(&["SLOWLOG", "RESET"]);
+        Instant::now()
+    };
+    redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "500"]);
+    let mut connection = Connection::open(redis.port());
+    let (start, ends) = (begins(), AtomicBool::new(false));
+    let (listed, longest) = thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !ends.load(Relaxed) {
+                let asked = Instant::now();
+                connection.command(&["PING"]);
+                longest = longest.max(asked.elapsed());
+                thread::sleep(ms(5));
+            }
+            longest
+        });
+        let listed = leasehold(&redis, &["ls"]).ended();
+        ends.store(true, Relaxed);
+        (listed, pings.join().unwrap())
+    });
+    let figures = |what: &str, start: Instant| {
+        let (took, stats) =
+            (start.elapsed(), redis.command(&["INFO", "commandstats"]).text().to_owned());
+        let slow = redis.command(&["SLOWLOG", "GET", "-1"]);
+        let slowest = slow.list().iter().map(|it| it.list()[2].number()).max().unwrap_or_default();
+        let sum = |field: &str| {
+            let of = |line: &str| line.split(field).nth(1)?.split(',').next()?.parse::<u64>().ok();
+            stats.lines().filter_map(of).sum::<u64>()
+        };
+        let (calls, used) = (sum("calls="), Duration::from_micros(sum("usec=")));
+        println!(
+            "{what} took {took:?}, {calls} commands, {used:?} of the server, the slowest {slowest} µs"
+        );
+        assert!(!stats.contains("cmdstat_keys") && slowest < 100_000, "{slowest} µs: {stats}");
+    };
+    figures(&format!("ls of {KEYS} keys"), start);
+    println!("a PING took at most {longest:?}");
+    assert_eq!(
+        (listed.code, listed.out.lines().count() as i64),
+        (0, KEYS * 42 / 100),
+        "{}",
+        listed.err
+    );
+
+    let start = begins();
+    assert_eq!(leasehold(&redis, &["show", "fair:7"]).ended().code, 0);
+    figures("show", start);
+}
+
+#[test]
 fn list_has_the_queue_of_a_fair_lock_without_a_holder() {
     let redis = Redis::start();
     for key in ["redisson_lock_queue:{door}", "redisson_lock_queue:{7}:gate"] {
@@ -223,8 +335,10 @@ fn list_passes_over_long_values_of_other_programs() {
     redis.command(&["HSET", "door", OWNER, "1"]);
     let ended = leasehold(&redis, &["ls", "--numbers"]).ended();
     assert_eq!((ended.code, ended.out.lines().count()), (0, 1), "{} {}", ended.out, ended.err);
-    for name in ["page", "cart", "wide"] {
-        assert_eq!(leasehold(&redis, &["show", name]).ended().code, 1, "{name}");
+    assert_eq!(leasehold(&redis, &["show", "page"]).ended().code, 1);
+    for (name, size) in [("cart", 2), ("wide", 1)] {
+        let shown = json(&redis, name);
+        assert_eq!((&shown["kind"], &shown["size"]), (&"map".into(), &size.into()));
     }
 }
 
@@ -334,7 +448,7 @@ fn json_has_the_fields_that_the_guide_lists() {
             fields.push(row);
         }
     }
-    assert_eq!(fields.len(), 16, "{fields:?}");
+    assert_eq!(fields.len(), 20, "{fields:?}");
 }
 
 #[test]
@@ -353,7 +467,10 @@ fn user_of_the_guide_shows_every_kind() {
         shown.env("REDIS_URL", format!("redis://ops:secret@127.0.0.1:{}/", redis.port()));
         Process::of(shown).ended()
     };
-    for name in ["door", "book", "pool"] {
+    redis.command(&["HSET", "cart", "total", "7"]);
+    redis.command(&["SADD", "tags", "one"]);
+    redis.command(&["RPUSH", "jobs", "1"]);
+    for name in ["door", "book", "pool", "cart", "tags", "jobs"] {
         let ended = as_ops(&["show", name]);
         assert_eq!(ended.code, 0, "{}", ended.err);
     }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use testkit::{Redis, eventually};
 
 use crate::common::{
-    Process, SOON, command, is_alive, leasehold, ms, pid_in, shell, with_all_signals,
+    Process, SOON, command, is_alive, kill, leasehold, ms, pid_in, shell, with_all_signals,
 };
 
 #[test]
@@ -142,6 +142,29 @@ fn busy_lock_returns_75_or_the_chosen_code() {
 }
 
 #[test]
+fn busy_command_names_the_process_and_the_reason_of_the_holder() {
+    let redis = Redis::start();
+    let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
+    holder.wait_for("ready");
+    let (name, pid) = ("door: lock", format!("(pid {})", holder.pid()));
+    eventually("it has published", SOON, || {
+        let shown = leasehold(&redis, &["show", "door"]).ended().out;
+        shown.starts_with(name) && shown.contains(&pid) && shown.contains("\"nightly close\"")
+    });
+    let ended = shell(&redis, &["-w", "0.5"], "true").ended();
+    assert_eq!(ended.code, 75);
+    assert!(ended.err.contains("`door`: held by leasehold run "), "{}", ended.err);
+    assert!(
+        ended.err.contains(&pid) && ended.err.contains("reason `nightly close`"),
+        "{}",
+        ended.err
+    );
+    let listed = leasehold(&redis, &["ls"]).ended().out;
+    assert!(listed.contains(&pid) && listed.contains(", reason \"nightly close\", "), "{listed}");
+    holder.write("\n");
+}
+
+#[test]
 fn ten_commands_run_one_after_the_other() {
     let redis = Redis::start();
     let order = redis.dir().join("order");
@@ -165,13 +188,17 @@ fn waiting_command_ends_by_a_signal_and_leaves_the_queue() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "java:7", "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
-    let waiting = shell(&redis, &[], "echo never");
     let queue = "leasehold_lock__queue:{door}";
-    eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
-    waiting.signal(Signal::TERM);
-    let ended = waiting.ended();
-    assert_eq!((ended.code, ended.out.as_str()), (143, ""), "{}", ended.err);
-    assert_eq!(redis.command(&["EXISTS", queue]).number(), 0);
+    for (signal, code) in
+        [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)]
+    {
+        let waiting = shell(&redis, &[], "echo never");
+        eventually("it waits", SOON, || redis.command(&["EXISTS", queue]).number() == 1);
+        waiting.signal(signal);
+        let ended = waiting.ended();
+        assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{}", ended.err);
+        assert_eq!(redis.command(&["EXISTS", queue]).number(), 0);
+    }
 }
 
 #[test]
@@ -186,7 +213,15 @@ fn signals_reach_the_process_group_of_the_command() {
     assert_eq!(ended.code, 143);
     assert_eq!(ended.out, "ready\ninner\n");
 
-    for (signal, name) in [(Signal::HUP, "HUP"), (Signal::INT, "INT"), (Signal::USR2, "USR2")] {
+    for (signal, name) in [
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+        (Signal::WINCH, "WINCH"),
+        (Signal::CONT, "CONT"),
+    ] {
         let text =
             format!("trap 'echo {name}; exit 5' {name}; echo ready; while :; do sleep 0.02; done");
         let process = shell(&redis, &[], &text);
@@ -195,6 +230,21 @@ fn signals_reach_the_process_group_of_the_command() {
         let ended = process.ended();
         assert_eq!((ended.code, ended.out), (5, format!("ready\n{name}\n")), "{}", ended.err);
     }
+}
+
+#[test]
+fn stopped_command_continues_with_the_lock() {
+    let redis = Redis::start();
+    let process = shell(&redis, &[], "echo own $$; read line; exit 7");
+    let stat = format!("/proc/{}/stat", pid_in(&process.wait_for("own")));
+    let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+    process.signal(Signal::TSTP);
+    eventually("the command is stopped", SOON, is_stopped);
+    process.write("\n");
+    sleep(ms(100));
+    assert!(is_stopped() && redis.command(&["EXISTS", "door"]).number() == 1);
+    process.signal(Signal::CONT);
+    assert_eq!(process.ended().code, 7);
 }
 
 #[test]
@@ -301,6 +351,29 @@ fn command_ends_before_its_lease_when_redis_is_silent() {
 }
 
 #[test]
+fn command_ends_before_its_lease_when_redis_is_killed() {
+    let redis = Redis::start();
+    let text = "trap 'echo term; exit' TERM; echo pid $$; while :; do sleep 0.02; done";
+    let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);
+    let child = pid_in(&process.wait_for("pid"));
+    redis.stop();
+    eventually("the command is gone", ms(2_000), || !is_alive(child));
+    let ended = process.ended();
+    assert_eq!(ended.code, 76, "{}", ended.err);
+    assert!(ended.out.contains("\nterm\n"), "{}", ended.out);
+}
+
+#[test]
+fn killed_command_releases_the_lock_and_returns_137() {
+    let redis = Redis::start();
+    let process = shell(&redis, &[], "echo own $$; while :; do sleep 0.02; done");
+    kill(pid_in(&process.wait_for("own")), Signal::KILL);
+    let ended = process.ended();
+    assert_eq!(ended.code, 137, "{}", ended.err);
+    assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
+}
+
+#[test]
 fn killed_leasehold_leaves_no_command_behind() {
     let redis = Redis::start();
     let text = "sh -c 'echo pid $$; while :; do sleep 0.02; done' & echo own $$; wait";
@@ -320,7 +393,7 @@ fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let child = pid_in(&process.wait_for("own"));
     let others = process.children();
     let watcher = others.into_iter().find(|pid| *pid != child).expect("there is a watcher");
-    crate::common::kill(watcher, Signal::KILL);
+    kill(watcher, Signal::KILL);
     process.signal(Signal::KILL);
     eventually("it is gone", SOON, || !is_alive(child));
 }

@@ -1,7 +1,7 @@
 //! `leasehold lock`, `renew`, `unlock` and `wait`.
 
 use rustix::process::Signal;
-use testkit::{Redis, eventually};
+use testkit::{Redis, acl_rules_in, eventually};
 
 use crate::common::{Process, SOON, command, leasehold, shell, with_all_signals};
 
@@ -184,6 +184,68 @@ fn forced_release_spares_a_holder_that_was_not_shown() {
     assert_eq!(ended.code, 1, "{}", ended.out);
     assert!(ended.out.contains("released meanwhile; look again"), "{}", ended.out);
     assert_eq!(redis.command(&["HGET", "door", OTHER]).text(), "1");
+}
+
+#[test]
+fn forced_release_of_permits_returns_65() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "1"]);
+    redis.command(&["ZADD", "{pool}:timeout", "9000000000000", "0123456789abcdef"]);
+    let ended = leasehold(&redis, &["unlock", "--force", "--yes", "pool"]).ended();
+    assert_eq!(ended.code, 65);
+    assert!(ended.err.contains("its kind is expirable semaphore"), "{}", ended.err);
+}
+
+#[test]
+fn forced_release_leaves_a_record_that_show_and_doctor_print() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["--ttl", "10m"]);
+    let words = ["unlock", "--force", "--yes", "--reason", "it hung", "door"];
+    let forced = leasehold(&redis, &words);
+    let pid = forced.pid();
+    assert_eq!(forced.ended().code, 0);
+    let by = format!("(pid {pid})");
+    let is_record = |text: &str| {
+        [&token, "`door`", "unlock --force, reason \"it hung\": ", &by]
+            .iter()
+            .all(|it| text.contains(it))
+    };
+    let free = leasehold(&redis, &["show", "door"]).ended();
+    assert_eq!(free.code, 1);
+    assert!(free.out.starts_with("  forced      20") && is_record(&free.out), "{}", free.out);
+    lock(&redis, &["--ttl", "10m"]);
+    let held = leasehold(&redis, &["show", "door"]).ended().out;
+    assert!(held.starts_with("door: lock\n") && is_record(&held), "{held}");
+    let shown = leasehold(&redis, &["show", "--json", "door"]).ended().out;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["forced"][0]["owner"], token.as_str());
+    for words in [&["doctor"][..], &["doctor", "door"]] {
+        let findings = leasehold(&redis, words).ended().out;
+        let line = findings.lines().find(|line| line.starts_with("note    forced "));
+        assert!(line.is_some_and(is_record), "{findings}");
+    }
+    assert!(!leasehold(&redis, &["show", "gate"]).ended().out.contains("forced"));
+}
+
+#[test]
+fn forced_release_needs_the_permission_to_record_it() {
+    let redis = Redis::start();
+    lock(&redis, &["--ttl", "10m"]);
+    let guide = acl_rules_in(include_str!("../../docs/guide/acl.md"), "leasehold");
+    let added = guide.iter().find(|rules| rules.contains(&"~leasehold_audit__forced")).unwrap();
+    let mut rights = vec!["+@all", "-rpush", "-lpop", "&*", "%R~*", "~door", "~leasehold_lock__*"];
+    for expected in [69, 0] {
+        let url = redis.user("operator", &rights);
+        let mut unlock = command(&["unlock", "--force", "--yes", "door"]);
+        unlock.env("REDIS_URL", url);
+        let ended = Process::of(unlock).ended();
+        assert_eq!(ended.code, expected, "{}", ended.err);
+        let names_the_key = ended.err.contains("leasehold_audit__forced");
+        assert_eq!(names_the_key, expected == 69, "{}", ended.err);
+        let held = redis.command(&["EXISTS", "door"]).number();
+        assert_eq!(held, i64::from(expected == 69));
+        rights.extend(added);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use testkit::{Cluster, Connection, Redis, acl_rules_in, eventually};
 use tokio::time::Instant;
 
-use crate::common::{Process, SOON, command, leasehold, ms};
+use crate::common::{Process, SOON, command, fill, leasehold, ms};
 
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
@@ -323,37 +323,10 @@ fn state_has_the_fields_that_the_guide_lists() {
     assert_eq!(guide.matches("\n| `").count(), count, "the guide lists a field that is gone");
 }
 
-/// A hundred thousand keys of all kinds, most of them not locks.
-const FILL: &str = r#"
-local owner = '8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:'
-for i = 1, 25000 do
-  redis.call('HSET', 'lock:' .. i, owner .. i, 1)
-  redis.call('PEXPIRE', 'lock:' .. i, 3600000)
-  redis.call('SET', 'session:' .. i, 'text')
-end
-for i = 1, 10000 do
-  redis.call('HSET', 'cart:' .. i, 'total', i)
-  redis.call('SET', 'visits:' .. i, i)
-  redis.call('ZADD', 'ranks:' .. i, 1, 'x')
-end
-for i = 1, 5000 do
-  redis.call('HSET', 'book:' .. i, 'mode', 'write', owner .. i .. ':write', 1)
-  redis.call('PEXPIRE', 'book:' .. i, 3600000)
-  redis.call('HSET', 'rate:' .. i, 'rate', 5, 'interval', 1000, 'type', 0)
-end
-for i = 1, 2500 do
-  redis.call('SET', 'pool:' .. i, 3)
-  redis.call('ZADD', '{pool:' .. i .. '}:timeout', 9e12, '0123456789abcdef')
-  redis.call('HSET', 'fair:' .. i, owner .. i, 1)
-  redis.call('RPUSH', 'redisson_lock_queue:{fair:' .. i .. '}', owner .. '1')
-end
-return redis.call('DBSIZE')
-"#;
-
 #[test]
 fn server_stays_responsive_with_100000_keys() {
     let redis = Redis::start();
-    assert_eq!(redis.command(&["EVAL", FILL, "0"]).number(), 100_000);
+    fill(&redis, 100_000);
     redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"]);
     redis.command(&["CONFIG", "SET", "slowlog-max-len", "1000"]);
     let ui = Ui::of(leasehold(&redis, &["ui", "--listen", "127.0.0.1:0"]));

@@ -8,20 +8,27 @@ use serde_json::json;
 use testkit::{Redis, eventually};
 
 /// The names of objects, and the kinds that their keys show.
-const KINDS: [(&str, &str); 12] = [
+const KINDS: [(&str, &str); 16] = [
     ("api", "rate limiter"),
     ("booth", "read lock"),
     ("desk", "write lock"),
     ("door", "lock"),
     ("fair", "fair lock"),
     ("fenced", "lock"),
+    ("jobs", "queue"),
     ("one", "lock"),
+    ("orders", "map"),
     ("other", "lock"),
     ("pool", "expirable semaphore"),
     ("seats", "number"),
     ("spin", "lock"),
     ("start", "number"),
+    ("tags", "set"),
+    (OF_A_KEY, "lock"),
 ];
+
+/// The lock of the key `42` of the map `orders`.
+const OF_A_KEY: &str = "{orders}:HASH:lock";
 
 /// Lets Redisson create an object of each kind. Returns the calls that still wait.
 fn create_all(redis: &Redis, java: &Java) -> Vec<Pending> {
@@ -42,6 +49,15 @@ fn create_all(redis: &Redis, java: &Java) -> Vec<Pending> {
     assert!(thread.semaphores().set_permits("seats", 3).is_true());
     assert!(thread.semaphores().acquire("seats", 2).acquired());
     assert!(thread.latches().set_count("start", 2).is_true());
+    let text = |arguments: serde_json::Value| {
+        let mut all = json!({ "codec": "text" });
+        all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+        all
+    };
+    thread.data("map.put", "orders", text(json!({ "key": "42", "value": "paid" })));
+    assert!(thread.data("map.lock", "orders", text(json!({ "key": "42" }))).is_true());
+    assert!(thread.data("set.add", "tags", text(json!({ "value": "new" }))).is_true());
+    assert!(thread.queue("offer", "jobs", json!({ "element": "a" })).is_true());
     permits_and_rates(&thread);
     vec![waits, queues]
 }
@@ -65,21 +81,28 @@ async fn each_key_of_redisson_belongs_to_an_object_that_is_shown() {
     for name in client.names("*").await.unwrap() {
         objects.extend(client.inspect(&name).await.unwrap());
     }
-    let kinds: Vec<_> = objects.iter().map(|it| (it.name.as_str(), it.kind.to_string())).collect();
-    assert_eq!(kinds, KINDS.map(|(name, kind)| (name, kind.to_owned())));
+    // The hash in the name depends on the codec.
+    let name_of = |it: &'_ Inspection| match it.key_of() {
+        Some("orders") => OF_A_KEY.to_owned(),
+        _ => it.name.as_str().to_owned(),
+    };
+    let kinds: Vec<_> = objects.iter().map(|it| (name_of(it), it.kind.to_string())).collect();
+    assert_eq!(kinds, KINDS.map(|(name, kind)| (name.to_owned(), kind.to_owned())));
 
     for object in &objects {
         let (name, waiters) = (object.name.as_str(), object.waiters.len());
         let holders = match name {
             "booth" => 2,
             // Redisson keeps no holders of these.
-            "api" | "seats" | "start" => 0,
+            "api" | "jobs" | "orders" | "seats" | "start" | "tags" => 0,
             _ => 1,
         };
         assert_eq!(object.holders.len(), holders, "{object:?}");
         assert_eq!(waiters, usize::from(name == "fair"), "{object:?}");
         assert_eq!(object.subscribers, u64::from(name == "door"), "{object:?}");
         assert_eq!(object.token.is_some(), name == "fenced", "{object:?}");
+        let sized = ["jobs", "orders", "tags"].contains(&name);
+        assert_eq!(object.size, sized.then_some(1), "{object:?}");
     }
 
     let keys = redis.command(&["KEYS", "*"]);

@@ -372,6 +372,10 @@ impl<K> Lock<K> {
         fn release_owner(owner: &Owner) -> bool;
             "let guard = lock.acquire()?;"
             "assert!(lock.release_owner(guard.owner())?);"
+
+        fn force_release_owner(owner: &Owner, by: &str) -> bool;
+            "let guard = lock.acquire()?;"
+            "assert!(lock.force_release_owner(guard.owner(), \"root on web-7\")?);"
     }
 }
 

@@ -1,8 +1,13 @@
 //! Requests to a store, and its replies.
 
-use std::{fmt, num::NonZero, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    num::NonZero,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use super::{CENTURY, Name, Object, Owner};
+use super::{CENTURY, ClientInfo, Name, Object, Owner, client_info::in_utc, name::on_one_line};
 
 /// The request for a hold: its owner, object and lease.
 #[derive(Clone, Debug)]
@@ -287,9 +292,16 @@ pub struct Holder {
     pub(crate) owner: Owner,
     pub(crate) count: u32,
     pub(crate) remaining: Option<Duration>,
+    /// What its client publishes about itself and this hold.
+    pub(crate) client: Option<Arc<ClientInfo>>,
 }
 
 impl Holder {
+    /// Returns the holder as the store returns it, without what its client publishes.
+    pub(crate) fn new(owner: Owner, count: u32, remaining: Option<Duration>) -> Self {
+        Self { owner, count, remaining, client: None }
+    }
+
     /// Returns what this holder is now, if the store returned it `since` ago.
     pub(crate) fn after(self, since: Duration) -> Self {
         Self { remaining: self.remaining.map(|left| left.saturating_sub(since)), ..self }
@@ -351,11 +363,80 @@ impl Holder {
     pub fn remaining(&self) -> Option<Duration> {
         self.remaining
     }
+
+    /// Returns what its client publishes about itself, if it does and the caller reads it.
+    ///
+    /// [`Client::inspect`](crate::Client::inspect) reads it for the first ten holders. A client
+    /// with an [`application`](crate::ClientBuilder::application) also reads it for
+    /// [`Lock::holder`](crate::Lock::holder) and for [`Error::TimedOut`](crate::Error::TimedOut).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(holder: leasehold::Holder) {
+    /// match holder.client() {
+    ///     Some(client) => println!("held by process {} on {}", client.pid, client.host),
+    ///     None => println!("held by {}", holder.owner()),
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn client(&self) -> Option<&ClientInfo> {
+        self.client.as_deref()
+    }
+
+    /// Returns since when it has held the object, by the clock of its machine, if its
+    /// [`client`](Self::client) publishes it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(holder: leasehold::Holder) {
+    /// println!("held since {:?}", holder.held_since());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held_since(&self) -> Option<SystemTime> {
+        self.client()?.only_hold().map(|(since, _)| since)
+    }
+
+    /// Returns the [`reason`](crate::Lock::reason) of the hold, if its [`client`](Self::client)
+    /// publishes one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(holder: leasehold::Holder) {
+    /// println!("held for {}", holder.reason().unwrap_or("an unknown reason"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.client()?.only_hold()?.1
+    }
+
+    /// Writes what its client publishes.
+    fn describe(&self, client: &ClientInfo, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{client}")?;
+        if let Some(since) = self.held_since() {
+            write!(f, " since {}", in_utc(since))?;
+        }
+        if let Some(reason) = self.reason() {
+            f.write_str(", reason `")?;
+            on_one_line(reason, f)?;
+            f.write_str("`")?;
+        }
+        f.write_str(", owner ")
+    }
 }
 
-/// Shows `8c6d…:42`, and when its lease ends.
+/// Shows `8c6d…:42`, and when its lease ends. If its client publishes more, it begins with that:
+/// `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25 14:03:11 UTC`, and the reason.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(client) = self.client() {
+            self.describe(client, f)?;
+        }
         match self.remaining {
             Some(left) => write!(f, "`{}`, lease ends in {:?}", self.owner, in_millis(left)),
             None => write!(f, "`{}`, lease never ends", self.owner),

@@ -8,8 +8,13 @@ use std::{
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// How many names of holds are published: those of the oldest holds.
+/// The largest number of holds that are published: the oldest ones.
 pub(crate) const MOST_HOLDS: usize = 100;
+
+/// The longest reason that is published, in bytes.
+const LONGEST_REASON: usize = 128;
+
+const SECONDS_PER_DAY: u64 = 86_400;
 
 /// A value ends at the end of its line.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
@@ -37,7 +42,23 @@ pub struct ClientInfo {
     pub host: String,
     /// The number of the process.
     pub pid: u32,
-    holds: Vec<(String, SystemTime)>,
+    holds: Vec<Published>,
+}
+
+/// A hold that a client has published.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Published {
+    name: String,
+    since: SystemTime,
+    reason: Option<String>,
+}
+
+/// A hold that a client is going to publish.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HoldInfo<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) since: SystemTime,
+    pub(crate) reason: Option<&'a str>,
 }
 
 impl ClientInfo {
@@ -62,21 +83,57 @@ impl ClientInfo {
     /// ```
     #[must_use]
     pub fn held_since(&self, name: &str) -> Option<SystemTime> {
-        self.holds.iter().find(|(held, _)| held == name).map(|(_, since)| *since)
+        self.hold(name).map(|hold| hold.since)
+    }
+
+    /// Returns the [`reason`](crate::Lock::reason) for which it holds the object `name`.
+    ///
+    /// `None` if it has none, or if [`held_since`](Self::held_since) is `None`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(info: leasehold::ClientInfo) {
+    /// println!("held for {}", info.reason("orders:42").unwrap_or("an unknown reason"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reason(&self, name: &str) -> Option<&str> {
+        self.hold(name)?.reason.as_deref()
+    }
+
+    fn hold(&self, name: &str) -> Option<&Published> {
+        self.holds.iter().find(|hold| hold.name == name)
+    }
+
+    /// Returns this client with its oldest hold of `name` alone.
+    pub(crate) fn only_of(mut self, name: &str) -> Self {
+        self.holds.retain(|hold| hold.name == name);
+        self.holds.truncate(1);
+        self
+    }
+
+    /// Returns the beginning and the reason of the only hold.
+    pub(crate) fn only_hold(&self) -> Option<(SystemTime, Option<&str>)> {
+        self.holds.first().map(|hold| (hold.since, hold.reason.as_deref()))
     }
 
     /// Returns the text for the store, with the oldest of these holds.
-    pub(crate) fn text<'a>(&self, holds: impl Iterator<Item = (&'a str, SystemTime)>) -> String {
+    pub(crate) fn text<'a>(&self, holds: impl Iterator<Item = HoldInfo<'a>>) -> String {
         let Self { application, version, host, pid, .. } = self;
         let [application, version, host] = [application, version, host].map(|it| encoded(it));
         let mut text =
             format!("application={application}\nversion={version}\nhost={host}\npid={pid}\n");
         let mut holds: Vec<_> = holds.collect();
-        holds.sort_by_key(|(_, since)| *since);
-        for (name, since) in holds.into_iter().take(MOST_HOLDS) {
+        holds.sort_by_key(|hold| hold.since);
+        for HoldInfo { name, since, reason } in holds.into_iter().take(MOST_HOLDS) {
             let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let since = since.as_millis().to_string();
-            text += &["hold=", &since, " ", &encoded(name), "\n"].concat();
+            text += &["hold=", &since, " ", &encoded(name)].concat();
+            if let Some(reason) = reason {
+                text += &["\t", &encoded(cut(reason))].concat();
+            }
+            text += "\n";
         }
         text
     }
@@ -86,9 +143,14 @@ impl ClientInfo {
         let lines = || text.lines().filter_map(|line| line.split_once('='));
         let value = |key| lines().find(|(it, _)| *it == key).map(|(_, value)| decoded(value));
         let hold = |text: &str| {
-            let (since, name) = text.split_once(' ')?;
+            let (since, rest) = text.split_once(' ')?;
+            let (name, reason) = match rest.split_once('\t') {
+                Some((name, reason)) => (name, Some(decoded(reason))),
+                None => (rest, None),
+            };
             let since = Duration::from_millis(since.parse().ok()?);
-            Some((decoded(name), SystemTime::UNIX_EPOCH.checked_add(since)?))
+            let since = SystemTime::UNIX_EPOCH.checked_add(since)?;
+            Some(Published { name: decoded(name), since, reason })
         };
         let holds = lines().filter(|(key, _)| *key == "hold");
         Some(Self {
@@ -101,12 +163,37 @@ impl ClientInfo {
     }
 }
 
-fn encoded(text: &str) -> Cow<'_, str> {
+/// Returns the beginning of `reason` that is published.
+fn cut(reason: &str) -> &str {
+    let end =
+        (0..=reason.len().min(LONGEST_REASON)).rev().find(|end| reason.is_char_boundary(*end));
+    &reason[..end.unwrap_or(0)]
+}
+
+pub(super) fn encoded(text: &str) -> Cow<'_, str> {
     utf8_percent_encode(text, ENCODED).into()
 }
 
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// Returns the date and the time of `moment`, such as `2026-11-25 14:03:11 UTC`.
+pub(crate) fn in_utc(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, time) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
+    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+    // The years begin in March, so that the leap day is the last day of its year. An era of the
+    // calendar has 400 years.
+    let day = days + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = 400 * era + year + later;
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 /// On one line, whatever the values are.
@@ -130,8 +217,11 @@ mod tests {
     #[test]
     fn client_info_survives_its_text() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let text = info().text([("b\n%", at(9)), ("a =", at(7))].into_iter());
-        let read = ClientInfo::read(&format!("later=1\n{text}")).unwrap();
+        let hold = |name, seconds, reason| HoldInfo { name, since: at(seconds), reason };
+        let holds = [hold("b\n%", 9, Some("nightly\tclose\n%")), hold("a =", 7, None)];
+        let read =
+            ClientInfo::read(&format!("later=1\n{}", info().text(holds.into_iter()))).unwrap();
+        assert_eq!((read.reason("b\n%"), read.reason("a =")), (Some("nightly\tclose\n%"), None));
         assert_eq!((read.held_since("b\n%"), read.held_since("a =")), (Some(at(9)), Some(at(7))));
         assert_eq!(ClientInfo { holds: vec![], ..read }, info());
         assert_eq!(info().to_string(), "nightly close 1.4% on web-7 (pid 4711)");
@@ -141,9 +231,35 @@ mod tests {
     fn client_info_has_the_oldest_holds() {
         let names: Vec<_> = (0..2 * MOST_HOLDS as u64).rev().map(|it| it.to_string()).collect();
         let at = |name: &str| SystemTime::UNIX_EPOCH + Duration::from_secs(name.parse().unwrap());
-        let text = info().text(names.iter().map(|name| (&**name, at(name))));
+        let hold = |name| HoldInfo { name, since: at(name), reason: None };
+        let text = info().text(names.iter().map(|name| hold(name)));
         let read = ClientInfo::read(&text).unwrap();
         assert!(read.held_since("99").is_some() && read.held_since("100").is_none());
+    }
+
+    #[test]
+    fn long_reason_is_published_up_to_its_bound() {
+        let reason = format!("a{}", "é".repeat(LONGEST_REASON));
+        let hold = HoldInfo { name: "a", since: SystemTime::UNIX_EPOCH, reason: Some(&reason) };
+        let read = ClientInfo::read(&info().text([hold].into_iter())).unwrap();
+        let published = read.reason("a").unwrap();
+        assert_eq!(published.len(), LONGEST_REASON - 1);
+        assert!(reason.starts_with(published));
+    }
+
+    #[test]
+    fn moment_is_printed_as_a_date_and_a_time() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_827_696, "2000-02-29 12:34:56 UTC"),
+            (1_709_251_199, "2024-02-29 23:59:59 UTC"),
+            (1_709_251_200, "2024-03-01 00:00:00 UTC"),
+            (1_767_225_599, "2025-12-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(in_utc(moment), text);
+        }
     }
 
     #[test]

@@ -2,7 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use super::{ClientInfo, Holder, Name, Owner};
+use super::{Holder, Name, Owner};
+
+/// The length of Redisson's hash of a key, as text.
+const HASH: usize = 22;
+
+/// The kinds of synchronizers that belong to a key, as their names end.
+const OF_KEYS: [&str; 6] =
+    ["lock", "fairlock", "rw_lock", "semaphore", "permitexpirablesemaphore", "countdownlatch"];
 
 /// An object in Redis, as [`Client::inspect`](crate::Client::inspect) found it.
 ///
@@ -25,7 +32,8 @@ pub struct Inspection {
     pub name: Name,
     /// The kind, as far as its keys show it.
     pub kind: ObjectKind,
-    /// The holders, at most a thousand. For permits with leases, the owner is the id of the permit.
+    /// The holders, at most a thousand. For a queue, they are the claims of elements. The first ten have what their
+    /// [client](Holder::client) publishes. For permits with leases, the owner is the id of the permit.
     /// Permits of Redisson's plain semaphore have no holders in Redis.
     pub holders: Vec<Holder>,
     /// The known waiters, in order, at most a thousand: clients of Leasehold that queue, and
@@ -35,34 +43,73 @@ pub struct Inspection {
     pub subscribers: u64,
     /// The number of a semaphore or a latch.
     pub number: Option<i64>,
+    /// The entries of a map, the elements of a set, or the elements of a queue that no client has
+    /// claimed.
+    pub size: Option<u64>,
+    /// The elements of a queue that were set aside, because a codec could not read them.
+    pub set_aside: u64,
     /// The last fencing token.
     pub token: Option<u64>,
     /// When the key itself expires. `None` if it does not, or if there is none.
     pub expires_in: Option<Duration>,
-    /// What the clients of the first holders have published.
-    pub(crate) clients: Vec<(Owner, ClientInfo)>,
 }
 
 impl Inspection {
-    /// Returns what the client of `owner` has published about itself, for one of the first ten
-    /// holders: see [`ClientBuilder::application`](crate::ClientBuilder::application).
+    /// Returns whether it may be the data of another program: a number, a map, a set, or a queue
+    /// without claims.
     ///
     /// # Examples
     ///
-    /// ```
-    /// # fn demo(found: leasehold::Inspection) {
-    /// for holder in &found.holders {
-    ///     match found.client_of(holder.owner()) {
-    ///         Some(client) => println!("{client} holds it"),
-    ///         None => println!("{holder} holds it"),
-    ///     }
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// if client.inspect("cart").await?.is_some_and(|found| found.may_be_foreign()) {
+    ///     println!("a map named `cart`, or a hash of another program");
     /// }
-    /// # }
+    /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn client_of(&self, owner: &Owner) -> Option<&ClientInfo> {
-        self.clients.iter().find(|(it, _)| it == owner).map(|(_, info)| info)
+    pub fn may_be_foreign(&self) -> bool {
+        match self.kind {
+            ObjectKind::Number | ObjectKind::Map | ObjectKind::Set => true,
+            ObjectKind::Queue => self.holders.is_empty() && self.set_aside == 0,
+            ObjectKind::Lock
+            | ObjectKind::FairLock
+            | ObjectKind::ReadLock
+            | ObjectKind::WriteLock
+            | ObjectKind::Semaphore
+            | ObjectKind::ExpirableSemaphore
+            | ObjectKind::RateLimiter => false,
+        }
     }
+
+    /// Returns the name of the map or the set if this object belongs to one of its keys or elements,
+    /// as [`Map::lock`](crate::Map::lock) does.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let found = client.inspect("{orders}:UcFxNFrVn28tvxVuKmcwtA:lock").await?;
+    /// assert_eq!(found.unwrap().key_of(), Some("orders"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn key_of(&self) -> Option<&str> {
+        collection_of(self.name.as_str())
+    }
+}
+
+/// Returns the collection in `COLLECTION:HASH:KIND`, the name of a synchronizer of one key.
+fn collection_of(name: &str) -> Option<&str> {
+    let (rest, kind) = name.rsplit_once(':')?;
+    let (slot, hash) = rest.rsplit_once(':')?;
+    let is_hash = hash.len() == HASH
+        && hash.chars().all(|it| it.is_ascii_alphanumeric() || "+/".contains(it));
+    if !is_hash || !OF_KEYS.contains(&kind) {
+        return None;
+    }
+    let inner = slot.strip_prefix('{').and_then(|slot| slot.strip_suffix('}'));
+    Some(inner.filter(|inner| !inner.contains('{')).unwrap_or(slot))
 }
 
 /// The kind of an object, as its keys show it.
@@ -89,6 +136,12 @@ pub enum ObjectKind {
     ExpirableSemaphore,
     /// A rate limiter.
     RateLimiter,
+    /// A queue, or a list of another program.
+    Queue,
+    /// A map, or a hash of another program.
+    Map,
+    /// A set, or one of another program.
+    Set,
     /// A number: a semaphore, an expirable semaphore without holders, a latch, or data of another
     /// program. Redis does not show the difference.
     Number,
@@ -104,6 +157,9 @@ impl fmt::Display for ObjectKind {
             Self::Semaphore => "semaphore",
             Self::ExpirableSemaphore => "expirable semaphore",
             Self::RateLimiter => "rate limiter",
+            Self::Queue => "queue",
+            Self::Map => "map",
+            Self::Set => "set",
             Self::Number => "number",
         })
     }
@@ -168,5 +224,26 @@ impl NameCursor {
     #[must_use]
     pub const fn is_done(&self) -> bool {
         self.next.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collection_is_found_in_the_name_of_a_lock_of_its_key() {
+        let hash = "UcFxNFrVn28tvxVuKmcwtA";
+        for (name, collection) in [
+            (format!("{{orders}}:{hash}:lock"), Some("orders")),
+            (format!("{{a:b}}:{hash}:permitexpirablesemaphore"), Some("a:b")),
+            (format!("{{t}}:orders:{hash}:rw_lock"), Some("{t}:orders")),
+            (format!("{{orders}}:{hash}:key"), None),
+            ("{orders}:42:lock".to_owned(), None),
+            ("orders:lock".to_owned(), None),
+            ("lock".to_owned(), None),
+        ] {
+            assert_eq!(collection_of(&name), collection, "{name}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! They do no I/O and read no clock. Those that are about a connection come from the crate
 //! `leasehold-link`.
 
+mod audit;
 mod claim;
 mod client_info;
 mod guarded;
@@ -27,6 +28,7 @@ pub(crate) use leasehold_link::{
 };
 
 pub use self::{
+    audit::ForcedRelease,
     claim::Holder,
     client_info::ClientInfo,
     guarded::{Script, Value, Write},
@@ -49,6 +51,7 @@ pub(crate) use self::{
         Claim, Element, Ending, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply,
         RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
     },
+    client_info::HoldInfo,
     guarded::{Edit, Work},
     hashed::Map,
     lease::{CENTURY, Lease, checked},

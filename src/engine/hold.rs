@@ -44,6 +44,8 @@ pub(crate) struct Hold {
     pub(super) entered_at: Stamp,
     /// The end that no renewal extends.
     pub(super) must_end_at: Option<Stamp>,
+    /// Why its caller holds it, for operators.
+    pub(super) reason: Option<Arc<str>>,
     state: Mutex<State>,
     /// Whether its owner also has a read hold, which may keep the lock in the store when the lease
     /// of the write hold is over.
@@ -98,11 +100,17 @@ impl Hold {
             renewed: terms.renewed,
             entered_at: now.into(),
             must_end_at: terms.max_hold.map(|most| (now + most).into()),
+            reason: None,
             state: Mutex::new(state),
             read_under_write: AtomicBool::new(false),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
         }
+    }
+
+    /// Sets the reason of its caller.
+    pub(crate) fn with_reason(self, reason: Option<Arc<str>>) -> Self {
+        Self { reason, ..self }
     }
 
     /// Whether the client knew the grant when it sent the request of `moment`.
@@ -425,11 +433,7 @@ impl Hold {
     /// Returns the reply to a request for the name at `now`.
     pub(super) fn as_holder(&self, now: Instant) -> Option<Holder> {
         let remaining = self.remaining(now).ok()?;
-        Some(Holder {
-            owner: self.grant.claim.owner.clone(),
-            count: self.shares(),
-            remaining: Some(remaining),
-        })
+        Some(Holder::new(self.grant.claim.owner.clone(), self.shares(), Some(remaining)))
     }
 
     /// Counts its end at `now`.

@@ -10,9 +10,9 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::{core::Core, hold::Hold, watchdog::Watchdog};
+use super::{core::Core, watchdog::Watchdog};
 use crate::{
-    domain::{ClientInfo, Failure, Name, Refusal},
+    domain::{ClientInfo, Failure, HoldInfo, Name, Refusal},
     store::client_info,
 };
 
@@ -46,8 +46,11 @@ pub(super) async fn introduce(
             continue;
         }
         let today = today();
-        let since = |hold: &Hold| today.checked_sub(hold.held_for(now)).unwrap_or(today);
-        let text = info.text(holds.iter().map(|hold| (hold.name().as_str(), since(hold))));
+        let text = info.text(holds.iter().map(|hold| HoldInfo {
+            name: hold.name().as_str(),
+            since: today.checked_sub(hold.held_for(now)).unwrap_or(today),
+            reason: hold.reason.as_deref(),
+        }));
         match client_info::write(&core.store, &client, &text, RESTS).await {
             Ok(()) => due_at = now + RESTS / 3,
             Err(Failure::Refused { code, message, .. })
@@ -66,7 +69,7 @@ pub(super) async fn introduce(
 
 /// The time of day, which only operators read.
 #[expect(clippy::disallowed_methods, reason = "no lease depends on it")]
-fn today() -> SystemTime {
+pub(super) fn today() -> SystemTime {
     SystemTime::now()
 }
 

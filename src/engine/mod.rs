@@ -73,7 +73,7 @@ use self::{
     clock::Clock,
     contention::NameRegistry,
     core::Core,
-    introduction::introduce,
+    introduction::{introduce, today},
     limits::{Limits, within},
     pending::PendingReleases,
     recent::RecentReleases,
@@ -87,12 +87,12 @@ use self::{
 use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
-        Claim, ClientInfo, Failure, Health, Holder, Identity, LogThrottle, Name, Object, Outcome,
-        Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
+        Claim, ClientInfo, Failure, ForcedRelease, Health, Holder, Identity, LogThrottle, Name,
+        Object, Outcome, Owner, ReleaseMode, ReleaseReply, Renewal, Stats, WaiterRecord,
     },
     error::Error,
     metrics,
-    store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, client_info},
+    store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, audit, client_info},
 };
 
 /// The engine of one client, over one store.
@@ -318,6 +318,26 @@ impl Engine {
         self.ask(&object.name, |store| store.holder(object)).await
     }
 
+    /// Returns the holder of `object`, and what its client publishes if this client publishes, too.
+    pub(crate) async fn known_holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
+        let start = self.core.clock.now();
+        let Some(mut holder) = self.holder(object).await? else { return Ok(None) };
+        if self.info.is_some() {
+            let passed = self.core.clock.now().saturating_duration_since(start);
+            let left = self.limits.request.saturating_sub(passed);
+            match timeout(left, self.client_info(&holder.owner)).await {
+                Ok(Ok(info)) => {
+                    let of_this_hold = |info: ClientInfo| info.only_of(object.name.as_str());
+                    holder.client = info.map(of_this_hold).map(Arc::new);
+                }
+                // The holder is known without it.
+                failed => tracing::debug!(target: "leasehold", ?failed,
+                    "client info of the holder not read"),
+            }
+        }
+        Ok(Some(holder))
+    }
+
     /// What the client of `owner` has published about itself.
     pub(crate) async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>, Error> {
         let client = client_info::client_of(owner)?;
@@ -360,6 +380,23 @@ impl Engine {
         let released = within(self.limits.request, release).await;
         let released = released.map_err(|failure| self.error(claim.name(), failure))?;
         Ok(matches!(released, ReleaseReply::Freed(_)))
+    }
+
+    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns whether
+    /// its owner held.
+    pub(crate) async fn force_release_hold(&self, claim: &Claim, by: &str) -> Result<bool, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.reachable(claim.name())?;
+        let forced = ForcedRelease::new(today(), claim.name(), &claim.owner, by);
+        let written = within(self.limits.request, audit::write(&self.core.store, &forced)).await;
+        written.map_err(|failure| self.error(claim.name(), failure))?;
+        self.release_hold(claim).await
+    }
+
+    /// Returns the last releases by force.
+    pub(crate) async fn forced_releases(&self) -> Result<Vec<ForcedRelease>, Error> {
+        let every = Name::new("*")?;
+        self.ask(&every, audit::read).await
     }
 
     /// Returns the error for a caller of `name`. If there was no reply, it has the reason.

@@ -351,10 +351,14 @@ impl<K> Lock<K> {
     /// Dropping the future has no effect.
     #[doc = example!(lock: "assert!(!lock.is_locked().await?);")]
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.holder().await?.is_some())
+        Ok(self.engine.holder(&self.object).await?.is_some())
     }
 
     /// Returns the holder of the lock, its hold count and its remaining lease.
+    ///
+    /// If this client has an [`application`](crate::ClientBuilder::application), a second request
+    /// reads what the holder's client publishes: see [`Holder::client`]. If that request fails, the
+    /// holder is returned without it.
     ///
     /// # Errors
     ///
@@ -370,7 +374,7 @@ impl<K> Lock<K> {
         "let holder = lock.holder().await?;",
         "assert!(holder.is_some_and(|holder| holder.owner() == guard.owner()));")]
     pub async fn holder(&self) -> Result<Option<Holder>> {
-        self.engine.holder(&self.object).await
+        self.engine.known_holder(&self.object).await
     }
 
     /// Returns how many times `owner` holds the lock or has it reserved: 0 if it does not.
@@ -454,6 +458,31 @@ impl<K> Lock<K> {
         "assert!(!lock.release_owner(&owner).await?);")]
     pub async fn release_owner(&self, owner: &Owner) -> Result<bool> {
         self.engine.release_hold(&self.claim_of(owner, CENTURY)).await
+    }
+
+    /// Does what [`release_owner`](Self::release_owner) does to the hold of another program, and
+    /// records it.
+    ///
+    /// The record, a [`ForcedRelease`](crate::ForcedRelease), is written before the release, with the
+    /// name, the owner, the time and `by`, up to 256 characters. Redis keeps the last 100 of all
+    /// locks: see [`Client::forced_releases`](crate::Client::forced_releases).
+    ///
+    /// **The holder continues to work** until it notices, as after
+    /// [`force_release`](Self::force_release).
+    ///
+    /// # Errors
+    ///
+    /// As [`release_owner`](Self::release_owner). If the record cannot be written, nothing is
+    /// released.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    #[doc = example!(lock:
+        "let guard = lock.acquire().await?;",
+        "assert!(lock.force_release_owner(guard.owner(), \"root on web-7\").await?);")]
+    pub async fn force_release_owner(&self, owner: &Owner, by: &str) -> Result<bool> {
+        self.engine.force_release_hold(&self.claim_of(owner, CENTURY), by).await
     }
 
     fn claim_of(&self, owner: &Owner, ttl: Duration) -> Claim {

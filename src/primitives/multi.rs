@@ -247,7 +247,9 @@ impl Lock {
     async fn until_holder_is_stable(&self, silence: Duration) {
         let mut before = None;
         for _ in 0..HOLDER_LOOKS {
-            let Ok(Ok(holder)) = timeout(silence, self.holder()).await else { return };
+            let Ok(Ok(holder)) = timeout(silence, self.engine.holder(&self.object)).await else {
+                return;
+            };
             let owner = holder.as_ref().map(Holder::owner).cloned();
             if before.replace(owner.clone()) == Some(owner) {
                 return;

@@ -45,7 +45,7 @@ impl<T, C: Clone> Clone for Queue<T, C> {
     fn clone(&self) -> Self {
         let Self { engine, object, settings, codec, of } = self;
         let (engine, object, codec) = (Arc::clone(engine), object.clone(), codec.clone());
-        Self { engine, object, settings: *settings, codec, of: *of }
+        Self { engine, object, settings: settings.clone(), codec, of: *of }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The settings of all primitives, for tasks and for threads.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::OnLoss;
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How a waiter waits for a lock, and how a holder keeps it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) lease: Option<Duration>,
@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) on_loss: OnLoss,
     pub(crate) share: Share,
     pub(crate) replicas: Option<Replicas>,
+    pub(crate) reason: Option<Arc<str>>,
 }
 
 impl Settings {
@@ -40,6 +41,7 @@ impl Settings {
             on_loss: OnLoss::default(),
             share: Share::WHOLE,
             replicas: None,
+            reason: None,
         }
     }
 
@@ -62,7 +64,8 @@ impl Settings {
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_handoff };
         let replicas = checked_replicas(object, self.replicas)?;
         let (object, wait_strategy) = (object.clone(), self.wait_strategy);
-        Ok(AcquireRequest { object, share, writer: None, ttl, terms, wait_strategy, replicas })
+        let (writer, reason) = (None, self.reason.clone());
+        Ok(AcquireRequest { object, share, writer, ttl, terms, wait_strategy, replicas, reason })
     }
 }
 
@@ -75,7 +78,8 @@ pub(super) fn request_without_lease(
     let terms = Terms { renewed: false, max_hold: None, local: LocalHandoff::default() };
     let replicas = checked_replicas(object, replicas)?;
     let (object, ttl, wait_strategy) = (object.clone(), CENTURY, WaitStrategy::PubSub);
-    Ok(AcquireRequest { object, share, writer: None, ttl, terms, wait_strategy, replicas })
+    let (writer, reason) = (None, None);
+    Ok(AcquireRequest { object, share, writer, ttl, terms, wait_strategy, replicas, reason })
 }
 
 /// Checks a number of replicas.
@@ -167,6 +171,19 @@ macro_rules! settings {
         #[must_use]
         pub fn local_handoff(self, max: u32, time: Duration) -> Self {
             self.with(|settings| settings.local_handoff = LocalHandoff { most: max, time })
+        }
+
+        /// Sets why holds are acquired, for operators. Default: no reason.
+        ///
+        /// A client with an [`application`](crate::ClientBuilder::application) publishes the reason
+        /// with each hold that lasts for a second, up to 128 bytes of it. Others see it in
+        /// [`Holder::reason`](crate::Holder::reason), in the text of
+        /// [`Error::TimedOut`](crate::Error::TimedOut), and in `leasehold show`. Everyone who may
+        /// read the published key can read it.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".reason(\"nightly close\")")]
+        #[must_use]
+        pub fn reason(self, reason: impl AsRef<str>) -> Self {
+            self.with(|settings| settings.reason = Some(reason.as_ref().into()))
         }
 
         $crate::primitives::settings::replicated!($client, $kind, |this, replicas| {

@@ -8,13 +8,13 @@ mod checks;
 
 use std::{cmp::Reverse, time::Duration};
 
-use leasehold::{Client, Error, Health, Inspection, ObjectKind};
+use leasehold::{Client, Error, Health, Inspection};
 use serde_json::{Value, json};
 
 use crate::{
     args::Doctor,
     exit::Exit,
-    inspect::{odd, print, read_all},
+    inspect::{odd, print, read_all, records},
     server,
 };
 
@@ -88,6 +88,7 @@ pub(crate) async fn doctor(doctor: &Doctor) -> Result<u8, Exit> {
     findings.push(trial(&client, doctor.name.as_deref()).await);
     findings.extend(acl::check(&client, doctor, &reports).await?);
     findings.extend(objects(&client, doctor.name.as_deref()).await);
+    findings.extend(forced(&client, doctor.name.as_deref()).await);
     // The sort is stable, so each severity keeps the order of the checks.
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let worst = findings.iter().map(|it| it.severity).max().unwrap_or(Severity::Note);
@@ -128,12 +129,21 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
     }
 }
 
-/// Looks for what is odd: at one object, or at all. A number may be that of another program.
+/// The last releases by force: of one object, or of all.
+async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
+    let note = |text| Finding::new(Severity::Note, "forced", name.unwrap_or("*"), text);
+    match client.forced_releases().await {
+        Ok(forced) => records(&forced, name).into_iter().map(note).collect(),
+        Err(error) => vec![note(error.to_string())],
+    }
+}
+
+/// Looks for what is odd: at one object, or at all except those that may belong to another program.
 async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let (mut count, mut findings) = (0, vec![]);
     let mut look = |of: &str, found: Result<Option<Inspection>, Error>| match found {
         Ok(None) => {}
-        Ok(Some(found)) if found.kind == ObjectKind::Number && name.is_none() => {}
+        Ok(Some(found)) if found.may_be_foreign() && name.is_none() => {}
         Ok(Some(found)) => {
             count += 1;
             findings.extend(odd(&found).into_iter().map(|odd| {

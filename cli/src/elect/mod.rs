@@ -2,18 +2,18 @@
 //!
 //! A leader runs its command as `run` does, in the three processes that `run/mod.rs` describes.
 
-mod http;
 mod status;
 
 use std::{io, time::Duration};
 
 use leasehold::{Election, Leadership};
-use tokio::time::sleep;
+use tokio::{spawn, time::sleep};
 
 use self::status::Status;
 use crate::{
     args::Elect,
     exit::{Exit, LOST, say},
+    http,
     inspect::write,
     run::{
         Job, farewell, finish, grace,
@@ -39,7 +39,7 @@ pub(crate) async fn elect(elect: &Elect) -> Result<u8, Exit> {
     let value = elect.value.clone().unwrap_or_else(host_and_process);
     let status = Status::default();
     if let Some(address) = elect.http {
-        http::serve(address, status.clone()).await?;
+        spawn(http::serve(http::listen(address).await?, status.clone()));
     }
     let client = tokio::select! {
         client = server::connect(&elect.server) => client?,
@@ -112,7 +112,7 @@ async fn observe(elect: &Elect) -> Result<u8, Exit> {
 /// Keeps `status` up to date in the background.
 fn follow(election: &Election, status: Status) -> Result<(), Exit> {
     let mut leaders = election.observe()?;
-    tokio::spawn(async move {
+    spawn(async move {
         loop {
             match leaders.next().await {
                 Ok(leader) => status.see(leader),

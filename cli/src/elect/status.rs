@@ -1,9 +1,14 @@
 //! Who leads, as this process knows it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use leasehold::{Leader, Leadership, LockContext};
 use serde_json::{Value, json};
+
+use crate::http::{Request, Response, Site};
 
 /// The leader that was seen last, and the leadership of this process. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +18,20 @@ pub(super) struct Status(Arc<Mutex<State>>);
 struct State {
     seen: Option<Leader>,
     own: Option<(LockContext, String)>,
+}
+
+/// Answers by HTTP whether this process leads, for readiness probes: 200 for the leader, 503 for
+/// others.
+impl Site for Status {
+    async fn respond(&self, request: &Request, _: SocketAddr) -> Response {
+        let status = if self.leads() { "200 OK" } else { "503 Service Unavailable" };
+        let response = Response::json(status, &self.as_json());
+        match request.method.as_str() {
+            "GET" => response,
+            "HEAD" => response.without_body(),
+            _ => Response::not_allowed("GET, HEAD"),
+        }
+    }
 }
 
 impl Status {

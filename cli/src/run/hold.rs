@@ -105,11 +105,15 @@ pub(super) enum Acquired {
 pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Acquired, Exit> {
     let (name, waiting) = (&run.name, &run.waiting);
     if let Some(number) = run.permits {
-        let semaphore = semaphore(client, name, number).await?;
+        let mut semaphore = semaphore(client, name, number).await?;
+        if let Some(reason) = &run.reason {
+            semaphore = semaphore.reason(reason);
+        }
         let permit = permit(&semaphore, waiting).await?;
         Ok(permit.map_or(Acquired::Busy, |permit| Acquired::Hold(Hold::Permit(permit))))
     } else if run.fenced {
-        begun(run, lock(&client.fenced_lock(name)?, waiting).await?, Hold::Fenced).await
+        let fenced = because(client.fenced_lock(name)?, run);
+        begun(run, lock(&fenced, waiting).await?, Hold::Fenced).await
     } else {
         begun(run, lock(&lock_of(client, run)?, waiting).await?, Hold::Lock).await
     }
@@ -136,9 +140,18 @@ async fn begun<K>(
 
 /// The lock of `run`.
 pub(super) fn lock_of(client: &Client, run: &Run) -> Result<Lock, Error> {
-    match run.fair {
-        true => client.fair_lock(&run.name),
-        false => of_side(client, &run.name, &run.side),
+    let lock = match run.fair {
+        true => client.fair_lock(&run.name)?,
+        false => of_side(client, &run.name, &run.side)?,
+    };
+    Ok(because(lock, run))
+}
+
+/// The same lock, with the reason of `run`.
+fn because<K>(lock: Lock<K>, run: &Run) -> Lock<K> {
+    match &run.reason {
+        Some(reason) => lock.reason(reason),
+        None => lock,
     }
 }
 

@@ -43,6 +43,11 @@ use crate::{
 /// How long a release may take when the command has ended, or a waiter is interrupted.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// What other clients and `show` see of this process.
+const PUBLISHED: &str = "leasehold run";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
 /// How often the group of a command that was stopped is checked after the command has ended.
@@ -91,8 +96,9 @@ pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
     let job = Job::of(run)?;
     let in_terminal = is_in_foreground();
     let mut signals = Signals::catch(in_terminal)?;
+    let settings = Client::builder().ttl(job.ttl).application(PUBLISHED, VERSION);
     let client = tokio::select! {
-        client = server::connect_with(&run.server, Client::builder().ttl(job.ttl)) => client?,
+        client = server::connect_with(&run.server, settings) => client?,
         signal = signals.fatal() => return Ok(signals::code(signal)),
     };
     let acquired = tokio::select! {

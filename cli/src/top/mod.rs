@@ -116,7 +116,7 @@ async fn show(
                 let Some(held) = asked.take() else { continue };
                 let watch = watch.clone();
                 start(&sender, async move {
-                    let released = held.release().await?;
+                    let released = held.release("top").await?;
                     let owners = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
                     watch.forced(held.name().clone(), owners);
                     let all: Vec<_> = released.iter().map(ToString::to_string).collect();

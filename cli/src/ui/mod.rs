@@ -8,30 +8,22 @@
 //!   no other user of this machine knows: only the printed address has it, in its fragment.
 //! - The page writes names as text, never as HTML, and its policy allows no other scripts.
 
-mod http;
 mod state;
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
 use leasehold::Client;
 use serde_json::{Value, json};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::spawn,
-    time::{sleep, timeout},
-};
 use uuid::Uuid;
 
-use self::http::{Request, Response};
 use crate::{
     args::Ui,
     exit::{Exit, USAGE, say},
     force::Forcible,
+    http::{self, Request, Response},
     inspect::print,
     run::{signals, signals::Signals},
     server,
@@ -39,13 +31,6 @@ use crate::{
 };
 
 const PAGE: &str = include_str!("page.html");
-
-/// The number of connections at the same time, and how long one may take.
-const CONNECTIONS: usize = 64;
-const LONGEST: Duration = Duration::from_secs(10);
-
-/// The pause after a connection could not be accepted, such as without a file descriptor.
-const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 struct Site {
@@ -66,8 +51,7 @@ pub(crate) async fn ui(ui: &Ui) -> Result<u8, Exit> {
     }
     let mut signals = Signals::catch(true)?;
     let address = ui.listen.to_string();
-    let listener = TcpListener::bind(ui.listen).await;
-    let listener = listener.map_err(|error| Exit::os("listen on", &address, &error))?;
+    let listener = http::listen(ui.listen).await?;
     let address = listener.local_addr().map_err(|error| Exit::os("listen on", &address, &error))?;
     let client = tokio::select! {
         client = server::connect(&ui.server) => client?,
@@ -86,38 +70,12 @@ pub(crate) async fn ui(ui: &Ui) -> Result<u8, Exit> {
         say(&format!("listen on `{address}`: everyone who reaches it can read the names of locks"));
     }
     tokio::select! {
-        never = serve(listener, Arc::new(site)) => match never {},
+        never = http::serve(listener, site) => match never {},
         signal = signals.fatal() => Ok(signals::code(signal)),
     }
 }
 
-async fn serve(listener: TcpListener, site: Arc<Site>) -> std::convert::Infallible {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // It is never closed.
-        let slot = Arc::clone(&slots).acquire_owned().await;
-        let Ok((stream, peer)) = listener.accept().await else {
-            sleep(PAUSE).await;
-            continue;
-        };
-        let site = Arc::clone(&site);
-        spawn(async move {
-            // Without an end in time, the connection is closed.
-            drop(timeout(LONGEST, talk(stream, peer, &site)).await);
-            drop(slot);
-        });
-    }
-}
-
-async fn talk(mut stream: TcpStream, peer: SocketAddr, site: &Site) {
-    let response = match Request::read(&mut stream).await {
-        Ok(request) => site.respond(&request, peer).await,
-        Err(response) => response,
-    };
-    response.write(&mut stream).await;
-}
-
-impl Site {
+impl http::Site for Site {
     async fn respond(&self, request: &Request, peer: SocketAddr) -> Response {
         if !request.header("host").is_some_and(|host| self.is_host(host)) {
             return Response::error("421 Misdirected Request");
@@ -135,11 +93,14 @@ impl Site {
                 )
             }
             ("POST", "/force") => self.force(request, peer).await,
-            (_, "/" | "/state" | "/force") => Response::error("405 Method Not Allowed"),
+            (_, "/" | "/state") => Response::not_allowed("GET"),
+            (_, "/force") => Response::not_allowed("POST"),
             _ => Response::error("404 Not Found"),
         }
     }
+}
 
+impl Site {
     /// Returns whether a browser may know this server by `host`. A site of an attacker has a name,
     /// so an address is safe.
     fn is_host(&self, host: &str) -> bool {
@@ -166,7 +127,7 @@ impl Site {
             Some((body["name"].as_str()?.to_owned(), owners.collect::<Option<Vec<_>>>()?))
         };
         let Some((name, owners)) = read() else { return Response::error("400 Bad Request") };
-        match self.release(&name, &owners).await {
+        match self.release(&name, &owners, peer).await {
             Ok(released) => {
                 let owners = released.join(", ");
                 say(&format!(
@@ -187,9 +148,14 @@ impl Site {
             && request.header("x-leasehold-token").is_some_and(|it| is_same(it, token))
     }
 
-    async fn release(&self, name: &str, owners: &[String]) -> Result<Vec<String>, Exit> {
+    async fn release(
+        &self,
+        name: &str,
+        owners: &[String],
+        peer: SocketAddr,
+    ) -> Result<Vec<String>, Exit> {
         let held = Forcible::find(&self.client, name).await?.only(owners);
-        let released = held.release().await?;
+        let released = held.release(&format!("ui for {peer}")).await?;
         let owners: Vec<_> = released.iter().map(|it| it.owner().as_str().to_owned()).collect();
         self.watch.forced(held.name().clone(), owners.clone());
         Ok(owners)

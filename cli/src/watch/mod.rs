@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use leasehold::{Client, Error, Inspection, Name, NameCursor};
+use leasehold::{Client, Error, Inspection, Name, NameCursor, ObjectKind};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -269,7 +269,8 @@ fn date() -> SystemTime {
 }
 
 fn seen(name: Name, found: Option<Inspection>) -> Seen {
-    let Some(found) = found else { return Seen::absent(name) };
+    let is_data = |found: &Inspection| found.kind != ObjectKind::Number && found.may_be_foreign();
+    let Some(found) = found.filter(|found| !is_data(found)) else { return Seen::absent(name) };
     let odd = odd(&found).iter().map(|it| it.text).collect();
     let holders = found.holders.iter().map(|it| (it.owner().as_str().to_owned(), it.remaining()));
     let waiters = found.waiters.iter().map(|it| table::Waiting {

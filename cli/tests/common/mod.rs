@@ -46,6 +46,44 @@ pub(crate) fn shell(redis: &Redis, options: &[&str], text: &str) -> Process {
     leasehold(redis, &[&["run"], options, &["door", "-c", text]].concat())
 }
 
+/// Writes 100,000 keys of all kinds, or a part of them. Most belong to no object.
+const FILL: &str = r#"
+local owner, part = '8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:', 100000 / ARGV[1]
+for i = 1, 25000 / part do
+  redis.call('HSET', 'lock:' .. i, owner .. i, 1)
+  redis.call('PEXPIRE', 'lock:' .. i, 3600000)
+  redis.call('SET', 'session:' .. i, 'text')
+end
+for i = 1, 10000 / part do
+  redis.call('HSET', 'cart:' .. i, 'total', i)
+  redis.call('SET', 'visits:' .. i, i)
+end
+for i = 1, 5000 / part do
+  redis.call('HSET', 'book:' .. i, 'mode', 'write', owner .. i .. ':write', 1)
+  redis.call('PEXPIRE', 'book:' .. i, 3600000)
+  redis.call('HSET', 'rate:' .. i, 'rate', 5, 'interval', 1000, 'type', 0)
+end
+for i = 1, 2500 / part do
+  redis.call('SET', 'pool:' .. i, 3)
+  redis.call('ZADD', '{pool:' .. i .. '}:timeout', 9e12, '0123456789abcdef')
+  redis.call('HSET', 'fair:' .. i, owner .. i, 1)
+  redis.call('RPUSH', 'redisson_lock_queue:{fair:' .. i .. '}', owner .. '1')
+end
+for i = 1, 2000 / part do
+  redis.call('ZADD', 'ranks:' .. i, 1, 'x')
+  redis.call('SADD', 'tags:' .. i, 'x')
+  redis.call('RPUSH', 'jobs:' .. i, 'x')
+  redis.call('ZADD', 'leasehold_queue__claimants:{work:' .. i .. '}', 9e12, owner .. i)
+  redis.call('HSET', 'leasehold_queue__claims:{work:' .. i .. '}', owner .. i, '0000000000000001:x')
+end
+return redis.call('DBSIZE')
+"#;
+
+/// Writes this number of keys: a divisor of 100,000.
+pub(crate) fn fill(redis: &Redis, keys: i64) {
+    assert_eq!(redis.command(&["EVAL", FILL, "0", &keys.to_string()]).number(), keys);
+}
+
 /// A running process. It is killed with this value.
 #[derive(Debug)]
 pub(crate) struct Process {

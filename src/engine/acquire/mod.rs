@@ -4,6 +4,7 @@ mod acknowledged;
 mod attempt;
 mod deadline;
 pub(crate) mod following;
+mod holder_info;
 pub(crate) mod member;
 pub(crate) mod pacing;
 mod waiting;
@@ -57,6 +58,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) wait_strategy: WaitStrategy,
     /// How many replicas must have the grant before the caller has it.
     pub(crate) replicas: Option<Replicas>,
+    /// Why the caller acquires it, for operators.
+    pub(crate) reason: Option<Arc<str>>,
 }
 
 impl AcquireRequest {
@@ -150,8 +153,11 @@ impl Engine {
         self.ready()?;
         let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
         let wait = self.waits(request);
-        let acquired =
-            timeout_at(until, self.acquire_noting(request, &last_reply, Some(until))).await;
+        let acquired = tokio::select! {
+            biased;
+            acquired = timeout_at(until, self.acquire_noting(request, &last_reply, Some(until))) => acquired,
+            never = self.read_holder_info(&request.object, deadline) => match never {},
+        };
         let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &last_reply));
         let held = wait.ended(acquired.unwrap_or_else(gave_up))?;
         match request.replicas {
@@ -368,7 +374,8 @@ impl Engine {
         now: Instant,
         taken_over: bool,
     ) -> Result<Held, Error> {
-        let hold = Arc::new(Hold::new(grant, request.terms, now, &self.core.counters));
+        let hold = Hold::new(grant, request.terms, now, &self.core.counters);
+        let hold = Arc::new(hold.with_reason(request.reason.clone()));
         self.contention.entered(&hold, slot);
         self.watchdog.watch(&hold, taken_over);
         if self.core.open.is_closed() {
@@ -419,7 +426,11 @@ impl Engine {
         let held_here =
             |holder: &Holder| of_this_client(holder) && self.may_be_held_here(object, holder);
         let by_this_client = own.is_some() || holder.as_ref().is_some_and(held_here);
-        let (name, waited, holder) = (object.name.clone(), in_millis(waited), own.or(holder));
+        let mut holder = own.or(holder);
+        if let Some(holder) = &mut holder {
+            holder.client = self.contention.client_of(object, &holder.owner);
+        }
+        let (name, waited) = (object.name.clone(), in_millis(waited));
         Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 

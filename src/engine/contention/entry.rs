@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{follower::Messages, handoff::HandoffGrant, inbox::Inbox};
 use crate::{
-    domain::{Holder, RemoteWaiters},
+    domain::{ClientInfo, Holder, Owner, RemoteWaiters},
     engine::{
         clock::Clock,
         grant::LeaseProfile,
@@ -63,6 +63,13 @@ pub(super) struct OfferedGrant {
     at: Instant,
 }
 
+/// What the client of a holder publishes, as far as this client knows.
+pub(super) struct HolderClient {
+    pub(super) owner: Owner,
+    pub(super) asked_at: Instant,
+    pub(super) info: Option<Arc<ClientInfo>>,
+}
+
 /// The waiters of a name in this process, and the known state of its holder elsewhere.
 #[derive(Default)]
 pub(super) struct WaitState {
@@ -81,6 +88,8 @@ pub(super) struct WaitState {
     pub(super) idle_since: Option<Instant>,
     /// The holder at the last request, if it has a name.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
+    /// What the client of that holder publishes.
+    pub(super) client: Option<HolderClient>,
     /// When a release last found other waiters.
     pub(super) contended_at: Option<Instant>,
     /// The end of the yield window, now or in the past.

@@ -46,7 +46,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::entry::{Entry, SlotOwner};
+use self::entry::{Entry, HolderClient, SlotOwner};
 pub(crate) use self::{
     follower::Follower,
     handoff::HandoffGrant,
@@ -60,7 +60,7 @@ use super::{
     timing::{HANDOFF_RESTS, IDLE_LIFETIME},
 };
 use crate::{
-    domain::{Holder, LostReason, Map, Mutex, Object, RemoteWaiters},
+    domain::{ClientInfo, Holder, LostReason, Map, Mutex, Object, Owner, RemoteWaiters},
     store::{Event, SubscriptionLevel},
 };
 
@@ -70,6 +70,9 @@ const MOST_LINGERING: usize = 1_024;
 /// How many names one call checks before they are due. Usually tasks still wait for most of them,
 /// so the check is useless. A check of all ten thousand names took 20 ms at each hand-over.
 const MOST_EARLY: usize = 32;
+
+/// How long a task uses what another task has read about a holder.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long `object` stays known after its last waiter. A seat belongs to one task, so no other
 /// task will wait for it.
@@ -313,6 +316,40 @@ impl NameRegistry {
             holder.map(|it| it.after(now.saturating_duration_since(at)))
         };
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or_else(|| seen.map(by_now))
+    }
+
+    /// Returns the holder of `object` elsewhere if no task has asked lately what its client
+    /// publishes, and notes that the caller asks at `now`.
+    pub(crate) fn holder_to_ask_about(&self, object: &Object, now: Instant) -> Option<Owner> {
+        let mut entries = self.entries.lock();
+        let wait_state = entries.of.get_mut(object)?.wait_state.as_mut()?;
+        let (holder, _) = wait_state.seen.as_ref()?;
+        let owner = holder.as_ref()?.owner.clone();
+        let known = wait_state.client.as_ref().filter(|client| client.owner == owner);
+        let asked_at = known.map(|client| client.asked_at);
+        if asked_at.is_some_and(|at| now.saturating_duration_since(at) < ASK_AGAIN) {
+            return None;
+        }
+        let info = known.and_then(|client| client.info.clone());
+        wait_state.client = Some(HolderClient { owner: owner.clone(), asked_at: now, info });
+        Some(owner)
+    }
+
+    /// Notes what the client of `owner`, a holder of `object`, publishes.
+    pub(crate) fn note_client(&self, object: &Object, owner: &Owner, info: Option<ClientInfo>) {
+        let mut entries = self.entries.lock();
+        let wait_state = entries.of.get_mut(object).and_then(|entry| entry.wait_state.as_mut());
+        let client = wait_state.and_then(|wait_state| wait_state.client.as_mut());
+        if let Some(client) = client.filter(|client| client.owner == *owner) {
+            client.info = info.map(|info| Arc::new(info.only_of(object.name.as_str())));
+        }
+    }
+
+    /// Returns what the client of `owner`, a holder of `object`, publishes.
+    pub(crate) fn client_of(&self, object: &Object, owner: &Owner) -> Option<Arc<ClientInfo>> {
+        let entries = self.entries.lock();
+        let client = entries.of.get(object)?.wait_state.as_ref()?.client.as_ref()?;
+        client.info.clone().filter(|_| client.owner == *owner)
     }
 
     /// Returns the hold of this client on the other side of `object`, which blocks the client

@@ -360,7 +360,7 @@ async fn rejection_of_an_ended_hold_wakes_the_next_waiter() {
 async fn hold_is_lost_when_another_owner_is_seen() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    let holder = |owner: &Owner| Holder { owner: owner.clone(), count: 1, remaining: None };
+    let holder = |owner: &Owner| Holder::new(owner.clone(), 1, None);
     let (now, ours) = (Instant::now(), hold.grant.claim.owner.clone());
     contention.note_holder(&name, Some(&holder(&ours)), now + TTL);
     contention.note_holder(&name, Some(&holder(&Owner::new("java:1").unwrap())), now - TTL);

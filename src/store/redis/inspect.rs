@@ -1,6 +1,6 @@
 //! The objects in Redis, for operators. It only reads, and by plain commands.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use leasehold_link::Channels;
 use redis::{Cmd, Value, cmd};
@@ -12,7 +12,7 @@ use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, W
 /// The largest number of holders and of waiters that are read. A hash with more fields is no lock.
 const MOST: i64 = 1_000;
 
-/// For how many holders the client info is read.
+/// The number of holders whose client info is read.
 const MOST_CLIENTS: usize = 10;
 
 /// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB
@@ -55,8 +55,12 @@ pub(crate) async fn search(
     Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
 }
 
-/// The name of the object that `key` shows. The queue of a fair lock may outlive its lock.
+/// The name of the object that `key` shows. The queue of a fair lock may outlive its lock, and the
+/// claims of a queue its list.
 fn shown_name(key: &str) -> Option<&str> {
+    if let Some(name) = keys::queue_of(key) {
+        return Some(name);
+    }
     if let Some(name) = key.strip_prefix("redisson_lock_queue:") {
         let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
         return Some(inner.filter(|name| !name.contains('{')).unwrap_or(name));
@@ -86,40 +90,94 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         waiters: vec![],
         subscribers: 0,
         number: None,
+        size: None,
+        set_aside: 0,
         token: None,
         expires_in: millis(pttl),
-        clients: vec![],
     };
     let is_object = match replies::text(kind) {
-        Some("hash") => hash(store, &mut found).await?,
+        Some("hash") => {
+            if !hash(store, &mut found).await? {
+                sized(store, &mut found, ObjectKind::Map, "HLEN").await?;
+            }
+            true
+        }
+        Some("set") => {
+            sized(store, &mut found, ObjectKind::Set, "SCARD").await?;
+            true
+        }
         Some("string") => number(store, &mut found, now).await?,
-        Some("none") => true,
+        Some("list") => {
+            sized(store, &mut found, ObjectKind::Queue, "LLEN").await?;
+            claims(store, &mut found, now).await?;
+            true
+        }
+        Some("none") => {
+            claims(store, &mut found, now).await?;
+            true
+        }
         _ => false,
     };
     if !is_object {
         return Ok(None);
     }
-    waiters(store, &mut found, now).await?;
-    clients(store, &mut found).await?;
+    if !matches!(found.kind, ObjectKind::Map | ObjectKind::Set) {
+        waiters(store, &mut found, now).await?;
+        clients(store, &mut found).await?;
+    }
     // The key may have gone meanwhile.
     let is_there = !found.holders.is_empty()
         || !found.waiters.is_empty()
         || found.number.is_some()
+        || found.size.is_some()
         || found.kind == ObjectKind::RateLimiter;
     Ok(is_there.then_some(found))
 }
 
 /// Reads what the clients of the first holders publish.
 async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
-    for holder in found.holders.iter().take(MOST_CLIENTS) {
-        let owner = holder.owner();
+    let name = found.name.as_str();
+    for holder in found.holders.iter_mut().take(MOST_CLIENTS) {
         // An owner that another program wrote may not be one of a client.
-        let Ok(client) = client_info::client_of(owner) else { continue };
+        let Ok(client) = client_info::client_of(&holder.owner) else { continue };
         let info = client_info::read(store, &client).await;
         // The user may lack the permission for this key alone. Then the owner is all that it sees.
         if !replies::is_forbidden(&info) {
-            found.clients.extend(info?.map(|info| (owner.clone(), info)));
+            holder.client = info?.map(|info| Arc::new(info.only_of(name)));
         }
+    }
+    Ok(())
+}
+
+/// Reads how much a map, a set or a queue has.
+async fn sized(
+    store: &RedisStore,
+    found: &mut Inspection,
+    kind: ObjectKind,
+    verb: &str,
+) -> Reply<()> {
+    let name = found.name.clone();
+    found.size = parsed(&one(store, &name, on(verb, name.as_str())).await?);
+    found.kind = kind;
+    found.holders.clear();
+    Ok(())
+}
+
+/// Reads the claims of a queue, if there are any. A claim whose lease is over keeps its element until
+/// the next claim of any client.
+async fn claims(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
+    let name = found.name.clone();
+    let questions = [on("LLEN", &keys::aside(&name)), scores(&keys::claimants(&name))];
+    let [aside, claims] = &all(store, &name, &questions).await?[..] else { return Ok(()) };
+    let claims = scored(claims).into_iter().map(|(owner, ends)| {
+        let left = seconds(ends / 1_000.0).saturating_sub(now);
+        Holder::new(Owner::lossy(&String::from_utf8_lossy(&owner)), 1, Some(left))
+    });
+    found.holders.extend(claims);
+    found.set_aside = parsed(aside).unwrap_or(0);
+    if found.set_aside > 0 || !found.holders.is_empty() {
+        found.kind = ObjectKind::Queue;
+        found.size.get_or_insert(0);
     }
     Ok(())
 }
@@ -162,7 +220,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
         if parsed(lease) == Some(GONE) {
             continue;
         }
-        found.holders.push(Holder { owner, count, remaining: millis(lease) });
+        found.holders.push(Holder::new(owner, count, millis(lease)));
     }
     Ok(true)
 }
@@ -213,12 +271,12 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
         // The next acquisition removes an expired permit.
         if !left.is_zero() {
             let remaining = (end < NEVER).then_some(left);
-            found.holders.push(Holder { owner: permit(&member), count: 1, remaining });
+            found.holders.push(Holder::new(permit(&member), 1, remaining));
         }
     }
     for (owner, count) in pairs(holders) {
         let (owner, count) = (Owner::lossy(&owner), count.parse().unwrap_or(1));
-        found.holders.push(Holder { owner, count, remaining: None });
+        found.holders.push(Holder::new(owner, count, None));
         found.kind = ObjectKind::Semaphore;
     }
     Ok(found.number.is_some())
@@ -290,7 +348,12 @@ fn channels(kind: ObjectKind) -> Kind {
         ObjectKind::Semaphore | ObjectKind::ExpirableSemaphore | ObjectKind::Number => {
             Kind::Semaphore
         }
-        ObjectKind::Lock | ObjectKind::FairLock | ObjectKind::RateLimiter => Kind::Lock,
+        ObjectKind::Queue => Kind::Queue,
+        ObjectKind::Lock
+        | ObjectKind::FairLock
+        | ObjectKind::RateLimiter
+        | ObjectKind::Map
+        | ObjectKind::Set => Kind::Lock,
     }
 }
 

@@ -103,6 +103,9 @@ pub(super) fn longest_waiter(name: &Name) -> String {
 /// The key with the time since which a server of a quorum has had data.
 pub(super) const QUORUM_SINCE: &str = "leasehold_quorum__since";
 
+/// The list of the last releases by force, of all names.
+pub(super) const FORCED: &str = "leasehold_audit__forced";
+
 /// The record of the leader of the election `name`.
 pub(super) fn leader(name: &Name) -> String {
     own("leasehold_election", name)
@@ -151,6 +154,16 @@ pub(super) fn claimants(name: &Name) -> String {
 /// The elements of the queue `name` that a codec could not read.
 pub(super) fn aside(name: &Name) -> String {
     own("leasehold_queue__aside", name)
+}
+
+/// The name of the queue whose claims, or elements that were set aside, are in `key`.
+pub(super) fn queue_of(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix("leasehold_queue__")?;
+    let name = ["claims:", "claimants:", "aside:"].iter().find_map(|it| rest.strip_prefix(it))?;
+    match name.strip_prefix(':') {
+        Some(name) => Some(name),
+        None => name.strip_prefix('{')?.strip_suffix('}'),
+    }
 }
 
 /// The channel on which elements of the queue `name` are announced.
@@ -306,6 +319,17 @@ mod tests {
             .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))
             .collect();
         assert_eq!(all.len(), 10 * NAMES.len());
+    }
+
+    #[test]
+    fn queue_is_found_by_each_key_that_may_outlive_its_list() {
+        for text in NAMES {
+            let name = Name::new(text).unwrap();
+            for key in [claims(&name), claimants(&name), aside(&name)] {
+                assert_eq!(queue_of(&key), Some(text));
+            }
+            assert_eq!(queue_of(&receipt("queue", &name, &Owner::lossy("id:1"))), None);
+        }
     }
 
     /// The part that Redis hashes: the text in the first braces unless it is empty.

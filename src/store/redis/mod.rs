@@ -2,6 +2,7 @@
 //! and one that waits for replicas if `replicated` is used.
 
 mod ask;
+pub(crate) mod audit;
 pub(crate) mod client_info;
 #[cfg(test)]
 mod deployments;

@@ -182,11 +182,9 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
         _ => return Err(unreadable(reply)),
     };
     // A foreign client may have written it in any form. It is only logged and compared.
-    Ok(Some(Holder {
-        owner: Owner::lossy(&String::from_utf8_lossy(owner)),
-        count: self::count(count)?,
-        remaining: u64::try_from(pttl).ok().map(Duration::from_millis),
-    }))
+    let owner = Owner::lossy(&String::from_utf8_lossy(owner));
+    let remaining = u64::try_from(pttl).ok().map(Duration::from_millis);
+    Ok(Some(Holder::new(owner, self::count(count)?, remaining)))
 }
 
 /// The time of the next request, from a notification: its number of milliseconds. An unknown

@@ -1,23 +1,78 @@
-//! As much of HTTP/1.1 as the page needs: one request for each connection, strictly. Pure, but for
-//! the reads and writes of a stream.
+//! As much of HTTP/1 as `ui` and `elect` need: one request for each connection, strictly.
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::spawn,
+    time::{sleep, timeout},
+};
+
+use crate::exit::Exit;
+
+/// The number of connections at the same time, and how long one may take.
+const CONNECTIONS: usize = 64;
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The pause after a connection could not be accepted, such as without a file descriptor.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest head and body of a request.
 const HEAD: usize = 8 * 1024;
 const BODY: usize = 64 * 1024;
 
+/// What answers the requests.
+pub(crate) trait Site: Send + Sync + 'static {
+    fn respond(&self, request: &Request, peer: SocketAddr)
+    -> impl Future<Output = Response> + Send;
+}
+
+/// Listens at `address`.
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Exit> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| Exit::os("listen on", &address.to_string(), &error))
+}
+
+/// Answers all requests.
+pub(crate) async fn serve(listener: TcpListener, site: impl Site) -> Infallible {
+    let (slots, site) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(site));
+    loop {
+        // It is never closed.
+        let slot = Arc::clone(&slots).acquire_owned().await;
+        let Ok((stream, peer)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let site = Arc::clone(&site);
+        spawn(async move {
+            // Without an end in time, the connection is closed.
+            drop(timeout(LONGEST, talk(stream, peer, &*site)).await);
+            drop(slot);
+        });
+    }
+}
+
+async fn talk(mut stream: TcpStream, peer: SocketAddr, site: &impl Site) {
+    let response = match Request::read(&mut stream).await {
+        Ok(request) => site.respond(&request, peer).await,
+        Err(response) => response,
+    };
+    response.write(&mut stream).await;
+}
+
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) path: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
     headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
     /// The value of a header, by its name in lower case. `None` if it is missing or repeated.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter().filter(|(it, _)| it == name);
         let (_, value) = all.next()?;
         all.next().is_none().then_some(value)
@@ -28,7 +83,7 @@ impl Request {
     }
 
     /// Reads a request. An error is the response to it.
-    pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Response> {
+    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Response> {
         let mut bytes = vec![];
         let end = loop {
             if let Some(at) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
@@ -55,7 +110,10 @@ impl Request {
         let mut lines = text.split("\r\n");
         let mut words = lines.next()?.split(' ');
         let [method, path, version] = [words.next()?, words.next()?, words.next()?];
-        if words.next().is_some() || version != "HTTP/1.1" || !path.starts_with('/') {
+        if words.next().is_some()
+            || !["HTTP/1.0", "HTTP/1.1"].contains(&version)
+            || !path.starts_with('/')
+        {
             return None;
         }
         let headers: Option<_> = lines.map(header).collect();
@@ -103,25 +161,60 @@ fn header(line: &str) -> Option<(String, String)> {
 }
 
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) status: &'static str,
+pub(crate) struct Response {
+    pub(crate) status: &'static str,
     kind: &'static str,
     /// The scripts and styles that the page may have.
     nonce: Option<String>,
-    pub(super) body: String,
+    /// The methods of the path, if the request has another one.
+    allow: Option<&'static str>,
+    body: String,
+    /// Whether the body is sent. Its length is always in the head.
+    has_body: bool,
 }
 
 impl Response {
-    pub(super) fn page(body: String, nonce: String) -> Self {
-        Self { status: "200 OK", kind: "text/html", nonce: Some(nonce), body }
+    pub(crate) fn page(body: String, nonce: String) -> Self {
+        Self {
+            status: "200 OK",
+            kind: "text/html",
+            nonce: Some(nonce),
+            allow: None,
+            has_body: true,
+            body,
+        }
     }
 
-    pub(super) fn json(status: &'static str, body: &serde_json::Value) -> Self {
-        Self { status, kind: "application/json", nonce: None, body: body.to_string() }
+    pub(crate) fn json(status: &'static str, body: &serde_json::Value) -> Self {
+        Self {
+            status,
+            kind: "application/json",
+            nonce: None,
+            allow: None,
+            has_body: true,
+            body: body.to_string(),
+        }
     }
 
-    pub(super) fn error(status: &'static str) -> Self {
-        Self { status, kind: "text/plain", nonce: None, body: format!("{status}\n") }
+    pub(crate) fn error(status: &'static str) -> Self {
+        Self {
+            status,
+            kind: "text/plain",
+            nonce: None,
+            allow: None,
+            has_body: true,
+            body: format!("{status}\n"),
+        }
+    }
+
+    /// The response to a request for the head alone.
+    pub(crate) fn without_body(self) -> Self {
+        Self { has_body: false, ..self }
+    }
+
+    /// Refuses a method other than `allowed`.
+    pub(crate) fn not_allowed(allowed: &'static str) -> Self {
+        Self { allow: Some(allowed), ..Self::error("405 Method Not Allowed") }
     }
 
     fn bad() -> Self {
@@ -129,7 +222,7 @@ impl Response {
     }
 
     /// Writes the response. The other side may have left, so a failure is of no interest.
-    pub(super) async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) {
+    pub(crate) async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) {
         let allowed = match &self.nonce {
             Some(nonce) => format!(
                 "script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; \
@@ -137,8 +230,9 @@ impl Response {
             ),
             None => String::new(),
         };
+        let allow = self.allow.map(|methods| format!("Allow: {methods}\r\n")).unwrap_or_default();
         let head = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}; charset=utf-8\r\nContent-Length: {}\r\n\
+            "HTTP/1.1 {}\r\nContent-Type: {}; charset=utf-8\r\nContent-Length: {}\r\n{allow}\
              Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
              Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
              Cross-Origin-Opener-Policy: same-origin\r\n\
@@ -148,7 +242,8 @@ impl Response {
             self.kind,
             self.body.len(),
         );
-        let written = stream.write_all(&[head.as_bytes(), self.body.as_bytes()].concat()).await;
+        let body = if self.has_body { self.body.as_bytes() } else { b"" };
+        let written = stream.write_all(&[head.as_bytes(), body].concat()).await;
         drop(written);
         drop(stream.shutdown().await);
     }
@@ -178,7 +273,8 @@ mod tests {
     async fn malformed_request_is_refused() {
         for (text, expected) in [
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
-            ("GET / HTTP/1.0\r\n\r\n", "400 Bad Request"),
+            ("GET / HTTP/1.0\r\n\r\n", "200 OK"),
+            ("GET / HTTP/2.0\r\n\r\n", "400 Bad Request"),
             ("GET  / HTTP/1.1\r\n\r\n", "400 Bad Request"),
             ("GET / HTTP/1.1 x\r\nHost: a\r\n\r\n", "400 Bad Request"),
             ("GET http://a/ HTTP/1.1\r\n\r\n", "400 Bad Request"),

@@ -1,0 +1,87 @@
+//! The last releases by force: one list for all names, by plain commands.
+//!
+//! An entry is written before its release, so that no release lacks one.
+
+use redis::{Cmd, Value, cmd};
+
+use super::{RedisStore, Reply, keys::FORCED, replies};
+use crate::domain::{Failure, ForcedRelease};
+
+/// The number of entries that are kept.
+const MOST: i64 = 100;
+
+/// Appends `forced`, and removes the oldest entry if there are too many.
+pub(crate) async fn write(store: &RedisStore, forced: &ForcedRelease) -> Reply<()> {
+    let mut push = cmd("RPUSH");
+    push.arg(FORCED).arg(forced.text());
+    let length = call(store, &push).await?;
+    if matches!(length, Value::Int(length) if length > MOST) {
+        let mut pop = cmd("LPOP");
+        pop.arg(FORCED);
+        call(store, &pop).await?;
+    }
+    Ok(())
+}
+
+/// Reads all entries, the last one first.
+pub(crate) async fn read(store: &RedisStore) -> Reply<Vec<ForcedRelease>> {
+    let mut range = cmd("LRANGE");
+    range.arg(FORCED).arg(-MOST).arg(-1);
+    let Value::Array(entries) = call(store, &range).await? else { return Ok(vec![]) };
+    let entries = entries.iter().rev();
+    Ok(entries.filter_map(|entry| ForcedRelease::read(&replies::into_text(entry))).collect())
+}
+
+async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
+    match store.topology.call(FORCED.as_bytes(), command).await? {
+        Value::ServerError(error) => Err(naming_the_key(replies::refusal(&error))),
+        reply => Ok(reply),
+    }
+}
+
+/// Adds the key to a rejection: it is not that of the lock.
+fn naming_the_key(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused { code, message, command } => {
+            let message = format!("{message}: the key is {FORCED}");
+            Failure::Refused { code, message, command }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, Error, MemoryStore};
+
+    #[tokio::test(start_paused = true)]
+    async fn last_releases_by_force_are_recorded() {
+        let client = Client::with_store(&MemoryStore::new());
+        let door = client.lock("door").unwrap();
+        assert_eq!(client.forced_releases().await.unwrap(), []);
+        for number in 0..MOST + 5 {
+            let guard = door.acquire().await.unwrap();
+            let by = format!("root {number}");
+            assert!(door.force_release_owner(guard.owner(), &by).await.unwrap());
+            assert!(!door.is_locked().await.unwrap());
+        }
+        let forced = client.forced_releases().await.unwrap();
+        let by: Vec<_> = forced.iter().map(|it| it.by.clone()).collect();
+        let expected: Vec<_> = (5..MOST + 5).rev().map(|it| format!("root {it}")).collect();
+        assert_eq!(by, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn release_by_force_without_a_record_does_not_happen() {
+        let memory = MemoryStore::new();
+        let client = Client::with_store(&memory);
+        let door = client.lock("door").unwrap();
+        let guard = door.acquire().await.unwrap();
+        memory.fail("NOPERM no permissions to access a key");
+        let error = door.force_release_owner(guard.owner(), "root").await.unwrap_err();
+        assert!(matches!(error, Error::Forbidden { .. }) && error.to_string().contains(FORCED));
+        memory.heal();
+        assert!(door.is_locked().await.unwrap());
+    }
+}
