@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `contrib/prometheus.yml` scrapes it, and `contrib/check.sh` asks Prometheus everything that the
-//! dashboard and the alerts ask.
+//! dashboard and the alerts ask. The program `telemetry` in `apps/` sends the metrics to
+//! OpenTelemetry instead.
 
 use std::time::Duration;
 
