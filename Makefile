@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals advisories browser
+.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals apps dashboards advisories browser
 
 SEEDS ?= 2000
 SEED ?=
@@ -66,6 +66,12 @@ bench:      ## benchmarks with lower limits and rivals: QUICK=1 within five minu
 
 rivals:     ## builds the benchmarks, and tests their figures
 	cd bench && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
+
+apps:       ## builds the programs with sqlx and OpenTelemetry, and runs their tests
+	cd apps && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
+
+dashboards: ## the queries of contrib/ in a real Prometheus; installs it and jq if they are missing
+	contrib/check.sh
 
 browser:    ## the page of `leasehold ui` in a headless Chromium; installs it and Node if they are missing
 	cli/browser/run.sh

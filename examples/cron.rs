@@ -1,12 +1,27 @@
-//! A job that every machine starts and only one of them does.
+//! A replacement of cron: each run of a job happens once, on one of all machines.
 //!
 //! Run it in two terminals with the same `REDIS_URL`. Without one the two
 //! "machines" are two tasks of this process.
+//!
+//! A map keeps the time of the last run of each job. It is written under the lock of the job, and
+//! only if the lock is still held. So a run that has started on one machine starts on no other
+//! one, also if their clocks differ, and also if the machine dies in the middle.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::{Client, Error, Lock, MemoryStore};
+use leasehold::{Client, Error, Map, MemoryStore, RunOutcome};
 use tokio::time::sleep;
+
+const JOB: &str = "nightly-close";
+
+/// A second, so that you see something. A nightly job has a day.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The clock of the other machine is behind by more than the work takes.
+const BEHIND: Duration = Duration::from_millis(300);
+
+/// After this number of times the example ends. A real one continues until the process stops.
+const TIMES: usize = 4;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -18,33 +33,61 @@ async fn main() -> Result<(), Error> {
         }
     };
     let (first, second) = tokio::join!(
-        nightly_close("one", one.lock("cron/nightly-close")?),
-        nightly_close("other", other.lock("cron/nightly-close")?),
+        schedule("one", one.map("cron/last-runs")?, Duration::ZERO),
+        schedule("other", other.map("cron/last-runs")?, BEHIND),
     );
     first.and(second)
 }
 
-async fn nightly_close(machine: &str, lock: Lock) -> Result<(), Error> {
-    // A job that hangs gives the lock up after an hour.
-    let lock = lock.max_hold(Duration::from_secs(60 * 60));
-    let ran = lock.try_run(async |held| {
-        for step in ["freeze", "sum up", "report"] {
-            held.check()?; // before each side effect
-            println!("{machine:>5}: {step}");
-            sleep(Duration::from_millis(200)).await;
+async fn schedule(
+    machine: &str,
+    last_runs: Map<String, u64>,
+    behind: Duration,
+) -> Result<(), Error> {
+    for _ in 0..TIMES {
+        let time = next_time(behind).await;
+        // One failure, such as a restart of Redis, does not end the schedule.
+        match run_once(machine, &last_runs, time).await {
+            Ok(true) => {}
+            Ok(false) => println!("{machine:>5}: {JOB} of {time} belongs to another machine"),
+            Err(error) => eprintln!("{machine:>5}: {JOB} of {time} failed: {error}"),
         }
-        Ok::<(), Error>(())
-    });
-    match ran.await {
-        Ok(Some(done)) => done,
-        Ok(None) => {
-            println!("{machine:>5}: somebody else is at it");
-            Ok(())
-        }
-        Err(Error::Lost { reason, .. }) => {
-            println!("{machine:>5}: stopped: {reason}");
-            Ok(())
-        }
-        Err(error) => Err(error),
     }
+    Ok(())
+}
+
+/// Sleeps until the next multiple of the period, and returns its number.
+async fn next_time(behind: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = now.saturating_sub(behind);
+    let number = now.as_secs() / PERIOD.as_secs() + 1;
+    sleep(Duration::from_secs(number * PERIOD.as_secs()).saturating_sub(now)).await;
+    number
+}
+
+/// Returns whether this machine did the run.
+async fn run_once(machine: &str, last: &Map<String, u64>, time: u64) -> Result<bool, Error> {
+    let job = JOB.to_owned();
+    // A run that hangs gives the lock up.
+    let lock = last.lock(&job)?.max_hold(2 * PERIOD);
+    let Some(guard) = lock.try_acquire().await? else {
+        return Ok(false); // This run or the one before it is running.
+    };
+    if last.get(&job).await?.is_some_and(|last| last >= time) {
+        guard.release().await?.into_result()?;
+        return Ok(false);
+    }
+    // Recorded before it starts: at most once. Record it after the work for at least once.
+    guard.write([last.insertion(&job, &time)?]).await?;
+    match guard.run(async |_held| close(machine, time).await).await {
+        RunOutcome::Cancelled { reason, .. } => println!("{machine:>5}: stopped: {reason}"),
+        _ => println!("{machine:>5}: {JOB} of {time} is done"),
+    }
+    Ok(true)
+}
+
+/// The work. It may stop at each `await` if the lock is lost.
+async fn close(machine: &str, time: u64) {
+    println!("{machine:>5}: {JOB} of {time} starts");
+    sleep(Duration::from_millis(200)).await;
 }

@@ -1,13 +1,14 @@
 //! Workers on one lock, and a page of their metrics for Prometheus.
 //!
 //! ```text
+//! metrics [ADDRESS]
 //! cargo run --example metrics --features metrics   # no server; or REDIS_URL=redis://127.0.0.1/
 //! curl localhost:9464/metrics
 //! ```
 //!
-//! `contrib/prometheus.yml` scrapes it. For OpenTelemetry, let the receiver `prometheus` of a
-//! collector scrape the page. The names are OpenTelemetry's, as an exporter for Prometheus writes
-//! them.
+//! `contrib/prometheus.yml` scrapes it, and `contrib/check.sh` asks Prometheus everything that the
+//! dashboard and the alerts ask. The program `telemetry` in `apps/` sends the metrics to
+//! OpenTelemetry instead.
 
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use axum::{Router, routing::get};
 use leasehold::{Client, Error, Lock, Rate, RateLimiter, metrics::BUCKETS};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::{net::TcpListener, time::sleep};
+
+/// Short, so that a dead Redis is soon a lost lock.
+const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,11 +32,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (limiter, rate) = (client.rate_limiter("api")?, Rate::per(5, Duration::from_secs(1)));
     limiter.set_if_absent(rate).await?;
     for worker in 0..4 {
-        let lock = client.lock(format!("orders:{}", worker % 2))?;
+        let lock = client.lock(format!("orders:{}", worker % 2))?.ttl(TTL);
+        // Longer than a hold, so that one worker hands its hold to the next one.
+        let lock = lock.local_handoff(10, Duration::from_millis(500));
         tokio::spawn(work(lock, limiter.clone()));
     }
+    tokio::spawn(report(client.lock("report")?.ttl(TTL)));
     let app = Router::new().route("/metrics", get(async move || page.render()));
-    let listener = TcpListener::bind("127.0.0.1:9464").await?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:9464".into());
+    let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     axum::serve(listener, app).await?;
     Ok(())
@@ -47,16 +55,31 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn std::error::Error>> {
     Ok(exporter.install_recorder()?)
 }
 
-async fn work(lock: Lock, limiter: RateLimiter) -> Result<(), Error> {
+/// Many short holds, for which other workers wait.
+async fn work(lock: Lock, limiter: RateLimiter) {
     loop {
-        match lock.acquire_within(Duration::from_millis(400)).await {
-            Ok(guard) => {
-                let may_call = limiter.try_acquire(1).await.is_ok();
-                sleep(Duration::from_millis(if may_call { 300 } else { 30 })).await;
-                guard.release().await?.into_result()?;
-            }
-            Err(error) if error.is_busy() => {}
-            Err(error) => return Err(error),
+        let worked = lock.run_within(Duration::from_millis(400), async |_held| {
+            let may_call = limiter.try_acquire(1).await.is_ok();
+            sleep(Duration::from_millis(if may_call { 300 } else { 30 })).await;
+        });
+        note(worked.await).await;
+    }
+}
+
+/// Long holds, which live from their renewals.
+async fn report(lock: Lock) {
+    loop {
+        note(lock.run(async |_held| sleep(3 * TTL).await).await).await;
+    }
+}
+
+/// Another worker was faster, or the lock was lost, or Redis is down: the worker continues.
+async fn note(worked: Result<(), Error>) {
+    match worked {
+        Err(error) if !error.is_busy() => {
+            eprintln!("{error}");
+            sleep(Duration::from_millis(100)).await;
         }
+        _ => {}
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! | attribute | value |
 //! |---|---|
-//! | `leasehold.kind` | `lock`, `fenced`, `fair`, `read`, `write`, `permits`, `semaphore`, `latch`, `election` |
+//! | `leasehold.kind` | `lock`, `fenced`, `fair`, `read`, `write`, `permits`, `semaphore`, `latch`, `election`, `barrier`, `double_barrier`, `queue` |
 //! | `leasehold.lock` | only what [`label_locks`] returns, because names of locks are unbounded |
 //! | `outcome`, `reason` | see each metric |
 //! | `error.type` | of a failure: `unavailable`, `forbidden`, `not_ready`, `shut_down`, `unanswered`, `unreachable`, `refused`, or `_OTHER` |

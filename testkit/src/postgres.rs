@@ -58,6 +58,19 @@ impl Postgres {
         postgres
     }
 
+    /// Its URL, for a client that connects by the socket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let postgres = testkit::Postgres::start();
+    /// assert!(postgres.url().starts_with("postgres://test@localhost/postgres?host=/"));
+    /// ```
+    pub fn url(&self) -> String {
+        let folder = self.dir.path().display();
+        format!("postgres://{SUPERUSER}@localhost/postgres?host={folder}")
+    }
+
     /// Runs statements and returns the result of the last one: rows, or a text such as `UPDATE 1`.
     ///
     /// # Panics

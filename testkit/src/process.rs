@@ -7,7 +7,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -45,6 +45,22 @@ impl Helper {
     /// If it was not built. `cargo test` builds it, `cargo test --test name` does not.
     pub fn example(name: &str, args: &[&str]) -> Self {
         let mut command = tied(&path_of_example(name));
+        command.env_remove("REDIS_URL");
+        Self::start(name, command, args)
+    }
+
+    /// Starts such an example with `REDIS_URL` in its environment.
+    ///
+    /// # Panics
+    ///
+    /// As [`example`](Self::example).
+    pub fn example_on(url: &str, name: &str, args: &[&str]) -> Self {
+        let mut command = tied(&path_of_example(name));
+        command.env("REDIS_URL", url);
+        Self::start(name, command, args)
+    }
+
+    fn start(name: &str, mut command: Command, args: &[&str]) -> Self {
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let process = Tethered::start(command);
         let input = process.child().stdin.take();
@@ -86,6 +102,23 @@ impl Helper {
     #[track_caller]
     pub fn next_line(&self, limit: Duration) -> String {
         self.wait_for_line(|_| true, limit)
+    }
+
+    /// Waits until it closes its output, and returns the lines of it.
+    ///
+    /// # Panics
+    ///
+    /// If it does not within `limit`.
+    #[track_caller]
+    pub fn lines(&self, limit: Duration) -> Vec<String> {
+        let (started, mut lines) = (clock(), Vec::new());
+        loop {
+            match self.receive(limit.saturating_sub(started.elapsed())) {
+                Ok(line) => lines.push(line),
+                Err(_) if started.elapsed() < limit => return lines,
+                Err(why) => panic!("{}: {why} Lines so far: {lines:#?}", self.name),
+            }
+        }
     }
 
     /// Sends a line to its standard input.

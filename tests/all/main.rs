@@ -18,6 +18,8 @@ mod claims;
 mod dependencies;
 #[path = "../election.rs"]
 mod election;
+#[path = "../examples.rs"]
+mod examples;
 #[path = "../fence_redis.rs"]
 mod fence_redis;
 #[path = "../fence_sql.rs"]
@@ -127,5 +129,7 @@ mod scenarios_read_write;
 mod seen;
 #[path = "../semaphore.rs"]
 mod semaphore;
+#[path = "../tower_layer.rs"]
+mod tower_layer;
 #[path = "../web.rs"]
 mod web;

@@ -1,0 +1,78 @@
+//! The programs among the examples: what they print.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use testkit::{Helper, Redis};
+
+use crate::common::{SOON, secs};
+
+/// The lines of an example that needs no server, until it ends.
+fn lines_of(name: &str) -> Vec<String> {
+    let example = Helper::example(name, &[]);
+    let lines = example.lines(secs(60));
+    assert!(example.wait().success(), "{lines:#?}");
+    lines
+}
+
+#[test]
+fn quickstart_prints_each_step() {
+    let lines = lines_of("quickstart");
+    for step in ["1. One holder at a time", "4. Work that loses its lock is stopped"] {
+        assert!(lines.iter().any(|line| line.starts_with(step)), "{step}: {lines:#?}");
+    }
+}
+
+#[test]
+fn cache_asks_once_for_each_key() {
+    let lines = lines_of("cache");
+    for product in ["apples", "pears", "plums"] {
+        let asked = lines.iter().filter(|line| line.ends_with(&format!("asking for {product}")));
+        assert_eq!(asked.count(), 1, "{lines:#?}");
+    }
+    assert_eq!(lines.iter().filter(|line| line.ends_with(" cents")).count(), 6, "{lines:#?}");
+}
+
+/// Four machines, in two processes, as their clocks say.
+#[test]
+fn each_run_of_cron_happens_once_on_all_machines() {
+    let redis = Redis::start();
+    let processes = [(); 2].map(|()| Helper::example_on(&redis.url(), "cron", &[]));
+    let lines: Vec<_> = processes.iter().flat_map(|process| process.lines(secs(60))).collect();
+    for process in &processes {
+        assert!(process.wait().success(), "{lines:#?}");
+    }
+    let mut started = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for line in &lines {
+        let time = line.split(" of ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        seen.insert(time);
+        *started.entry(time).or_insert(0) += usize::from(line.ends_with(" starts"));
+    }
+    assert!(seen.len() >= 4, "{lines:#?}");
+    assert!(started.values().all(|times| *times == 1), "{lines:#?}");
+}
+
+#[test]
+fn another_worker_leads_when_the_leader_dies() {
+    let redis = Redis::start();
+    let start = |name| Helper::example_on(&redis.url(), "leader", &[name]);
+    let first = start("first");
+    first.wait_for_line(|line| line.ends_with("leads in term 1"), SOON);
+    let second = start("second");
+    first.wait_for_line(|line| line.ends_with("sends batch 3 with term 1"), SOON);
+    first.kill();
+    let line = second.next_line(SOON);
+    assert_eq!(line.trim_start(), "second: leads in term 2");
+    assert_eq!(second.next_line(SOON).trim_start(), "second: sends batch 1 with term 2");
+}
+
+#[test]
+fn leader_that_steps_down_has_a_successor_at_once() {
+    let lines = lines_of("leader");
+    let words: Vec<_> = lines.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    let turn = |term| {
+        let sends = |batch| format!("sends batch {batch} with term {term}");
+        [format!("leads in term {term}"), sends(1), sends(2), "steps down".into()]
+    };
+    assert_eq!(words, [turn(1), turn(2)].concat(), "{lines:#?}");
+}
