@@ -49,7 +49,7 @@ pub(crate) use self::{
         Claim, Element, Ending, MOST_TOKEN, Outcome, Place, ReleaseMode, ReleaseReply,
         RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
     },
-    guarded::{Edit, Work},
+    guarded::{Edit, Notice, Work},
     hashed::Map,
     lease::{CENTURY, Lease, checked},
     object::{Kind, Object, WaiterRecord},
