@@ -283,6 +283,15 @@ async fn killed_workers_lose_no_element() {
     assert!(kills >= 3 && repeated <= kills, "{repeated} repeated after {kills} kills");
 }
 
+#[test]
+fn example_shows_that_killed_workers_lose_no_job() {
+    let redis = Redis::start();
+    let show = Helper::example("worker", &[&redis.url()]);
+    let counted = show.wait_for_line(|line| line.contains(" jobs are done after "), secs(60));
+    assert!(counted.starts_with("100 of 100 jobs"), "{counted}");
+    assert!(show.wait().success());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn elements_of_a_dead_client_return_when_their_lease_ends() {
     let redis = Redis::start();
