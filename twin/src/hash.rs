@@ -50,6 +50,16 @@ impl Hash {
         true
     }
 
+    /// Sets the value of a field, which keeps its end.
+    pub(super) fn update(&mut self, name: &[u8], value: Vec<u8>) {
+        match self.fields.iter_mut().find(|field| field.name == name) {
+            Some(field) => field.value = value,
+            None => {
+                self.set(name, value);
+            }
+        }
+    }
+
     /// Sets the end of a field. Returns whether the field exists.
     pub(super) fn end_at(&mut self, name: &[u8], ends: i64) -> bool {
         let field = self.fields.iter_mut().find(|field| field.name == name);

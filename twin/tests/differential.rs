@@ -728,6 +728,8 @@ async fn field_expires_on_both() {
         "HPEXPIRE h1 30 FIELDS 3 f none i",
         "HPEXPIRE h2 30 FIELDS 1 f",
         "HSET h1 i 4",
+        "HINCRBY h1 f 1",
+        "HINCRBY h1 new 1",
         "HPEXPIRE h1 30 FIELDS 1",
         "HPEXPIRE h1 x FIELDS 1 f",
         "SET s1 1",

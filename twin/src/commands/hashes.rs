@@ -83,7 +83,7 @@ fn hincrby(core: &mut Core, call: &Call<'_>) -> Answer {
     let by = call.integer(3)?;
     let value = core.find::<Hash>(call)?.and_then(|hash| hash.value(call.word(2)));
     let sum = numbers::added(value, by, "ERR hash value is not an integer")?;
-    core.make::<Hash>(call)?.set(call.word(2), sum.to_string().into_bytes());
+    core.make::<Hash>(call)?.update(call.word(2), sum.to_string().into_bytes());
     Ok(Reply::Int(sum))
 }
 
