@@ -2666,7 +2666,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "the receipt of a change is not written",
+            says: "the receipt of a change of a map is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/once.lua",
                 from: "    redis.call('SET', receipt, answer, 'PX', rest)\n",
@@ -2677,7 +2677,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a client that lost the lock of an entry writes it",
+            says: "a client that lost the lock of an entry of a map writes it",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/write.lua",
                 from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
@@ -2688,7 +2688,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "a computed value replaces that of another task",
+            says: "a computed value of a map replaces that of another task",
             edits: &[Edit {
                 file: "src/store/redis/kinds/lock/write.lua",
                 from: "    if verb == 'HSET' or verb == 'HSETNX' then\n        return redis.pcall(verb, key, first, second)",
@@ -2699,7 +2699,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "an entry with a TTL never ends",
+            says: "an entry of a map with a TTL never ends",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/change.lua",
                 from: "        limited(KEYS[1])\n",
@@ -2710,7 +2710,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a part of a page ends the page",
+            says: "a part of a page of a map ends the page",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/scan.lua",
                 from: "return {ARGV[3], parts, read}\n",
