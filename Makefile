@@ -93,6 +93,8 @@ prepare:    ## installs missing programs that the tests need
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		missing="$$missing postgresql"; \
 	[ -z "$$missing" ] || .ci/install make $$missing
+	@# The tests of newer commands; other machines build it: make servers.
+	@[ "$$(uname -m)" != x86_64 ] || [ -x target/servers/redis-8.2/bin/redis-server ] || servers/get.sh redis-8.2
 
 # Most of them wait for real servers: four times as many at once as there are cores.
 tests: export RUST_TEST_THREADS ?= $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))

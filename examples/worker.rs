@@ -1,26 +1,39 @@
-//! A worker of a queue, to be killed while it works.
+//! Workers of a queue, which are killed while they work, and no job is lost.
 //!
 //! ```text
-//! worker URL QUEUE TTL_IN_MILLISECONDS
+//! worker URL                               starts workers, kills them, and counts the jobs
+//! worker URL QUEUE TTL_IN_MILLISECONDS     is one of them
 //! ```
 //!
-//! For each element it says `claimed ELEMENT`, works for 20 ms, appends the element to the queue
-//! `QUEUE:results`, and says that it is done. If it is killed in between, another worker claims the
-//! element when the ttl is over. So an element may be in the results twice, but is never missing.
+//! For each element a worker says `claimed ELEMENT`, works for 20 ms, appends the element to the
+//! queue `QUEUE:results`, and says that it is done. If it is killed in between, another worker claims
+//! the element when the ttl is over. So an element may be in the results twice, but is never missing.
 
-use std::{error::Error, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    env,
+    error::Error,
+    io,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use leasehold::{Client, Release};
 use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, name, ttl] = arguments.as_slice() else {
-        return Err("usage: worker URL QUEUE TTL_IN_MILLISECONDS".into());
-    };
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [url] => show(url).await,
+        [url, name, ttl] => work(url, name, Duration::from_millis(ttl.parse()?)).await,
+        _ => Err("usage: worker URL [QUEUE TTL_IN_MILLISECONDS]".into()),
+    }
+}
+
+async fn work(url: &str, name: &str, ttl: Duration) -> Result<(), Box<dyn Error>> {
     let client = Client::connect(url).await?;
-    let jobs = client.queue::<String>(name)?.ttl(Duration::from_millis(ttl.parse()?));
+    let jobs = client.queue::<String>(name)?.ttl(ttl);
     let results = client.queue::<String>(format!("{name}:results"))?;
     loop {
         let claim = jobs.claim().await?;
@@ -39,4 +52,44 @@ async fn main() -> Result<(), Box<dyn Error>> {
             lost => println!("another worker does {element} again: {lost:?}"),
         }
     }
+}
+
+/// Kills a worker five times a second, until all jobs are done.
+async fn show(url: &str) -> Result<(), Box<dyn Error>> {
+    let client = Client::connect(url).await?;
+    let name = format!("jobs:{}", client.id());
+    let jobs: BTreeSet<String> = (1..=100).map(|number| number.to_string()).collect();
+    client.queue::<String>(&*name)?.push_all(&jobs).await?;
+    let results = client.queue::<String>(format!("{name}:results"))?;
+
+    let mut workers = VecDeque::from([start(url, &name)?, start(url, &name)?, start(url, &name)?]);
+    let (mut done, mut worked, mut kills) = (BTreeSet::new(), 0, 0);
+    while done.len() < jobs.len() {
+        sleep(Duration::from_millis(200)).await;
+        if let Some(worker) = workers.pop_front() {
+            end(worker)?;
+            kills += 1;
+        }
+        workers.push_back(start(url, &name)?);
+        while let Some(job) = results.pop().await? {
+            worked += 1;
+            done.insert(job);
+        }
+    }
+    workers.into_iter().try_for_each(end)?;
+    println!(
+        "{} of {} jobs are done after {kills} kills, by {worked} results",
+        done.len(),
+        jobs.len()
+    );
+    Ok(())
+}
+
+fn start(url: &str, name: &str) -> io::Result<Child> {
+    Command::new(env::current_exe()?).args([url, name, "1000"]).stdout(Stdio::null()).spawn()
+}
+
+fn end(mut worker: Child) -> io::Result<()> {
+    worker.kill()?;
+    worker.wait().map(drop)
 }

@@ -369,7 +369,7 @@ pub enum Error {
 
     /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too long.
     /// A longer reply would delay or end the connection that all callers share.
-    #[error("invalid value for `{name}`: it must have at most {most} bytes")]
+    #[error("value too long for `{name}`: it has more than {most} bytes; store a reference to it")]
     ValueTooLong {
         /// The name of the object.
         name: Name,

@@ -212,8 +212,9 @@ async fn claims_and_blocking_pops_take_each_element_once() {
     const ELEMENTS: usize = 600;
     let redis = Redis::start();
     let clients = [queue(&redis).await, queue(&redis).await];
-    let port = redis.port();
-    let java: Vec<_> = (0..3).map(|_| thread::spawn(move || java_takes(port))).collect();
+    // A blocked pop gets each element that comes alone, so claims need a few that come together.
+    let early: Vec<_> = (0..ELEMENTS / 3).map(|number| format!("early {number}")).collect();
+    clients[0].push_all(&early).await.unwrap();
     let worker = |jobs: &Queue<String>| {
         let jobs = jobs.clone();
         tokio::spawn(async move {
@@ -229,7 +230,9 @@ async fn claims_and_blocking_pops_take_each_element_once() {
         })
     };
     let workers: Vec<_> = clients.iter().flat_map(|it| [worker(it), worker(it)]).collect();
-    for number in 0..ELEMENTS / 2 {
+    let port = redis.port();
+    let java: Vec<_> = (0..3).map(|_| thread::spawn(move || java_takes(port))).collect();
+    for number in 0..ELEMENTS / 3 {
         clients[0].push(&format!("rust {number}")).await.unwrap();
         java_pushes(&redis, &[&format!("java {number}")]);
     }
@@ -282,6 +285,15 @@ async fn killed_workers_lose_no_element() {
     assert!(missing.is_empty(), "{missing:?}");
     let repeated: u32 = results.values().map(|times| times - 1).sum();
     assert!(kills >= 3 && repeated <= kills, "{repeated} repeated after {kills} kills");
+}
+
+#[test]
+fn example_shows_that_killed_workers_lose_no_job() {
+    let redis = Redis::start();
+    let show = Helper::example("worker", &[&redis.url()]);
+    let counted = show.wait_for_line(|line| line.contains(" jobs are done after "), secs(60));
+    assert!(counted.starts_with("100 of 100 jobs"), "{counted}");
+    assert!(show.wait().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]

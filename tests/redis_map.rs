@@ -3,6 +3,7 @@
 use crate::common::{SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within};
 use leasehold::{Client, Error, Map, Set};
 use testkit::{Proxy, Redis};
+use tokio::time::sleep;
 
 fn order() -> String {
     "42".to_owned()
@@ -64,6 +65,41 @@ async fn reply_of_a_change_survives_a_lost_reply() {
     assert!(within(SOON, "remove", seen.remove(&order())).await.unwrap());
     assert_eq!(proxy.lost_replies(), 10);
     assert_eq!((orders.len().await.unwrap(), seen.len().await.unwrap()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entry_ends_with_its_ttl() {
+    let redis = Redis::start_with_field_ttls();
+    let orders = client(&redis).await.map::<String, u32>("orders").unwrap();
+    orders.insert(&order(), &6).await.unwrap();
+    assert_eq!(orders.insert_for(&order(), &7, ms(60_000)).await.unwrap(), Some(6));
+    let ttl = || redis.command(&["HPTTL", "orders", "FIELDS", "1", "42"]).list()[0].number();
+    assert!((50_000..=60_000).contains(&ttl()), "{}", ttl());
+    assert_eq!(orders.add(&order(), 1).await.unwrap(), 8);
+    assert!(ttl() > 0);
+    assert_eq!(orders.insert(&order(), &9).await.unwrap(), Some(8));
+    assert_eq!(ttl(), -1);
+    orders.insert_for(&order(), &10, ms(20)).await.unwrap();
+    sleep(ms(40)).await;
+    assert_eq!((orders.get(&order()).await.unwrap(), orders.len().await.unwrap()), (None, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_server_refuses_a_ttl() {
+    let redis = Redis::start();
+    let orders = client(&redis).await.map::<String, u32>("orders").unwrap();
+    orders.insert(&order(), &6).await.unwrap();
+    match orders.insert_for(&order(), &7, ms(60_000)).await {
+        // This server is not old.
+        Ok(before) => assert_eq!(before, Some(6)),
+        Err(error) => {
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            assert!(error.to_string().contains("use Redis 7.4 or Valkey 9"), "{error}");
+            assert_eq!(orders.get(&order()).await.unwrap(), Some(6));
+            // It is no receipt of a change that did not happen.
+            assert_eq!(keys(&redis).len(), 2, "{:?}", keys(&redis));
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,30 +3,35 @@
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use interop::{Answer, Java, Setup};
+use interop::{Answer, Java, Servers, Setup};
 use leasehold::Error;
 use leasehold::blocking::{Client, Map};
 use leasehold::codec::{Codec, Json, Kryo5Text, TaggedJson, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use testkit::Redis;
+use testkit::{Cluster, Redis, Sentinels, eventually};
 
 const KEY: &str = "orders:42";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server, a Redisson client, and a Leasehold client.
-struct Both {
-    _redis: Redis,
+/// Servers, a Redisson client, and a Leasehold client.
+struct Both<S = Redis> {
+    servers: S,
     java: Java,
     rust: Client,
 }
 
 impl Both {
     fn start() -> Self {
-        let redis = Redis::start();
-        let java = Java::start(&Setup::new(redis.url()));
-        let rust = Client::connect(&redis.url()).unwrap();
-        Self { _redis: redis, java, rust }
+        Self::on(Redis::start())
+    }
+}
+
+impl<S: Servers> Both<S> {
+    fn on(servers: S) -> Self {
+        let java = Java::start(&Setup::new(servers.place()));
+        let rust = Client::connect(&servers.place()).unwrap();
+        Self { servers, java, rust }
     }
 
     fn ask(&self, op: &str, name: &str, arguments: Value) -> Answer {
@@ -49,13 +54,14 @@ fn key() -> String {
 /// Writes on each side, reads on the other one, and compares the bytes. `kind` is the class in
 /// Java, `value` makes a value from a number, and `shown` is the text that Java prints for this
 /// value.
-fn map_is_shared<V, KC, VC>(
-    both: &Both,
+fn map_is_shared<S, V, KC, VC>(
+    both: &Both<S>,
     map: &Map<String, V, KC, VC>,
     kind: Value,
     value: impl Fn(i64) -> V,
     shown: impl Fn(i64) -> String,
 ) where
+    S: Servers,
     V: PartialEq + std::fmt::Debug,
     KC: Codec<String>,
     VC: Codec<V>,
@@ -66,6 +72,7 @@ fn map_is_shared<V, KC, VC>(
         for (name, it) in given.iter().flat_map(|given| given.as_object().unwrap()) {
             arguments[name] = it.clone();
         }
+        both.servers.in_step(map.name().as_str());
         both.ask(&format!("map.{op}"), map.name().as_str(), arguments)
     };
     // Rust puts, Java gets; Java puts, Rust gets.
@@ -190,11 +197,16 @@ fn numbers_are_added_to_by_both() {
 
 #[test]
 fn value_is_computed_by_one_side_only() {
-    let both = Both::start();
+    computed_by_one_side(&Both::start());
+}
+
+/// Both sides want one value, and one of them begins.
+fn computed_by_one_side<S: Servers>(both: &Both<S>) {
     let cache = both.rust.map::<String, String>("cache").unwrap();
+    let asks = &both.java;
     let java = |key: &str| {
         let asked = json!({ "codec": "text", "key": key, "value": "java", "sleep_ms": 1_500 });
-        both.ask("map.computeIfAbsent", "cache", asked).text().to_owned()
+        asks.thread("T1").data("map.computeIfAbsent", "cache", asked).text().to_owned()
     };
     let rust = |key: &str| {
         let compute = || {
@@ -229,10 +241,11 @@ fn set_is_shared_by_each_codec() {
     set_is_shared(&both, "json", Json);
 }
 
-fn set_is_shared<C: Codec<String>>(both: &Both, codec: &str, of_rust: C) {
+fn set_is_shared<S: Servers, C: Codec<String>>(both: &Both<S>, codec: &str, of_rust: C) {
     let set = both.rust.set::<String>(format!("set:{codec}")).unwrap().codec(of_rust);
     let java = |op: &str, value: &str| {
         let asked = json!({ "codec": codec, "value": value });
+        both.servers.in_step(set.name().as_str());
         both.ask(&format!("set.{op}"), set.name().as_str(), asked)
     };
     assert!(set.insert(&key()).unwrap());
@@ -249,4 +262,85 @@ fn set_is_shared<C: Codec<String>>(both: &Both, codec: &str, of_rust: C) {
     assert!(java("remove", KEY).is_true());
     assert!(set.remove(&"b".to_owned()).unwrap());
     assert_eq!(set.pop().unwrap(), None);
+}
+
+/// Java has read an entry into its local cache. Each change of Rust makes it drop the entry.
+fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
+    let silent = both.rust.map::<String, i64>("cached").unwrap();
+    let orders = silent.clone().notify_local_caches(true);
+    let cached = |op: &str| {
+        both.servers.in_step("cached");
+        both.ask(op, "cached", json!({ "codec": "text", "cached": true, "key": KEY }))
+    };
+    let read = || cached("map.get").text().to_owned();
+    let sees =
+        |expected: &str| eventually("Java sees the change", SECOND * 10, || read() == expected);
+    silent.insert(&key(), &1).unwrap();
+    sees("1");
+    // Java does not notice it: this is the reason for the notice.
+    silent.insert(&key(), &2).unwrap();
+    sleep(SECOND / 5);
+    assert_eq!(read(), "1");
+    orders.insert(&key(), &3).unwrap();
+    sees("3");
+    orders.add(&key(), 1).unwrap();
+    sees("4");
+    orders.insert_many(&[("other".to_owned(), 0), (key(), 5)]).unwrap();
+    sees("5");
+    let guard = orders.lock(&key()).unwrap().acquire().unwrap();
+    guard.write([orders.insertion(&key(), &6).unwrap()]).unwrap();
+    sees("6");
+    guard.write([orders.removal(&key()).unwrap()]).unwrap();
+    sees("nothing");
+    guard.release().unwrap().into_result().unwrap();
+    let compute = || Ok::<_, Error>(7);
+    assert_eq!(orders.get_or_insert_with(&key(), SECOND, compute).unwrap(), 7);
+    sees("7");
+    assert!(orders.remove_if(&key(), &7).unwrap());
+    sees("nothing");
+}
+
+#[test]
+fn local_cache_of_java_drops_what_rust_changes() {
+    local_cache_drops_what_rust_changes(&Both::start());
+}
+
+#[test]
+fn entry_with_a_ttl_ends_for_both() {
+    let both = Both::on(Redis::start_with_field_ttls());
+    let orders = both.rust.map::<String, i64>("orders").unwrap();
+    let java = |op: &str, ttl_ms: u64| {
+        let asked = json!({
+            "codec": "json", "long": true, "native": true,
+            "key": KEY, "value": 8, "ttl_ms": ttl_ms,
+        });
+        both.ask(op, "orders", asked).text().to_owned()
+    };
+    orders.insert_for(&key(), &7, SECOND).unwrap();
+    assert_eq!(java("map.get", 0), "7");
+    eventually("the entry of Rust ends", SECOND * 5, || java("map.get", 0) == "nothing");
+    assert_eq!(java("map.putFor", 1_000), "nothing");
+    assert_eq!(orders.get(&key()).unwrap(), Some(8));
+    eventually("the entry of Java ends", SECOND * 5, || orders.get(&key()).unwrap().is_none());
+}
+
+/// What depends on where the data is: on one server, all codecs are tested.
+fn data_is_shared<S: Servers>(servers: S) {
+    let both = Both::on(servers);
+    let texts = both.rust.map::<String, String>("texts").unwrap();
+    let as_text = |n: i64| n.to_string();
+    map_is_shared(&both, &texts, json!({ "codec": "text" }), as_text, as_text);
+    set_is_shared(&both, "text", Text);
+    computed_by_one_side(&both);
+    local_cache_drops_what_rust_changes(&both);
+}
+
+#[test]
+fn data_is_shared_behind_sentinels() {
+    data_is_shared(Sentinels::options().replicas(1).start());
+}
+
+#[test]
+fn data_is_shared_in_a_cluster() {
+    data_is_shared(Cluster::options().replicas(0).start());
 }

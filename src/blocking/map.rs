@@ -94,6 +94,20 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
         Map { core: self.core, inner: self.inner.codecs(keys, values) }
     }
 
+    /// Does what [`Map::notify_local_caches`](crate::Map::notify_local_caches) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
+    /// let orders = orders.notify_local_caches(true);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn notify_local_caches(self, notifies: bool) -> Self {
+        Self { core: self.core, inner: self.inner.notify_local_caches(notifies) }
+    }
+
     returns! { Map, "let orders = client.map::<String, u32>(\"orders\")?;":
         fn name() -> &Name; "assert_eq!(orders.name().as_str(), \"orders\");"
     }
@@ -115,6 +129,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 
         fn insert(key: &K, value: &V) -> Option<V>;
             "assert_eq!(orders.insert(&order, &7)?, None);"
+
+        fn insert_for(key: &K, value: &V, ttl: Duration) -> Option<V>;
+            "let ttl = std::time::Duration::from_secs(60);"
+            "assert_eq!(orders.insert_for(&order, &7, ttl)?, None);"
 
         fn insert_if_absent(key: &K, value: &V) -> Option<V>;
             "assert_eq!(orders.insert_if_absent(&order, &7)?, None);"

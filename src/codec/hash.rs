@@ -24,7 +24,7 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
     (0..22).map(letter).collect()
 }
 
-fn hash128(bytes: &[u8]) -> u128 {
+pub(crate) fn hash128(bytes: &[u8]) -> u128 {
     let mut state = State::new();
     let (packets, rest) = bytes.as_chunks::<32>();
     packets.iter().for_each(|packet| state.update(packet));

@@ -22,21 +22,42 @@ use std::time::Duration;
 pub struct Write {
     pub(crate) key: Vec<u8>,
     pub(crate) edit: Edit,
+    pub(crate) notice: Option<Notice>,
+}
+
+/// A message that is published with a change, in the slot of its key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Notice {
+    pub(crate) channel: String,
+    pub(crate) message: Vec<u8>,
 }
 
 /// A change of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Edit {
     Set(Vec<u8>),
-    SetField { field: Vec<u8>, value: Vec<u8> },
+    SetField {
+        field: Vec<u8>,
+        value: Vec<u8>,
+    },
+    /// Unless it is there.
+    SetAbsentField {
+        field: Vec<u8>,
+        value: Vec<u8>,
+    },
     RemoveField(Vec<u8>),
     Delete,
     Expire(Duration),
 }
 
 impl Write {
-    fn new(key: impl Into<Vec<u8>>, edit: Edit) -> Self {
-        Self { key: key.into(), edit }
+    pub(crate) fn new(key: impl Into<Vec<u8>>, edit: Edit) -> Self {
+        Self { key: key.into(), edit, notice: None }
+    }
+
+    /// Publishes `notice` with this write.
+    pub(crate) fn notifying(self, notice: Option<Notice>) -> Self {
+        Self { notice, ..self }
     }
 
     /// Sets `key` to `value`, whatever its type. It has no TTL afterwards, as after `SET`.

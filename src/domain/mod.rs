@@ -52,7 +52,7 @@ pub(crate) use self::{
         RemoteWaiters, Renewal, Share, Taken, Token, Verdict, in_millis,
     },
     client_info::HoldInfo,
-    guarded::{Edit, Work},
+    guarded::{Edit, Notice, Work},
     hashed::Map,
     lease::{CENTURY, Lease, checked},
     object::{Kind, Object, WaiterRecord},

@@ -7,24 +7,20 @@ use super::{
     coded::{decode, encode, too_long},
     example,
     keyed::Keyed,
+    local_caches::invalidation,
+    pages::Pages,
     settings::checked_timeout,
 };
 use crate::{
     codec::{Codec, Text},
-    domain::{Name, Script, Value, Write},
+    domain::{Edit, Name, Notice, Write, checked},
     engine::Engine,
     error::{Error, Result},
-    store::map::{self, Change, Changed},
+    store::map::{self, Change, Changed, Cursor},
 };
 
 /// How many entries one request reads or sets at most.
 const TOGETHER: usize = 100;
-
-/// Inserts a value, unless there is one, which it returns.
-const INSERT: &str = include_str!("insert.lua");
-
-/// How many entries a page has, about.
-const PAGE: u32 = 10;
 
 /// Entries of keys and values, which all clients share, with a lock for each key.
 ///
@@ -53,13 +49,15 @@ pub struct Map<K, V, KC = Text, VC = Text> {
     keyed: Keyed,
     keys: KC,
     values: VC,
+    notifies: bool,
     of: PhantomData<fn(K) -> V>,
 }
 
 impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
     fn clone(&self) -> Self {
         let (keys, values) = (self.keys.clone(), self.values.clone());
-        Self { keyed: self.keyed.clone(), keys, values, of: PhantomData }
+        let (keyed, notifies) = (self.keyed.clone(), self.notifies);
+        Self { keyed, keys, values, notifies, of: PhantomData }
     }
 }
 
@@ -73,7 +71,7 @@ impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
 
 impl<K, V> Map<K, V> {
     pub(crate) fn new(keyed: Keyed) -> Self {
-        Self { keyed, keys: Text, values: Text, of: PhantomData }
+        Self { keyed, keys: Text, values: Text, notifies: false, of: PhantomData }
     }
 }
 
@@ -96,7 +94,21 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
         "orders.insert(&\"42\".to_owned(), &7).await?;")]
     #[must_use]
     pub fn codecs<NK, NV>(self, keys: NK, values: NV) -> Map<K, V, NK, NV> {
-        Map { keyed: self.keyed, keys, values, of: PhantomData }
+        Map { keyed: self.keyed, keys, values, notifies: self.notifies, of: PhantomData }
+    }
+
+    /// Sets whether each change notifies the `RLocalCachedMap`s of the same name in Java, so that
+    /// they drop the entry. Default: no.
+    ///
+    /// Without it, Java returns an old value for as long as its cache keeps it. Writes of a
+    /// [guard](Self::insertion) notify, too. The end of a [TTL](Self::insert_for) does not. A message
+    /// that a Java process misses is not repeated: see its `reconnectionStrategy`.
+    #[doc = example!(orders:
+        "let orders = orders.notify_local_caches(true);",
+        "orders.insert(&\"42\".to_owned(), &7).await?;")]
+    #[must_use]
+    pub fn notify_local_caches(self, notifies: bool) -> Self {
+        Self { notifies, ..self }
     }
 
     /// Returns the name of the map.
@@ -227,7 +239,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "    println!(\"{order}: {total}\");",
         "}")]
     pub fn stream(&self) -> MapStream<K, V, KC, VC> {
-        MapStream { map: self.clone(), read: vec![].into_iter(), cursor: Some(0) }
+        MapStream { map: self.clone(), pages: Pages::new() }
     }
 }
 
@@ -253,6 +265,31 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.insert(&order, &8).await?, Some(7));")]
     pub async fn insert(&self, key: &K, value: &V) -> Result<Option<V>> {
         self.before(key, Change::Insert(&self.bytes(value)?)).await
+    }
+
+    /// Sets the value of `key`, and returns the value before. Redis removes the entry when `ttl` has
+    /// passed.
+    ///
+    /// Any later change of the value, such as [`insert`](Self::insert), removes the TTL, and the entry
+    /// stays. Only [`add`](Self::add) keeps it. In Java, use the `RMapCacheNative` of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if the server is older than Redis 7.4 or Valkey 9, and
+    /// [`Error::Duration`] if the TTL is shorter than 1 ms or longer than 100 years; nothing
+    /// happened. Others as [`insert`](Self::insert).
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    #[doc = example!(orders:
+        "let (order, ttl) = (\"42\".to_owned(), Duration::from_secs(60));",
+        "assert_eq!(orders.insert_for(&order, &7, ttl).await?, None);",
+        "tokio::time::sleep(2 * ttl).await;",
+        "assert_eq!(orders.get(&order).await?, None);")]
+    pub async fn insert_for(&self, key: &K, value: &V, ttl: Duration) -> Result<Option<V>> {
+        let ttl = checked("ttl", ttl)?;
+        self.before(key, Change::InsertFor(&self.bytes(value)?, ttl)).await
     }
 
     /// Sets the value of `key` if there is none. Returns `None` if it did, and otherwise the value
@@ -363,7 +400,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert_eq!(orders.add(&\"42\".to_owned(), -1).await?, 6);")]
     pub async fn add(&self, key: &K, number: i64) -> Result<i64> {
         let (name, key, receipt) = (self.name(), &self.key(key)?[..], &self.engine().receipt());
-        self.engine().change(name, |store| map::add(store, name, key, number, receipt)).await
+        let notice = self.notice([key]);
+        let ask = |store| map::add(store, name, key, number, notice.as_ref(), receipt);
+        self.engine().change(name, ask).await
     }
 
     /// Sets many entries, by one request for a hundred entries.
@@ -383,9 +422,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         let pairs: Vec<_> = entries.iter().map(pair).collect::<Result<_>>()?;
         for some in pairs.as_flattened().chunks(2 * TOGETHER) {
             let (name, receipt) = (self.name(), &self.engine().receipt());
-            self.engine()
-                .change(name, |store| map::insert_many(store, name, some, receipt))
-                .await?;
+            let notice = self.notice(some.iter().step_by(2).map(Vec::as_slice));
+            let ask = |store| map::insert_many(store, name, some, notice.as_ref(), receipt);
+            self.engine().change(name, ask).await?;
         }
         Ok(())
     }
@@ -445,11 +484,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Inserts the value while the lock is held, unless there is one, and returns the one that is
     /// there.
     pub(crate) async fn insert_under(&self, held: &LockContext, key: &K, value: V) -> Result<V> {
-        let insert = Script::new(INSERT).key(self.name().as_str()).arg(self.key(key)?);
-        match held.eval(insert.arg(self.bytes(&value)?)).await? {
-            Value::Bytes(there) => self.value(&there),
-            _ => Ok(value),
-        }
+        let field = self.key(key)?;
+        let notice = self.notice([&field[..]]);
+        let edit = Edit::SetAbsentField { field, value: self.bytes(&value)? };
+        held.write([Write::new(self.name().as_str(), edit).notifying(notice)]).await?;
+        // Another client may have removed it since.
+        Ok(self.get(key).await?.unwrap_or(value))
     }
 }
 
@@ -556,7 +596,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "assert!(guard.write([orders.insertion(&order, &8)?]).await.is_err());",
         "assert_eq!(orders.get(&order).await?, Some(7));")]
     pub fn insertion(&self, key: &K, value: &V) -> Result<Write> {
-        Ok(Write::hset(self.name().as_str(), self.key(key)?, self.bytes(value)?))
+        let field = self.key(key)?;
+        let notice = self.notice([&field[..]]);
+        Ok(Write::hset(self.name().as_str(), field, self.bytes(value)?).notifying(notice))
     }
 
     /// Returns the write that removes the entry of `key`, for [`Guard::write`](crate::Guard::write).
@@ -571,7 +613,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         "guard.write([orders.removal(&order)?]).await?;",
         "assert_eq!(orders.get(&order).await?, None);")]
     pub fn removal(&self, key: &K) -> Result<Write> {
-        Ok(Write::hdel(self.name().as_str(), self.key(key)?))
+        let field = self.key(key)?;
+        let notice = self.notice([&field[..]]);
+        Ok(Write::hdel(self.name().as_str(), field).notifying(notice))
     }
 }
 
@@ -588,6 +632,11 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         decode(self.name(), &self.values, bytes)
     }
 
+    /// Returns the message that makes local caches of Java drop the entries of encoded `keys`.
+    fn notice<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Option<Notice> {
+        self.notifies.then(|| invalidation(self.name(), keys))
+    }
+
     /// Makes a change that returns the previous value.
     async fn before(&self, key: &K, change: Change<'_>) -> Result<Option<V>> {
         self.change(key, change).await?.map(|value| self.value(&value)).transpose()
@@ -595,7 +644,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 
     async fn change(&self, key: &K, change: Change<'_>) -> Result<Option<Vec<u8>>> {
         let (name, key, receipt) = (self.name(), &self.key(key)?[..], &self.engine().receipt());
-        let ask = |store| map::change(store, name, key, change, receipt);
+        let notice = self.notice([key]);
+        let ask = |store| map::change(store, name, key, change, notice.as_ref(), receipt);
         match self.engine().change(name, ask).await? {
             Changed::No => Ok(None),
             Changed::Yes(value) => Ok(Some(value)),
@@ -611,10 +661,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 #[must_use = "it reads nothing until its next entry is asked for"]
 pub struct MapStream<K, V, KC = Text, VC = Text> {
     map: Map<K, V, KC, VC>,
-    /// Keys and values by turns.
-    read: std::vec::IntoIter<Vec<u8>>,
-    /// Of the next page, unless this is the last one.
-    cursor: Option<u64>,
+    pages: Pages,
 }
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for MapStream<K, V, KC, VC> {
@@ -635,45 +682,28 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
     /// Dropping the future loses no entry.
     #[doc = example!(orders: "assert_eq!(orders.stream().next().await?, None);")]
     pub async fn next(&mut self) -> Result<Option<(K, V)>> {
-        let name = self.map.name();
-        loop {
-            if let (Some(key), Some(value)) = (self.read.next(), self.read.next()) {
-                let key = decode(name, &self.map.keys, &key)?;
-                return Ok(Some((key, self.map.value(&value)?)));
-            }
-            let Some(cursor) = self.cursor else { return Ok(None) };
-            let page = |count| {
-                self.map.engine().ask(name, move |store| map::scan(store, name, cursor, count))
-            };
-            let page = match page(PAGE).await? {
-                Some(page) => page,
-                // The entries of one page are too long.
-                None => page(1).await?.ok_or_else(|| too_long(name))?,
-            };
-            self.read = page.parts.into_iter();
-            self.cursor = page.next;
-        }
+        let Self { map, pages } = self;
+        let (name, engine) = (map.name(), map.engine());
+        let page =
+            async |cursor: Cursor| engine.ask(name, |store| map::scan(store, name, &cursor)).await;
+        let Some(key) = pages.next(name, page).await? else { return Ok(None) };
+        // They come together, so this sends no request.
+        let Some(value) = pages.next(name, page).await? else { return Ok(None) };
+        Ok(Some((decode(name, &map.keys, &key)?, map.value(&value)?)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::sync::{Arc, Mutex};
 
-    use futures_util::future::{join, join_all};
-    use leasehold_twin::{Cut, Delay, Twin};
-    use tokio::time::sleep;
+    use leasehold_twin::Twin;
 
     use super::*;
     use crate::{
         Client, MemoryStore,
         store::redis::{Connector, RedisStore},
     };
-
-    const MS: Duration = Duration::from_millis(1);
-
-    /// How many stories each test tells.
-    const SEEDS: u64 = 100;
 
     /// A map of a client of `twin`.
     fn numbers(twin: &Twin, client: &str) -> Map<u32, u32> {
@@ -731,81 +761,61 @@ mod tests {
         }
         let read = texts.get_many(&keys).await.unwrap();
         assert!(read.iter().all(|value| value.as_ref() == Some(&long)));
+        let (mut stream, mut streamed) = (texts.stream(), vec![]);
+        while let Some((key, value)) = stream.next().await.unwrap() {
+            assert!(value == long);
+            streamed.push(key);
+        }
+        assert_eq!(streamed, keys);
         let huge = texts.insert(&7, &"x".repeat(100_001)).await.unwrap_err();
         assert!(matches!(huge, Error::ValueTooLong { most: 100_000, .. }), "{huge}");
     }
 
-    /// Each insertion returns the value of the previous one, so each value is returned once. If a
-    /// repeated insertion returned its own value, this would not be so.
     #[tokio::test(start_paused = true)]
-    async fn every_inserted_value_is_returned_once_from_any_seed() {
-        for seed in 0..SEEDS {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let twin = Twin::new(seed);
-            twin.delay(Delay::UpTo(5 * MS), Delay::UpTo(5 * MS));
-            let inserts = async |number: u32| {
-                let (map, mut before) = (numbers(&twin, &format!("{number}")), vec![]);
-                for turn in 0..20 {
-                    before.push(map.insert(&7, &(100 * number + turn)).await.unwrap());
-                }
-                before
-            };
-            let cuts = async {
-                for _ in 0..8 {
-                    sleep(random.u32(0..60) * MS).await;
-                    let cut = if random.bool() { Cut::Replies } else { Cut::Whole };
-                    twin.cut(cut, |_| true);
-                }
-            };
-            let (before, ()) = join(join_all((0..3).map(inserts)), cuts).await;
-            let last = numbers(&twin, "last").get(&7).await.unwrap();
-            let mut returned = BTreeMap::new();
-            for value in before.into_iter().flatten().chain([last]) {
-                *returned.entry(value).or_insert(0) += 1;
+    async fn every_change_notifies_local_caches_if_asked_to() {
+        let twin = Twin::new(7);
+        let sent = Arc::new(Mutex::new(vec![]));
+        let seen = Arc::clone(&sent);
+        twin.watch(move |it| {
+            let command = it.command();
+            if let Some(("PUBLISH", rest)) = command.split_once(' ') {
+                seen.lock().unwrap().push(rest.to_owned());
             }
-            let all = (0..3).flat_map(|number| (0..20).map(move |turn| Some(100 * number + turn)));
-            let expected: BTreeMap<_, _> = all.chain([None]).map(|value| (value, 1)).collect();
-            assert_eq!(returned, expected, "seed {seed}");
-        }
-    }
-
-    /// The server forgets locks, so two clients believe in one lock. Only the holder in Redis can
+        });
+        let words = |notice: Option<Notice>| {
+            let Notice { channel, message } = notice.unwrap();
+            format!("{channel} {}", String::from_utf8_lossy(&message))
+        };
     /// write.
-    #[tokio::test(start_paused = true)]
-    async fn no_update_under_a_lock_is_lost_from_any_seed() {
-        let mut late = 0;
-        for seed in 0..SEEDS {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let twin = Twin::new(seed);
-            twin.delay(Delay::UpTo(5 * MS), Delay::UpTo(5 * MS));
-            let adds = async |number: u32| {
-                let mut random = fastrand::Rng::with_seed(100 * seed + u64::from(number));
-                let (map, mut written, mut lost) = (numbers(&twin, &format!("{number}")), 0, 0);
-                for _ in 0..10 {
-                    let guard = map.lock(&7).unwrap().acquire().await.unwrap();
-                    let sum = map.get(&7).await.unwrap().unwrap_or(0);
-                    sleep(random.u32(0..100) * MS).await;
-                    match guard.write([map.insertion(&7, &(sum + 1)).unwrap()]).await {
-                        Ok(()) => written += 1,
-                        Err(Error::Lost { .. }) => lost += 1,
-                        Err(error) => panic!("seed {seed}: {error}"),
-                    }
-                }
-                (written, lost)
-            };
-            let name = numbers(&twin, "name").lock(&7).unwrap().name().clone();
-            let forgets = async {
-                for _ in 0..20 {
-                    sleep(random.u32(0..80) * MS).await;
-                    twin.delete(name.as_str());
-                }
-            };
-            let (done, ()) = join(join_all((0..3).map(adds)), forgets).await;
-            let written: u32 = done.iter().map(|(written, _)| written).sum();
-            late += done.iter().map(|(_, lost)| lost).sum::<u32>();
-            let sum = numbers(&twin, "last").get(&7).await.unwrap();
-            assert_eq!(sum, Some(written), "seed {seed}");
-        }
-        assert!(late > 0, "no lock was lost");
+        let silent = numbers(&twin, "one");
+        let map = silent.clone().notify_local_caches(true);
+        let published = || std::mem::take(&mut *sent.lock().unwrap());
+        let (one, two) = (words(map.notice([&b"1"[..]])), words(map.notice([&b"1"[..], b"2"])));
+        let minute = Duration::from_secs(60);
+        map.insert(&1, &7).await.unwrap();
+        assert_eq!(published(), [one.clone()]);
+        map.insert_for(&1, &8, minute).await.unwrap();
+        map.replace(&1, &9).await.unwrap();
+        assert!(map.compare_and_set(&1, &9, &10).await.unwrap());
+        map.add(&1, 1).await.unwrap();
+        map.remove(&1).await.unwrap();
+        let computed = map.get_or_insert_with(&1, minute, async || Ok::<_, Error>(12)).await;
+        assert_eq!(computed.unwrap(), 12);
+        assert!(map.remove_if(&1, &12).await.unwrap());
+        assert_eq!(map.insert_if_absent(&1, &13).await.unwrap(), None);
+        let guard = map.lock(&1).unwrap().acquire().await.unwrap();
+        guard.write([map.insertion(&1, &14).unwrap()]).await.unwrap();
+        guard.write([map.removal(&1).unwrap()]).await.unwrap();
+        let mut sent = published();
+        sent.retain(|it| it.starts_with("{numbers}:topic "));
+        assert_eq!(sent, vec![one; 10]);
+        map.insert_many(&[(1, 15), (2, 16)]).await.unwrap();
+        assert_eq!(published(), [two]);
+        // What changes nothing, and what was not asked to, is silent.
+        assert!(!map.remove_if(&1, &7).await.unwrap());
+        assert_eq!(map.insert_if_absent(&1, &7).await.unwrap(), Some(15));
+        silent.insert(&1, &17).await.unwrap();
+        guard.write([silent.insertion(&1, &18).unwrap()]).await.unwrap();
+        assert_eq!(published(), [""; 0]);
     }
 }

@@ -7,6 +7,7 @@ use super::{
     coded::{decode, encode, too_long},
     example,
     keyed::Keyed,
+    pages::Pages,
 };
 use crate::{
     codec::{Codec, Text},
@@ -14,13 +15,10 @@ use crate::{
     engine::Engine,
     error::{Error, Result},
     store::{
-        map::Changed,
+        map::{Changed, Cursor},
         set::{self, Change},
     },
 };
-
-/// How many elements a page has, about.
-const PAGE: u32 = 10;
 
 /// How many elements one change may have.
 const MOST: u32 = 4_000;
@@ -144,7 +142,7 @@ impl<T, C: Codec<T>> Set<T, C> {
         "    println!(\"{element}\");",
         "}")]
     pub fn stream(&self) -> SetStream<T, C> {
-        SetStream { set: self.clone(), read: vec![].into_iter(), cursor: Some(0) }
+        SetStream { set: self.clone(), pages: Pages::new() }
     }
 
     /// Returns all elements, each once, in any order.
@@ -278,9 +276,7 @@ impl<T, C: Codec<T>> Set<T, C> {
 #[must_use = "it reads nothing until its next element is asked for"]
 pub struct SetStream<T, C = Text> {
     set: Set<T, C>,
-    read: std::vec::IntoIter<Vec<u8>>,
-    /// Of the next page, unless this is the last one.
-    cursor: Option<u64>,
+    pages: Pages,
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for SetStream<T, C> {
@@ -306,22 +302,10 @@ impl<T, C: Codec<T>> SetStream<T, C> {
     }
 
     async fn next_bytes(&mut self) -> Result<Option<Vec<u8>>> {
-        let name = self.set.name();
-        loop {
-            if let Some(bytes) = self.read.next() {
-                return Ok(Some(bytes));
-            }
-            let Some(cursor) = self.cursor else { return Ok(None) };
-            let page = |count| {
-                self.set.engine().ask(name, move |store| set::scan(store, name, cursor, count))
-            };
-            let page = match page(PAGE).await? {
-                Some(page) => page,
-                // The elements of one page are too long.
-                None => page(1).await?.ok_or_else(|| too_long(name))?,
-            };
-            self.read = page.parts.into_iter();
-            self.cursor = page.next;
-        }
+        let Self { set, pages } = self;
+        let (name, engine) = (set.name(), set.engine());
+        let page =
+            async |cursor: Cursor| engine.ask(name, |store| set::scan(store, name, &cursor)).await;
+        pages.next(name, page).await
     }
 }

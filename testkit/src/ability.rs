@@ -1,5 +1,7 @@
 //! Abilities that some servers lack.
 
+use std::path::PathBuf;
+
 use crate::program;
 
 /// Fails the test if the server is older than the version `major`, which introduced `what`.
@@ -28,5 +30,43 @@ pub(crate) fn lacks(what: &str) -> ! {
     panic!("{NOT_SUPPORTED} `{}`: {what}", program::redis_version())
 }
 
+/// Returns a server with TTLs of hash fields: the chosen one, or one of `make servers`.
+///
+/// # Panics
+///
+/// If there is none.
+pub(crate) fn with_field_ttls() -> PathBuf {
+    match program::chosen() {
+        Some(_) if has_field_ttls(program::redis_version()) => program::redis_server().to_owned(),
+        Some(_) => lacks("TTLs of hash fields came with Redis 7.4 and Valkey 9"),
+        None => program::of_make_servers("redis-8.2"),
+    }
+}
+
+/// Reads `Redis server v=7.0.15`.
+fn has_field_ttls(version: &str) -> bool {
+    let least = if version.starts_with("Valkey") { (9, 0) } else { (7, 4) };
+    program::major_and_minor(version) >= Some(least)
+}
+
 /// The beginning of such a failure, which `make matrix` searches for.
 const NOT_SUPPORTED: &str = "not supported by";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_field_ttls_are_known() {
+        for (version, has) in [
+            ("Redis server v=7.2.9", false),
+            ("Redis server v=7.4.0", true),
+            ("Redis server v=8.2.3", true),
+            ("Valkey server v=8.1.0", false),
+            ("Valkey server v=9.0.0", true),
+            ("something else", false),
+        ] {
+            assert_eq!(has_field_ttls(version), has, "{version}");
+        }
+    }
+}

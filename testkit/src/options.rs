@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::access::USER_PASSWORD;
@@ -33,6 +33,8 @@ pub struct Options {
     pub(crate) password: Option<String>,
     pub(crate) persistent: bool,
     pub(crate) plain_among_servers: bool,
+    /// Default: the one that all tests use.
+    pub(crate) program: Option<PathBuf>,
     pub(crate) replicates_as: Option<String>,
     pub(crate) source: Option<Ipv4Addr>,
     pub(crate) tls: bool,

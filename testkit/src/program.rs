@@ -12,11 +12,28 @@ use std::sync::LazyLock;
 ///
 /// If it is missing. Tests that need Redis fail without it; they never skip.
 pub(crate) fn redis_server() -> &'static Path {
-    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| match env::var(CHOICE) {
-        Ok(chosen) => find(&chosen).ok_or_else(|| chosen_is_missing(&chosen)),
-        Err(_) => find("redis-server").ok_or_else(|| MISSING.to_owned()),
+    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| match chosen() {
+        Some(chosen) => find(&chosen).ok_or_else(|| chosen_is_missing(&chosen)),
+        None => find("redis-server").ok_or_else(|| MISSING.to_owned()),
     });
     FOUND.as_deref().unwrap_or_else(|missing| panic!("{missing}"))
+}
+
+/// The server that `make matrix` chose.
+pub(crate) fn chosen() -> Option<String> {
+    env::var(CHOICE).ok()
+}
+
+/// The server `name` of `make servers`.
+///
+/// # Panics
+///
+/// If it is missing. Tests that need it fail without it; they never skip.
+pub(crate) fn of_make_servers(name: &str) -> PathBuf {
+    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers");
+    let program = servers.join(name).join("bin/redis-server");
+    assert!(program.is_file(), "{name} is missing: get it with `make servers ON={name}`");
+    program
 }
 
 fn chosen_is_missing(chosen: &str) -> String {
@@ -55,7 +72,7 @@ pub(crate) fn setpriv() -> Option<&'static Path> {
 pub(crate) fn redis_major() -> u32 {
     static MAJOR: LazyLock<u32> = LazyLock::new(|| {
         let version = redis_version();
-        major(version).unwrap_or_else(|| panic!("no version in: {version}"))
+        major_and_minor(version).unwrap_or_else(|| panic!("no version in: {version}")).0
     });
     *MAJOR
 }
@@ -72,8 +89,9 @@ pub(crate) fn redis_version() -> &'static str {
 }
 
 /// Reads `Redis server v=7.0.15`.
-fn major(text_out: &str) -> Option<u32> {
-    text_out.split_once("v=")?.1.split('.').next()?.parse().ok()
+pub(crate) fn major_and_minor(text_out: &str) -> Option<(u32, u32)> {
+    let mut numbers = text_out.split_once("v=")?.1.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// Finds a program like a shell.
@@ -99,9 +117,9 @@ mod tests {
 
     #[test]
     fn versions_of_redis_and_valkey_are_read() {
-        assert_eq!(major("Redis server v=7.0.15"), Some(7));
-        assert_eq!(major("Valkey server v=8.1.0"), Some(8));
-        assert_eq!(major("something else"), None);
+        assert_eq!(major_and_minor("Redis server v=7.0.15"), Some((7, 0)));
+        assert_eq!(major_and_minor("Valkey server v=8.1.0"), Some((8, 1)));
+        assert_eq!(major_and_minor("something else"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::ability::lacks;
+use crate::ability::{self, lacks};
 use crate::access::Access;
 use crate::certificates::{CA_CERT, CLIENT_CERT, CLIENT_KEY};
 use crate::child::{Tethered, tied};
@@ -52,6 +52,16 @@ impl Redis {
     /// If there is no Redis on this machine, or it does not start.
     pub fn start() -> Self {
         Self::options().start()
+    }
+
+    /// Starts a server with TTLs of hash fields, which the one in `$PATH` may lack: that of `make
+    /// servers`, or the chosen one in `make matrix`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none, or it does not start.
+    pub fn start_with_field_ttls() -> Self {
+        Options { program: Some(ability::with_field_ttls()), ..Self::options() }.start()
     }
 
     /// Returns the default settings.
@@ -397,7 +407,8 @@ impl Launch<'_> {
     /// Starts the server and waits until it replies.
     fn run(&self) -> Result<Tethered, PortTaken> {
         let log = File::create(self.dir.join(LOG)).expect("the server's directory is ours");
-        let mut command = tied(program::redis_server());
+        let program = self.options.program.as_deref();
+        let mut command = tied(program.unwrap_or_else(|| program::redis_server()));
         command
             .args(self.options.command_line(self.dir, self.ports))
             .stdin(Stdio::null())

@@ -25,6 +25,14 @@ pub(super) struct Entry {
     pub(super) ends: Option<i64>,
 }
 
+impl Entry {
+    /// Whether it has ended by `now`, perhaps with its last field.
+    fn is_over(&self, now: i64) -> bool {
+        let fields = |value: &Value| matches!(value, Value::Hash(hash) if hash.is_over(now));
+        self.ends.is_some_and(|ends| now > ends) || fields(&self.value)
+    }
+}
+
 /// One database. A key after its end is invisible, so it need not be deleted then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyspace(BTreeMap<Vec<u8>, Entry>);
@@ -93,13 +101,16 @@ pub(super) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl Keyspace {
-    /// The entry under `key`, if it has not ended by `now`.
+    /// The entry under `key`, with its fields, if it has not ended by `now`.
     pub(super) fn entry(&mut self, key: &[u8], now: i64) -> Option<&mut Entry> {
-        let ended = |entry: &Entry| entry.ends.is_some_and(|ends| now > ends);
-        if self.0.get(key).is_some_and(ended) {
+        if self.0.get(key).is_some_and(|entry| entry.is_over(now)) {
             self.0.remove(key);
         }
-        self.0.get_mut(key)
+        let entry = self.0.get_mut(key)?;
+        if let Value::Hash(hash) = &mut entry.value {
+            hash.remove_ended(now);
+        }
+        Some(entry)
     }
 
     /// The value of this kind, if there is one.
@@ -142,7 +153,7 @@ impl Keyspace {
 
     /// Returns the keys that have not ended by `now`, in order.
     pub(super) fn live(&self, now: i64) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
-        self.0.iter().filter(move |(_, entry)| entry.ends.is_none_or(|ends| now <= ends))
+        self.0.iter().filter(move |(_, entry)| !entry.is_over(now))
     }
 }
 
@@ -157,6 +168,20 @@ mod tests {
         assert!(keys.entry(b"k", 5).is_some());
         assert!(keys.entry(b"k", 6).is_none());
         assert!(keys.entry(b"k", 5).is_none(), "it is deleted for good");
+    }
+
+    #[test]
+    fn hash_vanishes_with_its_last_field() {
+        let mut keys = Keyspace::default();
+        let hash = keys.make::<Hash>(b"h", 0).unwrap();
+        for (field, ends) in [(b"f", 5), (b"g", 7)] {
+            hash.set(field, vec![]);
+            assert!(hash.end_at(field, ends));
+        }
+        let mut left = |now| keys.find::<Hash>(b"h", now).unwrap().map(|hash| hash.len());
+        assert_eq!([left(5), left(6), left(7)], [Some(2), Some(1), Some(1)]);
+        assert_eq!(keys.live(8).count(), 0);
+        assert!(keys.entry(b"h", 8).is_none());
     }
 
     #[test]

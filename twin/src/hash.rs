@@ -24,6 +24,14 @@ pub(super) struct Field {
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) value: Vec<u8>,
+    /// Its end, in milliseconds since 1970.
+    pub(super) ends: Option<i64>,
+}
+
+impl Field {
+    fn is_over(&self, now: i64) -> bool {
+        self.ends.is_some_and(|ends| now > ends)
+    }
 }
 
 impl Hash {
@@ -31,15 +39,41 @@ impl Hash {
         self.fields.iter().find(|field| field.name == name).map(|field| &field.value)
     }
 
-    /// Sets a field. Returns whether it is new.
+    /// Sets a field, without an end. Returns whether it is new.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> bool {
         if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
-            field.value = value;
+            (field.value, field.ends) = (value, None);
             return false;
         }
         self.next += 1;
-        self.fields.push(Field { number: self.next, name: name.to_vec(), value });
+        self.fields.push(Field { number: self.next, name: name.to_vec(), value, ends: None });
         true
+    }
+
+    /// Sets the value of a field, which keeps its end.
+    pub(super) fn update(&mut self, name: &[u8], value: Vec<u8>) {
+        match self.fields.iter_mut().find(|field| field.name == name) {
+            Some(field) => field.value = value,
+            None => {
+                self.set(name, value);
+            }
+        }
+    }
+
+    /// Sets the end of a field. Returns whether the field exists.
+    pub(super) fn end_at(&mut self, name: &[u8], ends: i64) -> bool {
+        let field = self.fields.iter_mut().find(|field| field.name == name);
+        field.map(|field| field.ends = Some(ends)).is_some()
+    }
+
+    /// Returns whether there are fields, and all of them have ended by `now`.
+    pub(super) fn is_over(&self, now: i64) -> bool {
+        !self.fields.is_empty() && self.fields.iter().all(|field| field.is_over(now))
+    }
+
+    /// Removes the fields that have ended by `now`.
+    pub(super) fn remove_ended(&mut self, now: i64) {
+        self.fields.retain(|field| !field.is_over(now));
     }
 
     /// Removes a field. Returns whether it existed.

@@ -86,6 +86,15 @@ impl Twin {
         self.core().is_replica()
     }
 
+    /// Whether this replica is connected to `primary`, and has all its writes.
+    pub fn has_all_of(&self, primary: &Self) -> bool {
+        let (up, has) = {
+            let core = self.shared.core();
+            (core.leader().is_some_and(|(_, is_up)| is_up), core.offset())
+        };
+        up && has == primary.shared.core().offset()
+    }
+
     /// How often each command ran, those that scripts called among them. Names are
     /// in small letters, with their container before a `|`.
     pub fn calls(&self) -> BTreeMap<String, u64> {

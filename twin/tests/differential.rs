@@ -66,9 +66,8 @@ struct Both {
 }
 
 impl Both {
-    async fn start(seed: u64) -> Self {
-        let twin = Twin::new(seed);
-        Self { redis: Redis::start(), twin, clients: vec![], asked: vec![] }
+    fn start(redis: Redis, seed: u64) -> Self {
+        Self { redis, twin: Twin::new(seed), clients: vec![], asked: vec![] }
     }
 
     /// A new client. Returns its number.
@@ -510,6 +509,8 @@ fn argument(random: &mut Rng, name: &str) -> String {
     match name {
         "owner" => owner(random),
         "ttl" if random.bool() => "0".into(),
+        // The real server has no TTLs of fields.
+        "field_ttl" => "0".into(),
         "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
         "idle" if random.bool() => "0".into(),
         "idle" => lease(random),
@@ -547,7 +548,7 @@ fn argument(random: &mut Rng, name: &str) -> String {
 
 /// Two clients in RESP3 and one in RESP2.
 async fn three(seed: u64) -> Both {
-    let mut both = Both::start(seed).await;
+    let mut both = Both::start(Redis::start(), seed);
     for client in 0..3 {
         both.connect().await;
         if client < 2 {
@@ -709,6 +710,36 @@ async fn key_expires_on_both() {
     {
         both.ask(0, &command.split(' ').collect::<Vec<_>>()).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn field_expires_on_both() {
+    let mut both = Both::start(Redis::start_with_field_ttls(), 9);
+    both.connect().await;
+    let mut ask = async |commands: &[&str]| {
+        for command in commands {
+            both.ask(0, &command.split(' ').collect::<Vec<_>>()).await;
+        }
+    };
+    ask(&[
+        "HPEXPIRE h1 30 FIELDS 1 f",
+        "HSET h1 f 1 g 2 i 3",
+        "HSET h2 f 1",
+        "HPEXPIRE h1 30 FIELDS 3 f none i",
+        "HPEXPIRE h2 30 FIELDS 1 f",
+        "HSET h1 i 4",
+        "HINCRBY h1 f 1",
+        "HINCRBY h1 new 1",
+        "HPEXPIRE h1 30 FIELDS 1",
+        "HPEXPIRE h1 x FIELDS 1 f",
+        "SET s1 1",
+        "HPEXPIRE s1 30 FIELDS 1 f",
+    ])
+    .await;
+    std::thread::sleep(Duration::from_millis(60));
+    advance(Duration::from_millis(60)).await;
+    ask(&["HGETALL h1", "HEXISTS h1 f", "EXISTS h1 h2", "HSET h1 f 5", "HSETNX h2 f 6"]).await;
+    ask(&["HGETALL h1", "HGETALL h2"]).await;
 }
 
 #[tokio::test(start_paused = true)]

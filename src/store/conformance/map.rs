@@ -1,10 +1,12 @@
 //! What every store must do for maps and sets.
 
+use std::slice;
+
 use super::*;
 use crate::{
     domain::{Name, Owner, Write},
     store::{
-        map::{self, Change, Changed, Page},
+        map::{self, Change, Changed, Cursor, Page},
         set,
     },
 };
@@ -12,15 +14,20 @@ use crate::{
 pub(super) async fn all(t: &Bench) {
     change_returns_the_value_before(t).await;
     repeated_change_of_a_map_counts_once(t).await;
+    entry_ends_with_its_ttl_if_the_server_can(t).await;
     unchanged_reply_is_not_kept(t).await;
     sum_is_added_once_for_each_request(t).await;
     entries_are_read_together(t).await;
     long_values_are_not_returned(t).await;
+    long_page_is_read_in_parts(t).await;
     removal_under_a_lock_needs_the_hold(t).await;
     repeated_change_of_a_set_counts_once(t).await;
     elements_are_added_all_or_none(t).await;
     popped_element_is_returned_again(t).await;
 }
+
+/// An entry lives so long.
+const BRIEF: Duration = Duration::from_millis(200);
 
 impl Bench {
     fn data(&self, name: &str) -> Name {
@@ -29,7 +36,7 @@ impl Bench {
 
     /// Makes a change as the first client, with this receipt.
     async fn changes(&self, name: &Name, change: Change<'_>, receipt: &Owner) -> Changed {
-        map::change(&self.one, name, b"key", change, receipt).await.unwrap()
+        map::change(&self.one, name, b"key", change, None, receipt).await.unwrap()
     }
 
     async fn change(&self, name: &Name, change: Change<'_>) -> Changed {
@@ -92,10 +99,37 @@ async fn repeated_change_of_a_map_counts_once(t: &Bench) {
         assert_eq!(map::read(&t.one, &name, &bytes(&["key"])).await.unwrap(), now);
     }
     let (pairs, receipt) = (bytes(&["key", "6"]), t.identity.fresh_owner());
-    map::insert_many(&t.one, &name, &pairs, &receipt).await.unwrap();
+    map::insert_many(&t.one, &name, &pairs, None, &receipt).await.unwrap();
     t.change(&name, Change::Insert(b"7")).await;
-    map::insert_many(&t.one, &name, &pairs, &receipt).await.unwrap();
+    map::insert_many(&t.one, &name, &pairs, None, &receipt).await.unwrap();
     assert_eq!(t.change(&name, Change::Remove).await, yes(b"7"));
+}
+
+async fn entry_ends_with_its_ttl_if_the_server_can(t: &Bench) {
+    let (name, receipt) = (t.data("map-ttl"), t.identity.fresh_owner());
+    let read = async || map::read(&t.other, &name, &bytes(&["key"])).await.unwrap().unwrap();
+    t.change(&name, Change::Insert(b"1")).await;
+    let brief = Change::InsertFor(b"2", BRIEF);
+    let inserted = async || map::change(&t.one, &name, b"key", brief, None, &receipt).await;
+    match inserted().await {
+        Err(Failure::Unsupported(_)) => assert_eq!(read().await, [Some(b"1".to_vec())]),
+        Err(other) => panic!("{other:?}"),
+        Ok(before) => {
+            assert_eq!((before, read().await), (yes(b"1"), vec![Some(b"2".to_vec())]));
+            sleep(BRIEF * 5 / 4).await;
+            // A repeated request returns the reply, and inserts nothing again.
+            assert_eq!(inserted().await.unwrap(), yes(b"1"));
+            assert_eq!(read().await, [None]);
+            for brief in [true, false] {
+                let change =
+                    if brief { Change::InsertFor(b"3", BRIEF) } else { Change::Insert(b"4") };
+                t.change(&name, change).await;
+            }
+            sleep(BRIEF * 5 / 4).await;
+            assert_eq!(read().await, [Some(b"4".to_vec())]);
+        }
+    }
+    t.change(&name, Change::Remove).await;
 }
 
 /// Otherwise each failed comparison would write a key.
@@ -108,7 +142,8 @@ async fn unchanged_reply_is_not_kept(t: &Bench) {
 
 async fn sum_is_added_once_for_each_request(t: &Bench) {
     let (name, receipt) = (t.data("map-sum"), t.identity.fresh_owner());
-    let add = async |number, receipt: &Owner| map::add(&t.one, &name, b"n", number, receipt).await;
+    let add =
+        async |number, receipt: &Owner| map::add(&t.one, &name, b"n", number, None, receipt).await;
     for _ in 0..2 {
         assert_eq!(add(i64::MAX - 1, &receipt).await.unwrap(), i64::MAX - 1);
     }
@@ -116,7 +151,8 @@ async fn sum_is_added_once_for_each_request(t: &Bench) {
     let beyond = add(1, &t.identity.fresh_owner()).await.unwrap_err();
     assert!(matches!(beyond, Failure::Refused { .. }), "{beyond:?}");
     t.change(&name, Change::Insert(b"many")).await;
-    let text = map::add(&t.one, &name, b"key", 1, &t.identity.fresh_owner()).await.unwrap_err();
+    let text =
+        map::add(&t.one, &name, b"key", 1, None, &t.identity.fresh_owner()).await.unwrap_err();
     assert!(matches!(text, Failure::Refused { .. }), "{text:?}");
     t.change(&name, Change::Remove).await;
 }
@@ -124,14 +160,14 @@ async fn sum_is_added_once_for_each_request(t: &Bench) {
 async fn entries_are_read_together(t: &Bench) {
     let name = t.data("map-read");
     let pairs = bytes(&["a", "1", "b", ""]);
-    map::insert_many(&t.one, &name, &pairs, &t.identity.fresh_owner()).await.unwrap();
+    map::insert_many(&t.one, &name, &pairs, None, &t.identity.fresh_owner()).await.unwrap();
     let read = map::read(&t.other, &name, &bytes(&["b", "c", "a"])).await.unwrap();
     assert_eq!(read, Some(vec![Some(vec![]), None, Some(b"1".to_vec())]));
     assert!(map::contains(&t.other, &name, b"b").await.unwrap());
     assert!(!map::contains(&t.other, &name, b"c").await.unwrap());
     assert_eq!(map::len(&t.other, &name).await.unwrap(), 2);
-    let page = map::scan(&t.other, &name, 0, 10).await.unwrap();
-    assert_eq!(page, Some(Page { parts: pairs, next: None }));
+    let page = map::scan(&t.other, &name, &Cursor::default()).await.unwrap();
+    assert_eq!(page, Page { parts: pairs, next: None, skips: false });
 }
 
 /// They would end the connection, which all callers share.
@@ -142,7 +178,10 @@ async fn long_values_are_not_returned(t: &Bench) {
     assert_eq!(t.change(&name, Change::Insert(b"1")).await, Changed::TooLong);
     assert_eq!(t.change(&name, Change::Remove).await, Changed::TooLong);
     assert_eq!(map::read(&t.one, &name, &bytes(&["key"])).await.unwrap(), None);
-    assert_eq!(map::scan(&t.one, &name, 0, 10).await.unwrap(), None);
+    let page = map::scan(&t.one, &name, &Cursor::default()).await.unwrap();
+    assert!(page.skips && page.parts.is_empty(), "{page:?}");
+    let page = map::scan(&t.one, &name, &page.next.unwrap()).await.unwrap();
+    assert_eq!(page, Page { parts: vec![], next: None, skips: false });
     assert_eq!(t.change(&name, Change::RemoveIf(&long)).await, yes(b""));
 
     let elements = t.data("set-long");
@@ -150,7 +189,35 @@ async fn long_values_are_not_returned(t: &Bench) {
     set::change(&t.one, &elements, set::Change::Insert, &[long], &receipt).await.unwrap();
     let popped = set::pop(&t.one, &elements, &t.identity.fresh_owner()).await.unwrap();
     assert_eq!(popped, Changed::TooLong);
-    assert_eq!(set::scan(&t.one, &elements, 0, 10).await.unwrap(), None);
+    assert!(set::scan(&t.one, &elements, &Cursor::default()).await.unwrap().skips);
+}
+
+async fn long_page_is_read_in_parts(t: &Bench) {
+    let (map, set) = (t.data("map-parts"), t.data("set-parts"));
+    let texts = ["a", "b", "c", "d"].map(|text| text.repeat(90_000).into_bytes());
+    for text in &texts {
+        let receipt = t.identity.fresh_owner();
+        let pair = [text[..1].to_vec(), text.clone()];
+        map::insert_many(&t.one, &map, &pair, None, &receipt).await.unwrap();
+        let receipt = t.identity.fresh_owner();
+        set::change(&t.one, &set, set::Change::Insert, slice::from_ref(text), &receipt)
+            .await
+            .unwrap();
+    }
+    for is_map in [true, false] {
+        let (mut cursor, mut read) = (Some(Cursor::default()), vec![]);
+        while let Some(at) = cursor {
+            let page = match is_map {
+                true => map::scan(&t.other, &map, &at).await.unwrap(),
+                false => set::scan(&t.other, &set, &at).await.unwrap(),
+            };
+            assert!(!page.skips && page.parts.iter().map(Vec::len).sum::<usize>() <= 200_000);
+            read.extend(page.parts.into_iter().filter(|part| part.len() > 1));
+            cursor = page.next;
+        }
+        read.sort();
+        assert!(read == texts, "{} parts of four", read.len());
+    }
 }
 
 async fn removal_under_a_lock_needs_the_hold(t: &Bench) {
@@ -196,7 +263,7 @@ async fn elements_are_added_all_or_none(t: &Bench) {
     assert!(!set::contains(&t.other, &name, b"b").await.unwrap());
     assert!(t.elements(&name, set::Change::InsertAllIfNone, &["b", "c"]).await);
     assert_eq!(set::len(&t.other, &name).await.unwrap(), 3);
-    let page = set::scan(&t.other, &name, 0, 10).await.unwrap().unwrap();
+    let page = set::scan(&t.other, &name, &Cursor::default()).await.unwrap();
     let mut elements = page.parts;
     elements.sort();
     assert_eq!((elements, page.next), (bytes(&["a", "b", "c"]), None));

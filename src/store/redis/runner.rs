@@ -14,7 +14,7 @@ use super::{
     scripts::Script,
 };
 use crate::{
-    domain::{Failure, Name, Object, Taken, Verdict},
+    domain::{Failure, Name, Notice, Object, Taken, Verdict},
     metrics,
 };
 
@@ -110,6 +110,22 @@ impl RedisStore {
             Box::pin(self.wake::<K>(name)).await;
         }
         answer
+    }
+
+    /// Publishes `notices` about `name` again if they reached no client because the slot is
+    /// migrating.
+    pub(super) async fn notify_again(&self, name: &Name, notices: &[&Notice]) {
+        if notices.is_empty() || !self.topology.is_to_be_published_again(name.as_str().as_bytes()) {
+            return;
+        }
+        let Ok(channels) = self.topology.channels().await else { return };
+        for Notice { channel, message } in notices {
+            let mut publish = cmd(channels.publish());
+            publish.arg(channel).arg(&message[..]);
+            let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
+            tracing::debug!(target: "leasehold", map = %name, ?reply,
+                "notice repeated: the slot is migrating");
+        }
     }
 
     /// Makes all waiters send a request. If this fails, they send one later, by their timers.

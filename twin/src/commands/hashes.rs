@@ -17,6 +17,8 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("hkeys", 2, READ, Keys::One, |core, call| listed(core, call, |it| &it.name)),
     Spec::new("hlen", 2, READ, Keys::One, hlen),
     Spec::new("hmget", -3, READ, Keys::One, hmget),
+    // Of Redis 7.4 and Valkey 9.
+    Spec::new("hpexpire", -6, WRITE | GROWS, Keys::One, hpexpire),
     Spec::new("hscan", -3, READ, Keys::One, hscan),
     Spec::new("hset", -4, WRITE | GROWS, Keys::One, hset),
     Spec::new("hsetnx", 4, WRITE | GROWS, Keys::One, hsetnx),
@@ -81,8 +83,25 @@ fn hincrby(core: &mut Core, call: &Call<'_>) -> Answer {
     let by = call.integer(3)?;
     let value = core.find::<Hash>(call)?.and_then(|hash| hash.value(call.word(2)));
     let sum = numbers::added(value, by, "ERR hash value is not an integer")?;
-    core.make::<Hash>(call)?.set(call.word(2), sum.to_string().into_bytes());
+    core.make::<Hash>(call)?.update(call.word(2), sum.to_string().into_bytes());
     Ok(Reply::Int(sum))
+}
+
+/// `HPEXPIRE key milliseconds FIELDS number field …`, without conditions.
+fn hpexpire(core: &mut Core, call: &Call<'_>) -> Answer {
+    const MISSING: i64 = -2;
+    let (millis, fields) = (call.integer(2)?, call.after(5));
+    let counted = call.is(3, "FIELDS") && usize::try_from(call.integer(4)?) == Ok(fields.len());
+    if !counted || millis < 1 {
+        return syntax();
+    }
+    let ends = core.now() + millis;
+    let mut hash = core.find::<Hash>(call)?;
+    let set = |field: &&[u8]| {
+        let is_there = hash.as_mut().is_some_and(|hash| hash.end_at(field, ends));
+        Reply::Int(if is_there { 1 } else { MISSING })
+    };
+    Ok(Reply::List(fields.iter().map(set).collect()))
 }
 
 /// HSCAN returns a hash of up to this many fields at once, as Redis does for small hashes.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{facts::untrue, jobs::Jobs, peer::Peer, site::Site};
+use super::{entries::Entries, facts::untrue, jobs::Jobs, peer::Peer, site::Site};
 use crate::{
     Arrived,
     domain::{Kind, Owner},
@@ -39,6 +39,8 @@ pub(super) struct Known {
     pub(super) term: u64,
     /// The elements of the queue.
     pub(super) jobs: Jobs,
+    /// The entries of the map.
+    pub(super) entries: Entries,
     pub(super) broken: Option<String>,
 }
 

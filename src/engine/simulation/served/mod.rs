@@ -20,6 +20,7 @@
 //! objects               runs of the other objects
 //! book                  their rules
 //! jobs                  what is known of the elements of a queue
+//! entries               what is known of the entries of a map
 //! facts                 rules about what the server knows
 //! deployment            runs with sentinels or in a cluster
 //! failovers             faults of servers that have replicas, and the time of each fault
@@ -31,6 +32,7 @@
 
 mod book;
 mod deployment;
+mod entries;
 mod facts;
 mod failovers;
 mod faults;

@@ -1,6 +1,6 @@
 //! Stories of the other objects on the simulated server: a fair lock, a read-write lock, a
 //! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier, a double barrier,
-//! a queue.
+//! a queue, a map.
 //! Each story has one of them.
 //!
 //! A task *believes* in its hold if its guard says that it is held, and is then a *believer*.
@@ -17,6 +17,9 @@
 //! | one claimant | two tasks believe in claims of one element |
 //! | done elements | an element that is done is claimed again, or done twice |
 //! | no lost element | the push of an element was confirmed, and at the end it is neither done nor in the queue |
+//! | no lost update | the counter of a map, which grows under its lock, is lower than the number of confirmed writes, or higher than that and the unconfirmed ones |
+//! | one computation | two callers get different values of one computed entry |
+//! | true replies | an insertion returns a value that was not there, or was returned before; or more values vanish than replies |
 //! | one generation inside | members of two generations believe that they are inside a double barrier |
 //! | leaving together | a member has left while another one believes that it is inside |
 //! | number of permits | guards have more permits together than the semaphore has |
@@ -25,9 +28,12 @@
 //! | no starvation | a task waits for two minutes, though no hold and no fault lasts as long |
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
-//! The server never loses its data in these runs, because no rule could be checked after that.
+//! The server never loses its data in these runs, because no rule could be checked after that. In some
+//! stories of a queue or a map, a replica that has all data takes over.
 
 mod barrier;
+mod latch;
+mod map;
 mod multi;
 mod queue;
 
@@ -47,7 +53,7 @@ use tokio::{
 use self::multi::MEMBERS;
 use super::{
     book::{Believer, Believes, Book},
-    facts::{self, until_known},
+    facts,
     faults::FaultInjector,
     judge::Judge,
     peer::Peer,
@@ -84,6 +90,7 @@ enum Subject {
     Barrier,
     Queue,
     DoubleBarrier,
+    Map,
 }
 
 /// Runs the story of `seed`.
@@ -99,11 +106,12 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
         Subject::Multi,
     ];
     let subject = all[chance.usize(..all.len())];
-    let subject = match seed % 6 {
+    let subject = match seed % 7 {
         1 => Subject::Queue,
         2 => Subject::DoubleBarrier,
         3 => Subject::Barrier,
         4 => Subject::Election,
+        5 => Subject::Map,
         _ => subject,
     };
     let mut scenario = Scenario::draw(&mut chance);
@@ -111,19 +119,23 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     (faults.forgetting, faults.promotion, faults.permissions) = (false, false, false);
     (faults.runtimes, faults.forcing) = (false, false);
     faults.shutdowns &= subject != Subject::Latch;
+    let fails_over = matches!(subject, Subject::Queue | Subject::Map) && chance.bool();
+    // A primary that resumed early would accept a write that its successor lacks.
+    faults.stops &= !fails_over;
     // A dead process would keep a permit without a lease, or a closed latch, for ever.
     faults.deaths &= !matches!(subject, Subject::Semaphore | Subject::Latch);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         trace.log(|| format!("{subject:?}: {scenario:?}"));
-        World::new(subject, scenario, &mut chance, trace).await.live(chance).await
+        World::new(subject, scenario, fails_over, &mut chance, trace).await.live(chance).await
     })
 }
 
 struct World {
     subject: Subject,
     scenario: Scenario,
+    fails_over: bool,
     site: Site,
     trace: Arc<Trace>,
     judge: Arc<Judge>,
@@ -170,6 +182,7 @@ impl Worker {
             Subject::Barrier => Box::pin(gate.pass(self.use_barrier())).await,
             Subject::Queue => Box::pin(gate.pass(self.use_queue())).await,
             Subject::DoubleBarrier => Box::pin(gate.pass(self.use_double_barrier())).await,
+            Subject::Map => Box::pin(gate.pass(self.use_map())).await,
         }
     }
 
@@ -321,60 +334,19 @@ impl Worker {
             self.release(leadership, async |it| drop(it.step_down().await)).await;
         }
     }
-
-    /// Waits for a latch repeatedly.
-    async fn wait_for_latch(mut self) {
-        let latch = self.client().latch("start").unwrap();
-        for _ in 0..self.scenario.rounds {
-            self.pause(self.scenario.rest).await;
-            let before = self.book.note(|known| (known.closed, known.may_be_open));
-            let once = async { Ok((latch.count().await? == 0).then_some(())) };
-            if self.acquire(once, latch.wait()).await.is_none() {
-                continue;
-            }
-            let after = self.book.note(|known| (known.closed, known.may_be_open));
-            if before == after && !after.1 {
-                self.book.breaks(format!("{} passes a closed latch", self.label));
-            }
-        }
-    }
-
-    /// Closes the latch and counts it down, repeatedly.
-    async fn count_latch_down(mut self) {
-        let latch = self.client().latch("start").unwrap();
-        for _ in 0..self.scenario.rounds {
-            until_known(LONGEST_RETRY, || latch.set(3)).await;
-            self.book.note(|known| {
-                (known.closed, known.may_be_open) = (known.closed + 1, false);
-            });
-            self.log(|| "closes".into());
-            loop {
-                self.pause(self.scenario.rest).await;
-                let left = until_known(LONGEST_RETRY, || latch.count()).await;
-                if left <= 1 {
-                    self.book.note(|known| known.may_be_open = true);
-                }
-                let counted = latch.count_down().await;
-                self.log(|| format!("counts down, of {left}: {counted:?}"));
-                if counted.is_err() {
-                    sleep(LONGEST_RETRY).await;
-                }
-                if until_known(LONGEST_RETRY, || latch.count()).await == 0 {
-                    break;
-                }
-            }
-        }
-    }
 }
 
 impl World {
     async fn new(
         subject: Subject,
         scenario: Scenario,
+        fails_over: bool,
         chance: &mut fastrand::Rng,
         trace: &Arc<Trace>,
     ) -> Self {
-        let site = Site::new(Twin::new(chance.u64(..)), None);
+        let master = Twin::new(chance.u64(..));
+        let replica = fails_over.then(|| master.replica(Delay::Fixed(Duration::ZERO)));
+        let site = Site::new(master, replica);
         let judge = Judge::new(&site, trace, scenario, &[]);
         let mut peers = vec![];
         for number in 0..scenario.clients {
@@ -389,7 +361,8 @@ impl World {
             | Subject::Election
             | Subject::Barrier
             | Subject::DoubleBarrier
-            | Subject::Queue => {}
+            | Subject::Queue
+            | Subject::Map => {}
             Subject::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
@@ -406,7 +379,7 @@ impl World {
             let breaks = Arc::clone(&book);
             facts::watch_order(&site.master(), "gate", move |rule| breaks.breaks(rule));
         }
-        Self { subject, scenario, site, trace, judge, peers, book }
+        Self { subject, scenario, fails_over, site, trace, judge, peers, book }
     }
 
     async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
@@ -428,6 +401,10 @@ impl World {
             }
             if looks < CHECKS_WITH_FAULTS {
                 faults.check(&self.peers);
+                if self.fails_over && chance.u32(..1_000) == 0 {
+                    self.trace.log(|| "the replica takes over, if it has all writes".into());
+                    self.site.fail_over_in_step().await;
+                }
             }
             looks += 1;
             self.book.forgets_the_dead(&self.peers);
@@ -487,6 +464,10 @@ impl World {
             }
             Subject::Queue => {
                 queue::take_the_rest(&client, &self.book).await?;
+                Ok(self.book.count.into())
+            }
+            Subject::Map => {
+                map::remove_all(&client, &self.book).await?;
                 Ok(self.book.count.into())
             }
             Subject::ReadWrite

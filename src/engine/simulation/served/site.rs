@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use leasehold_twin::{Cluster, Delay, Net, Sentinels, Twin};
-use tokio::io::DuplexStream;
+use leasehold_twin::{Cluster, Cut, Delay, Net, Sentinels, Twin};
+use tokio::{io::DuplexStream, time::sleep};
 
 use crate::domain::Name;
 
@@ -125,6 +125,20 @@ impl Site {
     /// Returns the number of executed scripts.
     pub(super) fn evals(&self) -> u64 {
         self.all().iter().map(Twin::evals).sum()
+    }
+
+    /// Stops the primary, and promotes the replica if it has all writes.
+    pub(super) async fn fail_over_in_step(&self) {
+        let Self::One(servers) = self else { return };
+        let before = self.master();
+        before.stop();
+        sleep(Duration::from_millis(1)).await;
+        let replica = servers.lock().unwrap().replica.clone();
+        if replica.is_some_and(|replica| replica.has_all_of(&before)) {
+            self.promote();
+            let _many: usize = before.cut(Cut::Whole, |_| true);
+        }
+        before.resume();
     }
 
     /// Promotes the replica. Returns the old primary, or `None` if there is no replica.

@@ -2666,6 +2666,72 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "the receipt of a change of a map is not written",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/once.lua",
+                from: "    redis.call('SET', receipt, answer, 'PX', rest)\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a client that lost the lock of an entry of a map writes it",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/lock/write.lua",
+                from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Simulation("run_objects"),
+        Defect {
+            says: "a computed value of a map replaces that of another task",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/lock/write.lua",
+                from: "    if verb == 'HSET' or verb == 'HSETNX' then\n        return redis.pcall(verb, key, first, second)",
+                to: "    if verb == 'HSET' or verb == 'HSETNX' then\n        return redis.pcall('HSET', key, first, second)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "an entry of a map with a TTL never ends",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/change.lua",
+                from: "        limited(KEYS[1])\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
+        Defect {
+            says: "a part of a page of a map ends the page",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/scan.lua",
+                from: "return {ARGV[3], parts, read}\n",
+                to: "return {page[1], parts, {}}\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("primitives::map::tests::every_change_notifies_local_caches_if_asked_to"),
+        Defect {
+            says: "a change of a map notifies no local cache",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/map/change.lua",
+                from: "    notify(ARGV[8], ARGV[9])\n",
+                to: "",
+            }],
+        },
+    ),
+    (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
             says: "a repeated change of a set is made again",

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 
 use super::super::Reply;
 use crate::{
-    domain::{self, Claim, Edit, Failure, Work, Write},
+    domain::{self, Claim, Edit, Failure, Notice, Work, Write},
     store::redis::{
         RedisStore,
         ask::Request,
@@ -57,17 +57,26 @@ pub(in crate::store::redis::kinds) async fn by_field(
     })
 }
 
+/// Each notice is published before its write. A server that denies it ends the script before the
+/// first write, and clients read the message after the script.
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
     // On the exporting node of a migrating slot, a deleted key cannot be written again. If the
     // request also names a key that does not exist, the node rejects the whole request before it
     // starts.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
-    let writes = || writes.iter().chain(&guard);
-    let keys = behind(claim, writes().map(|write| &write.key));
+    let announced = || writes.iter().filter(|write| write.notice.is_some());
+    let notices: Vec<&Notice> = writes.iter().filter_map(|write| write.notice.as_ref()).collect();
+    let edits = || writes.iter().chain(&guard);
+    let keys = behind(claim, announced().chain(edits()).map(|write| &write.key));
     let mut request = Request::script(&WRITE, &keys, field).about(claim.name());
-    writes().for_each(|write| tell(&mut request.command, &write.edit));
-    store.send(&request).await
+    for Notice { channel, message } in &notices {
+        request.command.arg("NOTICE").arg(channel).arg(&message[..]);
+    }
+    edits().for_each(|write| tell(&mut request.command, &write.edit));
+    let reply = store.send(&request).await;
+    store.notify_again(claim.name(), &notices).await;
+    reply
 }
 
 /// Returns the key of the lock, then `others`.
@@ -90,6 +99,9 @@ fn tell(command: &mut Cmd, edit: &Edit) {
     match edit {
         Edit::Set(value) => command.arg("SET").arg(&value[..]).arg(""),
         Edit::SetField { field, value } => command.arg("HSET").arg(&field[..]).arg(&value[..]),
+        Edit::SetAbsentField { field, value } => {
+            command.arg("HSETNX").arg(&field[..]).arg(&value[..])
+        }
         Edit::RemoveField(field) => command.arg("HDEL").arg(&field[..]).arg(""),
         Edit::Delete => command.arg("DEL").arg("").arg(""),
         Edit::Expire(after) => command.arg("PEXPIRE").arg(millis(*after)).arg(""),

@@ -3,9 +3,10 @@
 --   KEYS[1]     lock    hash {owner: hold count}
 --   KEYS[i]     key     of the write that ARGV[3i-4] and the next two describe
 --   ARGV[1]     owner   of the hold
---   ARGV[3i-4]  verb    SET, HSET, HDEL, DEL or PEXPIRE
---   ARGV[3i-3]  first   the value for SET, the field for HSET and HDEL, milliseconds for PEXPIRE
---   ARGV[3i-2]  second  the value for HSET
+--   ARGV[3i-4]  verb    SET, HSET, HSETNX, HDEL, DEL or PEXPIRE; or, before these, NOTICE
+--   ARGV[3i-3]  first   the value for SET, the field for HSET, HSETNX and HDEL, milliseconds for
+--                       PEXPIRE, the channel for NOTICE
+--   ARGV[3i-2]  second  the value for HSET and HSETNX, the message for NOTICE
 --
 --   0                   not held by this owner: nothing is written
 --   {1}                 written
@@ -16,13 +17,15 @@
 -- The script checks types before its first write. A server that is full or accepts no writes
 -- rejects the first write of a script, and never a later one.
 --
--- Time: HEXISTS, TYPE for each HSET and HDEL, and the writes.
+-- Time: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
 
-local KINDS = {SET = 'string', HSET = 'hash', DEL = 'none'}
+local KINDS = {SET = 'string', HSET = 'hash', HSETNX = 'hash', DEL = 'none'}
 
 local function write(verb, key, first, second)
-    if verb == 'HSET' then
-        return redis.pcall('HSET', key, first, second)
+    if verb == 'HSET' or verb == 'HSETNX' then
+        return redis.pcall(verb, key, first, second)
+    elseif verb == 'NOTICE' then
+        return redis.pcall('PUBLISH', first, second)
     elseif verb == 'HDEL' then
         return redis.pcall('HDEL', key, first)
     elseif verb == 'DEL' then
@@ -39,7 +42,7 @@ end
 local kinds = {}
 for i = 2, #KEYS do
     local verb, key = ARGV[3 * i - 4], KEYS[i]
-    if verb == 'HSET' or verb == 'HDEL' then
+    if verb == 'HSET' or verb == 'HSETNX' or verb == 'HDEL' then
         local kind = kinds[key] or redis.call('TYPE', key).ok
         if kind ~= 'hash' and kind ~= 'none' then
             local words = 'WRONGTYPE `' .. string.sub(key, 1, 100) .. '` is a ' .. kind
@@ -49,11 +52,13 @@ for i = 2, #KEYS do
     kinds[key] = KINDS[verb] or kinds[key]
 end
 
+local wrote = false
 for i = 2, #KEYS do
     local verb = ARGV[3 * i - 4]
     local done = write(verb, KEYS[i], ARGV[3 * i - 3], ARGV[3 * i - 2])
     if type(done) == 'table' and done.err then
-        return {i == 2 and 2 or 3, done.err, verb}
+        return {wrote and 3 or 2, done.err, verb == 'NOTICE' and 'PUBLISH' or verb}
     end
+    wrote = verb ~= 'NOTICE'
 end
 return {1}

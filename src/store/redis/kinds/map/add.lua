@@ -5,19 +5,22 @@
 --   ARGV[1]  rest     milliseconds for which the receipt is kept
 --   ARGV[2]  key      of the entry
 --   ARGV[3]  number   to add
+--   ARGV[4]  topic    channel of Java's local caches; empty for no notice
+--   ARGV[5]  notice   message that invalidates the entry there
 --
 --   0, -7, 42, …   the sum, as text, because Lua counts only to 2^53
 --
 -- The receipt is written first, because a server that rejects that write ends the script. It is
 -- empty until there is a sum.
 --
--- Time: GET, SET, HINCRBY, HGET and SET.
+-- Time: GET, SET, HINCRBY, HGET and SET; PUBLISH for a notice.
 
 local before = replied(KEYS[2])
 if before then
     return before
 end
 
+notify(ARGV[4], ARGV[5])
 redis.call('SET', KEYS[2], '', 'PX', ARGV[1])
 redis.call('HINCRBY', KEYS[1], ARGV[2], ARGV[3])
 local sum = redis.call('HGET', KEYS[1], ARGV[2])

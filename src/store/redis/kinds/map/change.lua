@@ -1,13 +1,16 @@
 -- map/change: changes an entry of a map.
 --
---   KEYS[1]  map      hash {key: value}
---   KEYS[2]  receipt  reply to this request, kept for a minute
---   ARGV[1]  rest     milliseconds for which the receipt is kept
---   ARGV[2]  longest  how many bytes the reply may have
---   ARGV[3]  verb     insert, absent, replace, compare, remove or matching
---   ARGV[4]  key      of the entry
---   ARGV[5]  value    the new value; empty for a removal
---   ARGV[6]  old      the value that is expected by compare and matching; else empty
+--   KEYS[1]  map        hash {key: value}
+--   KEYS[2]  receipt    reply to this request, kept for a minute
+--   ARGV[1]  rest       milliseconds for which the receipt is kept
+--   ARGV[2]  longest    how many bytes the reply may have
+--   ARGV[3]  verb       insert, absent, replace, compare, remove or matching
+--   ARGV[4]  key        of the entry
+--   ARGV[5]  value      the new value; empty for a removal
+--   ARGV[6]  old        the value that is expected by compare and matching; else empty
+--   ARGV[7]  field_ttl  milliseconds after which an inserted entry ends; 0 for never
+--   ARGV[8]  topic      channel of Java's local caches; empty for no notice
+--   ARGV[9]  notice     message that invalidates the entry there
 --
 --   0          nothing changed: there was no entry, or it had another value
 --   1…         changed, or, for absent, the entry was there; followed by the value before, except
@@ -17,11 +20,16 @@
 -- If nothing changes, there is no receipt: a repeated request may change something, and its reply
 -- is then true.
 --
--- Time: GET and HGET; SET and HSET or HDEL when it changes something.
+-- Time: GET and HGET; SET and HSET or HDEL for a change; HPEXPIRE for a TTL; PUBLISH for a notice.
 
 local before = replied(KEYS[2])
 if before then
     return before
+end
+
+local function change(answer, ...)
+    notify(ARGV[8], ARGV[9])
+    return once(KEYS[2], ARGV[1], answer, ...)
 end
 
 local verb, there = ARGV[3], redis.call('HGET', KEYS[1], ARGV[4])
@@ -30,19 +38,32 @@ if verb == 'compare' or verb == 'matching' then
     if there ~= ARGV[6] then
         return '0'
     elseif verb == 'compare' then
-        return once(KEYS[2], ARGV[1], '1', 'HSET', KEYS[1], ARGV[4], ARGV[5])
+        return change('1', 'HSET', KEYS[1], ARGV[4], ARGV[5])
     end
-    return once(KEYS[2], ARGV[1], '1', 'HDEL', KEYS[1], ARGV[4])
+    return change('1', 'HDEL', KEYS[1], ARGV[4])
 end
 
 if there and #there > tonumber(ARGV[2]) then
     return {1}
 end
 
+-- A server that does not know HPEXPIRE, and an ACL that denies it, end the script before the first
+-- change: the receipt is no hash yet, so this one changes nothing.
+local function limited(key)
+    if ARGV[7] ~= '0' then
+        redis.call('HPEXPIRE', key, ARGV[7], 'FIELDS', 1, ARGV[4])
+    end
+end
+
 local answer = there and '1' .. there or '0'
 if verb == 'insert' or (verb == 'absent' and not there) or (verb == 'replace' and there) then
-    return once(KEYS[2], ARGV[1], answer, 'HSET', KEYS[1], ARGV[4], ARGV[5])
+    limited(KEYS[2])
+    local done = change(answer, 'HSET', KEYS[1], ARGV[4], ARGV[5])
+    if done == answer then
+        limited(KEYS[1])
+    end
+    return done
 elseif verb == 'remove' and there then
-    return once(KEYS[2], ARGV[1], answer, 'HDEL', KEYS[1], ARGV[4])
+    return change(answer, 'HDEL', KEYS[1], ARGV[4])
 end
 return answer

@@ -3,13 +3,13 @@
 //! A reply of more than 256 KiB would end the connection, which all callers share. So scripts read,
 //! and return no value that is too long.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::Value;
 
 use super::Reply;
 use crate::{
-    domain::{Failure, Name, Owner},
+    domain::{Failure, Name, Notice, Owner},
     store::{
         RECEIPT_RESTS,
         redis::{
@@ -21,9 +21,9 @@ use crate::{
     },
 };
 
-static CHANGE: LazyLock<Script> = script!("../once", "change");
-static ADD: LazyLock<Script> = script!("../once", "add");
-static INSERT_MANY: LazyLock<Script> = script!("../once", "insert_many");
+static CHANGE: LazyLock<Script> = script!("../once", "prelude", "change");
+static ADD: LazyLock<Script> = script!("../once", "prelude", "add");
+static INSERT_MANY: LazyLock<Script> = script!("../once", "prelude", "insert_many");
 static READ: LazyLock<Script> = script!("read");
 static SCAN: LazyLock<Script> = script!("scan");
 
@@ -40,6 +40,8 @@ const LONGEST_REPLY: usize = 2 * LONGEST;
 pub(crate) enum Change<'a> {
     /// Sets the value. Returns the previous value.
     Insert(&'a [u8]),
+    /// Sets the value, and removes the entry after that time. Returns the value before.
+    InsertFor(&'a [u8], Duration),
     /// Sets the value if there is none. Returns the existing value.
     InsertIfAbsent(&'a [u8]),
     /// Sets the value if there is one. Returns the previous value.
@@ -63,36 +65,69 @@ pub(crate) enum Changed {
     TooLong,
 }
 
-/// A page of a map or a set: each key followed by its value, and the cursor of the next page.
+/// A page of a map or a set, or a part of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Page {
+    /// Keys and values by turns, or elements.
     pub(crate) parts: Vec<Vec<u8>>,
-    pub(crate) next: Option<u64>,
+    /// Unless this is the last page.
+    pub(crate) next: Option<Cursor>,
+    /// The next entry is too long. It is skipped.
+    pub(crate) skips: bool,
 }
 
-/// Changes an entry. A repeated request with the same `receipt` changes nothing, and returns the
-/// same reply.
+/// Where reading continues. The default is the beginning.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Cursor {
+    page: u64,
+    /// Hashes of the entries of this page that were read.
+    read: Vec<Vec<u8>>,
+}
+
+/// Changes an entry, and publishes `notice` if it does. A repeated request with the same `receipt` changes nothing, and returns the
+/// same reply. A server without TTLs of entries is a [`Failure::Unsupported`], and nothing changed.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
     key: &[u8],
     change: Change<'_>,
+    notice: Option<&Notice>,
     receipt: &Owner,
 ) -> Reply<Changed> {
     let nothing: &[u8] = &[];
     let (verb, value, old) = match change {
-        Change::Insert(value) => ("insert", value, nothing),
+        Change::Insert(value) | Change::InsertFor(value, _) => ("insert", value, nothing),
         Change::InsertIfAbsent(value) => ("absent", value, nothing),
         Change::Replace(value) => ("replace", value, nothing),
         Change::CompareAndSet { old, new } => ("compare", new, old),
         Change::Remove => ("remove", nothing, nothing),
         Change::RemoveIf(old) => ("matching", nothing, old),
     };
+    let ttl = match change {
+        Change::InsertFor(_, ttl) => millis(ttl),
+        _ => 0,
+    };
     let receipt = keys::receipt("map", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), LONGEST, verb, key, value, old);
+    let arguments = (millis(RECEIPT_RESTS), LONGEST, verb, key, value, old, ttl, words(notice));
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
-    store.ask(request.read(changed)).await
+    let reply = store.ask(request.read(changed)).await;
+    store.notify_again(name, notice.as_slice()).await;
+    reply.map_err(|failure| match failure {
+        // The words before it differ between servers.
+        Failure::Refused { message, .. } if ttl > 0 && message.contains("command called from") => {
+            Failure::Unsupported(NO_TTLS)
+        }
+        other => other,
+    })
 }
+
+/// The arguments that tell a script of `notice`.
+fn words(notice: Option<&Notice>) -> (&[u8], &[u8]) {
+    notice.map_or((&[], &[]), |it| (it.channel.as_bytes(), &it.message))
+}
+
+const NO_TTLS: &str = "this server has no TTLs of map entries; use Redis 7.4 or Valkey 9, or later \
+    ones, or insert without a TTL";
 
 /// Adds to the number of an entry, and returns the sum.
 pub(crate) async fn add(
@@ -100,11 +135,15 @@ pub(crate) async fn add(
     name: &Name,
     key: &[u8],
     number: i64,
+    notice: Option<&Notice>,
     receipt: &Owner,
 ) -> Reply<i64> {
     let receipt = keys::receipt("map", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), key, number);
-    store.ask(Request::of(name, &ADD, &[&receipt], arguments).read(replies::number)).await
+    let arguments = (millis(RECEIPT_RESTS), key, number, words(notice));
+    let request = Request::of(name, &ADD, &[&receipt], arguments);
+    let sum = store.ask(request.read(replies::number)).await;
+    store.notify_again(name, notice.as_slice()).await;
+    sum
 }
 
 /// Sets entries, each a key followed by its value. There is at least one.
@@ -112,12 +151,15 @@ pub(crate) async fn insert_many(
     store: &RedisStore,
     name: &Name,
     pairs: &[Vec<u8>],
+    notice: Option<&Notice>,
     receipt: &Owner,
 ) -> Reply<()> {
     let receipt = keys::receipt("map", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), pairs);
+    let arguments = (millis(RECEIPT_RESTS), words(notice), pairs);
     let request = Request::of(name, &INSERT_MANY, &[&receipt], arguments);
-    store.ask(request.read(|reply| changed(reply).map(drop))).await
+    let reply = store.ask(request.read(|reply| changed(reply).map(drop))).await;
+    store.notify_again(name, notice.as_slice()).await;
+    reply
 }
 
 /// Returns the values of `keys`, of which there is at least one. `None` if they are too long.
@@ -149,14 +191,9 @@ pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
     count(store, name, "HLEN").await
 }
 
-/// Returns a page of entries. `None` if they are too long.
-pub(crate) async fn scan(
-    store: &RedisStore,
-    name: &Name,
-    cursor: u64,
-    count: u32,
-) -> Reply<Option<Page>> {
-    page(store, name, "HSCAN", cursor, count).await
+/// Returns a page of entries.
+pub(crate) async fn scan(store: &RedisStore, name: &Name, cursor: &Cursor) -> Reply<Page> {
+    page(store, name, "HSCAN", cursor).await
 }
 
 /// The reply of a command that returns 1 or 0 for an element.
@@ -176,23 +213,25 @@ pub(super) async fn page(
     store: &RedisStore,
     name: &Name,
     verb: &str,
-    cursor: u64,
-    count: u32,
-) -> Reply<Option<Page>> {
-    let request = Request::of(name, &SCAN, &[], (LONGEST_REPLY, verb, cursor, count));
-    let read = |reply: &Value| match reply {
-        Value::Int(0) => Ok(None),
-        Value::Array(parts) => match &parts[..] {
-            [cursor, Value::Array(parts)] => {
-                let cursor = replies::number(cursor)?.unsigned_abs();
-                let parts = parts.iter().map(bytes).collect::<Result<_, _>>()?;
-                Ok(Some(Page { parts, next: Some(cursor).filter(|cursor| *cursor > 0) }))
+    cursor: &Cursor,
+) -> Reply<Page> {
+    let arguments = (LONGEST_REPLY, verb, cursor.page, &cursor.read);
+    let read = |reply: &Value| {
+        let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
+        let (page, parts, read, skips) = match &parts[..] {
+            [page, Value::Array(parts), Value::Array(read)] => (page, parts, read, false),
+            [page, Value::Array(parts), Value::Array(read), Value::Int(1)] => {
+                (page, parts, read, true)
             }
-            _ => Err(replies::unreadable(reply)),
-        },
-        other => Err(replies::unreadable(other)),
+            _ => return Err(replies::unreadable(reply)),
+        };
+        let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
+        let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
+        // A part of the first page has the cursor 0, too.
+        let next = Some(next).filter(|next| *next != Cursor::default());
+        Ok(Page { parts: texts(parts)?, next, skips })
     };
-    store.ask(request.read(read)).await
+    store.ask(Request::of(name, &SCAN, &[], arguments).read(read)).await
 }
 
 /// Reads the reply of a script that follows `once.lua`.

@@ -1,23 +1,44 @@
--- map/scan: reads a page of a map or of a set.
+-- map/scan: reads a page of a map or of a set, or a part of a page that is too long for one reply.
 --
 --   KEYS[1]  data     hash {key: value}, or set
 --   ARGV[1]  longest  how many bytes the reply may have
 --   ARGV[2]  verb     HSCAN or SSCAN
 --   ARGV[3]  cursor   of the page
---   ARGV[4]  count    about how many entries
+--   ARGV[i]  read     hash of an entry of this page that was read before
 --
---   {cursor, {key, value, …}}   the cursor of the next page, 0 at the end; elements of a set
---                               have no values
---   0                           they are longer than the longest reply, which would end the
---                               connection
+--   {cursor, {key, value, …}, {}}              the rest of this page, and the cursor of the next
+--                                              page, 0 at the end; elements have no values
+--   {cursor, {key, value, …}, {read, …}}       a part; ask again with this cursor and these hashes
+--   {cursor, {key, value, …}, {read, …}, 1}    the same; the entry of the last hash is longer than
+--                                              the longest reply, which would end the connection
+--
+-- Entries are skipped by their hashes: between two requests their order in a page may change.
 --
 -- Time: HSCAN or SSCAN.
 
-local page, length = redis.call(ARGV[2], KEYS[1], ARGV[3], 'COUNT', ARGV[4]), 0
-for _, part in ipairs(page[2]) do
-    length = length + #part
+local page = redis.call(ARGV[2], KEYS[1], ARGV[3])
+local step, longest, read, before = ARGV[2] == 'HSCAN' and 2 or 1, tonumber(ARGV[1]), {}, {}
+for i = 4, #ARGV do
+    read[i - 3], before[ARGV[i]] = ARGV[i], true
 end
-if length > tonumber(ARGV[1]) then
-    return 0
+
+local parts, length = {}, 0
+for i = 1, #page[2], step do
+    local key, value = page[2][i], step == 2 and page[2][i + 1] or ''
+    local hash = redis.sha1hex(key)
+    if not before[hash] then
+        length = length + #key + #value
+        if length > longest and #parts > 0 then
+            return {ARGV[3], parts, read}
+        end
+        table.insert(read, hash)
+        if length > longest then
+            return {ARGV[3], parts, read, 1}
+        end
+        table.insert(parts, key)
+        if step == 2 then
+            table.insert(parts, value)
+        end
+    end
 end
-return page
+return {page[1], parts, {}}

@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::{
     Reply,
-    map::{self, Changed, LONGEST, Page},
+    map::{self, Changed, Cursor, LONGEST, Page},
 };
 use crate::{
     domain::{Failure, Name, Owner},
@@ -75,12 +75,7 @@ pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
     map::count(store, name, "SCARD").await
 }
 
-/// Returns a page of elements. `None` if they are too long.
-pub(crate) async fn scan(
-    store: &RedisStore,
-    name: &Name,
-    cursor: u64,
-    count: u32,
-) -> Reply<Option<Page>> {
-    map::page(store, name, "SSCAN", cursor, count).await
+/// Returns a page of elements.
+pub(crate) async fn scan(store: &RedisStore, name: &Name, cursor: &Cursor) -> Reply<Page> {
+    map::page(store, name, "SSCAN", cursor).await
 }

@@ -1,9 +1,13 @@
 package leasehold.interop;
 
+import java.time.Duration;
+import java.util.Map;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
 import org.redisson.api.RMap;
 import org.redisson.api.RSet;
 import org.redisson.api.RedissonClient;
+import org.redisson.api.options.LocalCachedMapOptions;
 import org.redisson.client.codec.Codec;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.codec.CompositeCodec;
@@ -18,14 +22,20 @@ final class Data {
 
     static final String SET = "set.";
 
+    /** Each has the entries that it has read, and must outlive a command. */
+    private static final Map<String, RMap<String, Object>> CACHED = new ConcurrentHashMap<>();
+
     private Data() {}
 
     static Object map(RedissonClient redisson, Command command) throws Exception {
-        RMap<String, Object> map = redisson.getMap(command.text("name"), codec(command));
+        RMap<String, Object> map = map(redisson, command.text("name"), codec(command), command);
         String key = command.text("key", "");
         return switch (command.op().substring(MAP.length())) {
             case "get" -> shown(map.get(key));
             case "put" -> shown(map.put(key, value(command, "value")));
+            case "putFor" -> shown(map.getClass()
+                    .getMethod("put", Object.class, Object.class, Duration.class)
+                    .invoke(map, key, value(command, "value"), Duration.ofMillis(command.number("ttl_ms"))));
             case "putIfAbsent" -> shown(map.putIfAbsent(key, value(command, "value")));
             case "replace" -> map.replace(key, value(command, "old"), value(command, "value"));
             case "removeIf" -> map.remove(key, value(command, "value"));
@@ -45,6 +55,21 @@ final class Data {
             case "lockName" -> map.getLock(key).getName();
             default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
         };
+    }
+
+    @SuppressWarnings("unchecked")
+    private static RMap<String, Object> map(RedissonClient redisson, String name, Codec codec, Command command)
+            throws ReflectiveOperationException {
+        if (command.is("cached")) {
+            return CACHED.computeIfAbsent(name, absent -> redisson.getLocalCachedMap(
+                    LocalCachedMapOptions.<String, Object>name(name).codec(codec)));
+        } else if (command.is("native")) {
+            // Redisson 3.29 does not have it.
+            return (RMap<String, Object>) redisson.getClass()
+                    .getMethod("getMapCacheNative", String.class, Codec.class)
+                    .invoke(redisson, name, codec);
+        }
+        return redisson.getMap(name, codec);
     }
 
     static Object set(RedissonClient redisson, Command command) {

@@ -1,0 +1,73 @@
+//! What a story knows of the entries of a map.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The counter, the computed values, and the values that replace each other.
+#[derive(Default)]
+pub(super) struct Entries {
+    /// How many writes under the lock have made the counter grow by one.
+    counted: u64,
+    /// How many writes have an unknown result.
+    unsure: u64,
+    /// The value that each computation returned to some caller.
+    computed: BTreeMap<u32, String>,
+    /// The values that may have been inserted, and whether their insertion was confirmed.
+    inserted: BTreeMap<String, bool>,
+    /// The values that a later insertion returned as replaced.
+    replaced: BTreeSet<String>,
+}
+
+impl Entries {
+    /// Returns how far the counter is at least.
+    pub(super) fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Notes that a task begins to write the counter.
+    pub(super) fn may_be_counted(&mut self) {
+        self.unsure += 1;
+    }
+
+    /// Notes the reply to that.
+    pub(super) fn is_counted(&mut self, counted: bool) {
+        self.unsure -= 1;
+        self.counted += u64::from(counted);
+    }
+
+    /// Returns the broken rule, if another caller got another value of this computation.
+    pub(super) fn is_computed(&mut self, number: u32, value: &str) -> Option<String> {
+        let first = self.computed.entry(number).or_insert_with(|| value.to_owned());
+        (first != value).then(|| format!("{number} was computed as {first} and as {value}"))
+    }
+
+    /// Notes that a task begins to insert this value, which is unique.
+    pub(super) fn may_be_inserted(&mut self, value: &str) {
+        self.inserted.insert(value.to_owned(), false);
+    }
+
+    /// Notes the reply to that. Returns the broken rule, if the value before cannot have been there.
+    pub(super) fn is_inserted(&mut self, value: &str, before: Option<String>) -> Option<String> {
+        self.inserted.insert(value.to_owned(), true);
+        let before = before?;
+        let odd = !self.inserted.contains_key(&before) || before == value;
+        (odd || !self.replaced.insert(before.clone()))
+            .then(|| format!("{value} replaced {before}, which was not there"))
+    }
+
+    /// Returns the broken rule, if these last values cannot be true.
+    pub(super) fn end_with(&self, counter: u64, last: Option<&String>) -> Result<(), String> {
+        let Self { counted, unsure, .. } = self;
+        if !(*counted..=counted + unsure).contains(&counter) {
+            return Err(format!("{counter} after {counted} writes, and {unsure} that may be"));
+        }
+        let is_missing = |it: &&String| Some(*it) != last && !self.replaced.contains(*it);
+        let (sure, unsure): (Vec<_>, Vec<_>) =
+            self.inserted.iter().partition(|(_, confirmed)| **confirmed);
+        let missing = sure.iter().map(|(value, _)| *value).filter(is_missing).count();
+        // The reply about it may be lost, with the insertion that replaced it.
+        match missing > unsure.len() {
+            true => Err(format!("{missing} values vanished, but {} replies", unsure.len())),
+            false => Ok(()),
+        }
+    }
+}

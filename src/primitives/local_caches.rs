@@ -1,0 +1,38 @@
+//! The message by which `RLocalCachedMap` of Java drops entries of its local cache.
+
+use crate::{
+    codec::hash::hash128,
+    domain::{Name, Notice},
+    store::in_slot,
+};
+
+/// The first byte of a message that names entries.
+const INVALIDATE: u8 = 1;
+
+/// The map that sends the message. Each map of Java has a random one, and ignores its own messages.
+const SENDER: [u8; 16] = [0; 16];
+
+/// Returns the message about the entries of encoded `keys` of the map `name`.
+pub(super) fn invalidation<'a>(name: &Name, keys: impl IntoIterator<Item = &'a [u8]>) -> Notice {
+    let hashes: Vec<_> = keys.into_iter().map(|key| hash128(key).to_be_bytes()).collect();
+    let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let message = [&[INVALIDATE], &SENDER[..], &count, hashes.as_flattened()].concat();
+    Notice { channel: format!("{}:topic", in_slot(name)), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalidation_names_hashes_of_keys() {
+        let notice = invalidation(&Name::new("orders").unwrap(), [&b"test1"[..], b"42"]);
+        assert_eq!(notice.channel, "{orders}:topic");
+        assert_eq!(notice.message.len(), 1 + 16 + 4 + 2 * 16);
+        assert_eq!(notice.message[..21], [&[1][..], &[0; 16], &[0, 0, 0, 2]].concat());
+        // `sMUTHC2Ql4EaCGlDp3W/MQ` in the name of the lock of this key.
+        assert_eq!(notice.message[21..25], [0xb0, 0xc5, 0x13, 0x1c]);
+        let tagged = invalidation(&Name::new("a{b}c").unwrap(), [&b"42"[..]]);
+        assert_eq!(tagged.channel, "a{b}c:topic");
+    }
+}
