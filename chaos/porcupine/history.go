@@ -25,7 +25,7 @@ type history struct {
 // object is one lock, with everybody who ever believed to hold it.
 type object struct {
 	Name string `json:"name"`
-	// "lock", "fenced", "read_write", "semaphore" or "permits".
+	// "lock", "fair", "fenced", "election", "read_write", "semaphore", "permits" or "queue".
 	Kind    string `json:"kind"`
 	Permits int    `json:"permits"`
 	// No failover may lose what replicas have acknowledged.
@@ -42,6 +42,9 @@ type belief struct {
 	mode    string
 	// The token of a hold of a fenced lock, else 0.
 	token int64
+	// The element of a claim, and whether it was done in the end, which was confirmed.
+	element string
+	done    bool
 	// It was asked for at `asked`, and believed from `from` until `to`.
 	asked, from, to int64
 	// When the end was over and done with: the release was answered.
@@ -60,6 +63,8 @@ type line struct {
 	Mode     string `json:"mode"`
 	Kind     string `json:"kind"`
 	Token    int64  `json:"token"`
+	Element  string `json:"element"`
+	Done     bool   `json:"done"`
 	Call     int64  `json:"call"`
 	Return   *int64 `json:"return"`
 	At       int64  `json:"at"`
@@ -123,8 +128,11 @@ type story struct {
 	windows []window
 }
 
-// end is when a hold is believed no more, and when that was answered.
-type end struct{ at, answered int64 }
+// end is when a hold is believed no more, when that was answered, and whether its element is done.
+type end struct {
+	at, answered int64
+	done         bool
+}
 
 func newStory(objects []*object) *story {
 	s := &story{objects: objects, byName: map[string]*object{}, enters: map[int64]line{},
@@ -140,9 +148,9 @@ func (s *story) add(l line) error {
 	case "enter":
 		return s.enter(l)
 	case "leave":
-		s.end(l.Hold, end{l.Call, orNever(l.Return)})
+		s.end(l.Hold, end{l.Call, orNever(l.Return), l.Done})
 	case "lost":
-		s.end(l.Hold, end{l.At, never})
+		s.end(l.Hold, end{l.At, never, false})
 	case "died":
 		s.deaths[l.Process] = append(s.deaths[l.Process], l.At)
 	case "fault":
@@ -182,10 +190,13 @@ func (s *story) enter(l line) error {
 // modes are how the kinds of objects are held. A read-write lock may be shared, too.
 var modes = map[string]string{
 	"lock":       "exclusive",
+	"fair":       "exclusive",
 	"fenced":     "exclusive",
+	"election":   "exclusive",
 	"read_write": "exclusive",
 	"semaphore":  "permit",
 	"permits":    "permit",
+	"queue":      "claim",
 }
 
 // fits says what an acquisition of such an object cannot be.
@@ -197,8 +208,11 @@ func (o *object) fits(l line) error {
 	if l.Mode != mode && !(o.Kind == "read_write" && l.Mode == "shared") {
 		return fmt.Errorf("a %s is not held in the mode %q", o.Kind, l.Mode)
 	}
-	if o.Kind == "fenced" && l.Token <= 0 {
-		return fmt.Errorf("hold %d of a fenced lock has no token", l.Hold)
+	if (o.Kind == "fenced" || o.Kind == "election") && l.Token <= 0 {
+		return fmt.Errorf("hold %d of a %s has no token", l.Hold, o.Kind)
+	}
+	if o.Kind == "queue" && l.Element == "" {
+		return fmt.Errorf("hold %d of a queue has no element", l.Hold)
 	}
 	return nil
 }
@@ -254,16 +268,16 @@ func (o *object) inOrder() {
 // belief lasts until the earliest of a release, a loss and a death. It is empty if
 // the process died before it was answered.
 func (s *story) belief(l line) (belief, error) {
-	b := belief{hold: l.Hold, process: l.Process, mode: l.Mode, token: l.Token,
+	b := belief{hold: l.Hold, process: l.Process, mode: l.Mode, token: l.Token, element: l.Element,
 		asked: l.Call, from: *l.Return, to: never, ended: never}
 	if e, known := s.ends[l.Hold]; known {
-		b.to, b.ended = e.at, e.answered
+		b.to, b.ended, b.done = e.at, e.answered, e.done
 		if b.ended < b.to {
 			return b, fmt.Errorf("the end of hold %d was answered before it was asked for", l.Hold)
 		}
 	}
 	if died := firstAfter(s.deaths[l.Process], b.asked); died < b.to {
-		b.to, b.ended = died, never
+		b.to, b.ended, b.done = died, never, false
 	}
 	return b, nil
 }

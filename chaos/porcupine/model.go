@@ -2,10 +2,12 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// state is all that a lock knows: how many hold it, and its newest token.
+// state is all that a lock knows: how many hold it, its newest token, and whether it is an element
+// that is done.
 type state struct {
 	exclusive, shared int
 	token             int64
+	done              bool
 }
 
 // step is what can be done with a lock.
@@ -15,6 +17,8 @@ type step struct {
 	mode   string
 	// Of a hold of a fenced lock that is new; else 0.
 	token int64
+	// Its element is done when it leaves.
+	done bool
 }
 
 // model is a lock of which so many may have permits at once. It is found as `start`.
@@ -39,8 +43,11 @@ func (s state) enter(does step, permits int) (bool, state) {
 		}
 		s.token = does.token
 	}
+	if s.done {
+		return false, s
+	}
 	switch does.mode {
-	case "exclusive":
+	case "exclusive", "claim":
 		s.exclusive++
 		return s.exclusive == 1 && s.shared == 0, s
 	case "shared":
@@ -54,7 +61,8 @@ func (s state) enter(does step, permits int) (bool, state) {
 
 // leave: what is given back, lost or forgotten was held.
 func (s state) leave(does step) (bool, state) {
-	if does.mode == "exclusive" {
+	s.done = s.done || does.done
+	if does.mode == "exclusive" || does.mode == "claim" {
 		s.exclusive--
 	} else {
 		s.shared--

@@ -30,6 +30,10 @@ impl OnCluster {
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
             Object::new(Kind::Latch, "latch-0"),
+            Object::new(Kind::Fair, "fair-0"),
+            Object::new(Kind::Election, "leader-0"),
+            Object::new(Kind::Queue, "jobs-0").without_java(),
+            Object::new(Kind::Queue, "jobs-1"),
             Object::new(Kind::Lock, "replicated-0").replicated(),
             Object::new(Kind::Fenced, "replicated-1").replicated(),
         ];
@@ -37,6 +41,9 @@ impl OnCluster {
             objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
             objects.push(Object::new(Kind::Fenced, cluster.key_on(&master, "fenced-")));
         }
+        let locks = objects.iter().filter(|it| it.kind == Kind::Lock && it.java);
+        let two: Vec<_> = locks.map(|it| it.name.clone()).take(2).collect();
+        objects.push(Object::multi("both-0", two));
         let ports = cluster.links().client(APART);
         let mut apart = Place { url: String::new(), ports };
         let nodes = cluster.addresses();
@@ -47,9 +54,14 @@ impl OnCluster {
 
     /// The objects on this node.
     fn names_on(&self, node: &Redis) -> BTreeSet<String> {
-        let names = self.objects.iter().filter(|it| it.kind != Kind::Semaphore);
+        let names = self.keys().filter(|it| it.kind != Kind::Semaphore);
         let is_there = |name: &&String| self.owner_of(name).port() == node.port();
         names.map(|it| &it.name).filter(is_there).cloned().collect()
+    }
+
+    /// The objects that have a key of their name.
+    fn keys(&self) -> impl Iterator<Item = &Object> {
+        self.objects.iter().filter(|it| it.kind != Kind::Multi)
     }
 
     fn owner_of(&self, name: &str) -> Arc<Redis> {
@@ -58,7 +70,7 @@ impl OnCluster {
 
     /// A master that has an object of the contention.
     fn any_master(&self, rng: &mut Rng) -> Arc<Redis> {
-        let wanted = rng.choice(&self.objects).expect("there are objects");
+        let wanted = rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects");
         self.owner_of(&wanted.name)
     }
 
@@ -122,7 +134,7 @@ impl OnCluster {
 
     /// Moves the slot of one of the names to another master.
     fn move_slot(&self, rng: &mut Rng) -> HealedFault {
-        let name = &rng.choice(&self.objects).expect("there are objects").name;
+        let name = &rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects").name;
         let from = now();
         let slot = Cluster::slot_of(name);
         let owner = self.cluster.owner_of(slot);

@@ -66,6 +66,11 @@ impl Site for OnSingle {
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
             Object::new(Kind::Latch, "latch-0"),
+            Object::new(Kind::Fair, "fair-0"),
+            Object::multi("both-0", ["lock-0", "lock-1"].map(str::to_owned)),
+            Object::new(Kind::Election, "leader-0"),
+            Object::new(Kind::Queue, "jobs-0").without_java(),
+            Object::new(Kind::Queue, "jobs-1"),
         ]
     }
 
