@@ -9,7 +9,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
 
-use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
+use super::{
+    APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last, objects,
+    replicated_objects,
+};
 use crate::clock::now;
 use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Place};
@@ -25,25 +28,11 @@ pub struct OnCluster {
 impl OnCluster {
     pub(super) fn start() -> Self {
         let cluster = Cluster::options().links().impatient().start();
-        let mut objects = vec![
-            Object::new(Kind::ReadWrite, "door-0"),
-            Object::new(Kind::Semaphore, "semaphore-0").permits(2),
-            Object::new(Kind::Permits, "permits-0").permits(2),
-            Object::new(Kind::Latch, "latch-0"),
-            Object::new(Kind::Fair, "fair-0"),
-            Object::new(Kind::Election, "leader-0"),
-            Object::new(Kind::Queue, "jobs-0").without_java(),
-            Object::new(Kind::Queue, "jobs-1"),
-            Object::new(Kind::Lock, "replicated-0").replicated(),
-            Object::new(Kind::Fenced, "replicated-1").replicated(),
-        ];
-        for master in cluster.masters() {
-            objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
-            objects.push(Object::new(Kind::Fenced, cluster.key_on(&master, "fenced-")));
-        }
-        let locks = objects.iter().filter(|it| it.kind == Kind::Lock && it.java);
-        let two: Vec<_> = locks.map(|it| it.name.clone()).take(2).collect();
-        objects.push(Object::multi("both-0", two));
+        let on_each = |prefix: &str| -> Vec<_> {
+            cluster.masters().iter().map(|master| cluster.key_on(master, prefix)).collect()
+        };
+        let objects = objects(&on_each("lock-"), &on_each("fenced-"));
+        let objects = [objects, replicated_objects()].concat();
         let ports = cluster.links().client(APART);
         let mut apart = Place { url: String::new(), ports };
         let nodes = cluster.addresses();
