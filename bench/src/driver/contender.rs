@@ -44,7 +44,10 @@ pub(super) const MULTI: [Contender; 2] = both("leasehold-multi", "redisson-multi
 pub(super) const QUORUM: [Contender; 2] = both("leasehold-quorum", "redisson-quorum");
 pub(super) const MAP: [Contender; 2] = both("leasehold-map", "redisson-map");
 pub(super) const SET: [Contender; 2] = both("leasehold-set", "redisson-set");
-pub(super) const QUEUE: [Contender; 2] = both("leasehold-queue", "redisson-queue");
+const QUEUES: [Contender; 2] = both("leasehold-queue", "redisson-queue");
+/// Queues with claims: those of rsmq are messages that are hidden for a time.
+pub(super) const QUEUE: [Contender; 3] =
+    [QUEUES[0], QUEUES[1], contender("rsmq", "rsmq", Language::Rust)];
 /// Redisson has no election: its candidates lock a fenced lock.
 pub(super) const ELECTION: [Contender; 2] = both("leasehold-election", "redisson-fenced");
 

@@ -51,7 +51,7 @@ const BARRIER: &str = "A barrier that opens, tasks of one process; Redisson: a l
 const DOUBLE_BARRIER: &str = "A double barrier that all enter and leave, tasks of one process";
 const MAP: &str = "A map: insert an entry and get it, tasks of one process";
 const SET: &str = "A set: insert an element and remove it, tasks of one process";
-const QUEUE: &str = "A queue: push an element, claim one, done; Redisson: offer and poll";
+const QUEUE: &str = "A queue: push an element, claim one, done; Redisson: offer and poll; rsmq: send, receive, delete";
 const CLUSTER_PAIRS: &str = "Cluster of 3: acquire and release, every task its own name";
 const CLUSTER_BETWEEN: &str =
     "Cluster of 3: one name, one task in each of 2 processes, 200 µs inside";
@@ -153,7 +153,7 @@ const TABLES: [Table; 8] = [
     Table {
         name: "more",
         title: "more objects",
-        columns: &[Of(OURS), REDISSON],
+        columns: &[Of(OURS), REDISSON, BestOther],
         rows: &[
             ("fair lock, 1 task, median of a pair, µs", FAIR, "1 task: median of a pair"),
             ("64 tasks, pairs a second", FAIR, "64 tasks: throughput"),

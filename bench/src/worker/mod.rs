@@ -21,8 +21,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::job::Job;
 use holding::Waiters;
 use libraries::{
-    Beside, Candidate, Fair, Fenced, Leasehold, Library, Local, Multi, OfLimiter, OfMap, OfPermits,
-    OfQueue, OfSemaphore, OfSet, Only, Quorum, RLock, Raw, RawWait, Reading, Replicated, RsLock,
+    Beside, Candidate, Fair, Fenced, Leasehold, Library, Local, Messages, Multi, OfLimiter, OfMap,
+    OfPermits, OfQueue, OfSemaphore, OfSet, Only, Quorum, RLock, Raw, RawWait, Reading, Replicated,
+    RsLock,
 };
 
 /// An error of a library.
@@ -62,6 +63,7 @@ pub fn main(weigh: Weigh) -> ExitCode {
         "raw" => serve::<Raw>(&runtime, url, weigh),
         "raw-wait" => serve::<RawWait>(&runtime, url, weigh),
         "rlock" => serve::<RLock>(&runtime, url, weigh),
+        "rsmq" => serve::<Messages>(&runtime, url, weigh),
         "rslock" => serve::<RsLock>(&runtime, url, weigh),
         other => panic!("no library {other}"),
     }

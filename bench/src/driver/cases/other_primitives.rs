@@ -34,50 +34,53 @@ const SERVERS: usize = 3;
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     group: &'static str,
-    contenders: [Contender; 2],
+    contenders: &'static [Contender],
     tasks: &'static [usize],
     /// The target with many tasks, if Redisson has the same operations.
     target: Option<Target>,
 }
 
-const fn kind(group: &'static str, contenders: [Contender; 2]) -> Kind {
+const fn kind(group: &'static str, contenders: &'static [Contender]) -> Kind {
     Kind { group, contenders, tasks: &[1, 64], target: Some(Target::BeatsRivals) }
 }
 
 pub(super) const READERS: Kind = Kind {
     target: Some(Target::AtLeastOf("Redisson", 100.0)),
-    ..kind("Readers of one name, tasks of one process", READING)
+    ..kind("Readers of one name, tasks of one process", &READING)
 };
 
 pub(super) const FENCED_LOCK: Kind =
-    kind("One name of a fenced lock, tasks of one process", FENCED);
+    kind("One name of a fenced lock, tasks of one process", &FENCED);
 
-pub(super) const SEMAPHORES: Kind = kind("A semaphore of 8, tasks of one process", SEMAPHORE);
+pub(super) const SEMAPHORES: Kind = kind("A semaphore of 8, tasks of one process", &SEMAPHORE);
 
 pub(super) const EXPIRING: Kind =
-    kind("Permits that expire, 8 of them, tasks of one process", PERMITS);
+    kind("Permits that expire, 8 of them, tasks of one process", &PERMITS);
 
 pub(super) const RATE_LIMITER: Kind =
-    kind("One permit of a rate limiter of 2,000 in 100 ms, tasks of one process", LIMITER);
+    kind("One permit of a rate limiter of 2,000 in 100 ms, tasks of one process", &LIMITER);
 
-pub(super) const FAIR_LOCK: Kind = kind("One name of a fair lock, tasks of one process", FAIR);
+pub(super) const FAIR_LOCK: Kind = kind("One name of a fair lock, tasks of one process", &FAIR);
 
 pub(super) const MULTI_LOCK: Kind =
-    kind("One multi-lock of two names, tasks of one process", MULTI);
+    kind("One multi-lock of two names, tasks of one process", &MULTI);
 
-const QUORUM_LOCK: Kind = kind("One name of a quorum of 3 servers, tasks of one process", QUORUM);
+const QUORUM_LOCK: Kind = kind("One name of a quorum of 3 servers, tasks of one process", &QUORUM);
 
 pub(super) const MAP_ENTRY: Kind =
-    kind("A map: insert an entry and get it, tasks of one process", MAP);
+    kind("A map: insert an entry and get it, tasks of one process", &MAP);
 
 pub(super) const SET_ELEMENT: Kind =
-    kind("A set: insert an element and remove it, tasks of one process", SET);
+    kind("A set: insert an element and remove it, tasks of one process", &SET);
 
 /// Redisson's `poll` has no claim, so it loses the element of a worker that dies.
 pub(super) const CLAIMS: Kind = Kind {
     tasks: &[1, 16, 64],
     target: None,
-    ..kind("A queue: push an element, claim one, done; Redisson: offer and poll", QUEUE)
+    ..kind(
+        "A queue: push an element, claim one, done; Redisson: offer and poll; rsmq: send, receive, delete",
+        &QUEUE,
+    )
 };
 
 pub(super) fn quorum(bench: &mut Bench) {
@@ -91,21 +94,22 @@ pub(super) fn run(bench: &mut Bench, kind: Kind) {
     let names = (0..16).map(|number| format!("warm-{number}"));
     names.for_each(|name| fill(bench, kind, &name));
     for tasks in kind.tasks.iter().copied() {
-        bench.in_turn(bench.settings.rounds, &kind.contenders, |bench, contender| {
+        bench.in_turn(bench.settings.rounds, kind.contenders, |bench, contender| {
             let found = measure(bench, kind, contender, tasks);
             note(bench, kind, contender, tasks, found);
         });
     }
-    bench.dismiss(&kind.contenders);
+    bench.dismiss(kind.contenders);
     server::clear(&bench.redis);
 }
 
 /// Creates the permits of `name`, if its kind has permits.
 fn fill(bench: &Bench, kind: Kind, name: &str) {
-    match kind.contenders {
-        SEMAPHORE | PERMITS => server::fill(&bench.redis, name, PERMITS_THERE),
-        LIMITER => server::limit(&bench.redis, name, RATE),
-        _ => {}
+    let is = |contenders: &[Contender]| kind.contenders == contenders;
+    if is(&SEMAPHORE) || is(&PERMITS) {
+        server::fill(&bench.redis, name, PERMITS_THERE);
+    } else if is(&LIMITER) {
+        server::limit(&bench.redis, name, RATE);
     }
 }
 

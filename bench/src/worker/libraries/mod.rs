@@ -8,6 +8,7 @@ mod raw;
 mod replicated;
 mod rlock;
 mod rslock;
+mod rsmq;
 
 use std::{future::Future, time::Duration};
 
@@ -25,6 +26,7 @@ pub(crate) use self::{
     replicated::{Beside, RawWait, Replicated},
     rlock::RLock,
     rslock::RsLock,
+    rsmq::Messages,
 };
 use super::Outcome;
 
