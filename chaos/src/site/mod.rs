@@ -78,6 +78,7 @@ fn replicated_objects() -> Vec<Object> {
     vec![
         Object::new(Kind::Lock, "replicated-0").replicated(),
         Object::new(Kind::Fenced, "replicated-1").replicated(),
+        Object::new(Kind::Election, "replicated-2").replicated(),
     ]
 }
 
