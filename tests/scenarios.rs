@@ -483,33 +483,41 @@ async fn next_lock_is_renewed_after_the_server_lost_its_data() {
     }
 }
 
-// LockOptionsTest.testExponentialBackoff, testConstantBackoff
-#[tokio::test(flavor = "multi_thread")]
-async fn polling_pause_doubles_up_to_the_longest() {
+/// The first five pauses of a polling waiter, in milliseconds.
+async fn pauses(initial: std::time::Duration, max: std::time::Duration) -> Vec<f64> {
     // given a polling waiter for a lock that stays held
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
-    let (first, longest) = (ms(100), ms(400));
     let monitor = redis.monitor();
-    let waiting = waiter(
-        client
-            .lock("door")
-            .unwrap()
-            .wait_strategy(WaitStrategy::Polling { initial: first, max: longest }),
-    );
+    let strategy = WaitStrategy::Polling { initial, max };
+    let waiting = waiter(client.lock("door").unwrap().wait_strategy(strategy));
     eventually("it has asked six times", secs(10), || redis.calls().of("evalsha") >= 6);
     waiting.abort();
 
-    // then its pauses are never shorter than configured, less a quarter
     let lines = monitor.stop();
     let asked = lines.iter().filter(|line| line.contains("EVALSHA"));
     let asked: Vec<f64> =
         asked.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
-    let pauses: Vec<f64> = asked.windows(2).map(|pair| (pair[1] - pair[0]) * 1e3).collect();
-    for (pause, planned) in pauses.iter().zip([100.0, 200.0, 400.0, 400.0, 400.0]) {
-        assert!(*pause >= planned * 0.75 - 1.0, "{pauses:?}");
-    }
-    // and longer only as far as a busy machine makes them
-    assert!(pauses.iter().take(5).sum::<f64>() < 5_000.0, "{pauses:?}");
+    asked.windows(2).take(5).map(|pair| (pair[1] - pair[0]) * 1e3).collect()
+}
+
+/// Pauses are never shorter than configured, less a quarter, and longer only as far as a busy
+/// machine makes them.
+fn pauses_are(pauses: &[f64], planned: [f64; 5]) {
+    assert_eq!(pauses.len(), planned.len(), "{pauses:?}");
+    assert!(pauses.iter().zip(planned).all(|(it, least)| *it >= least * 0.75 - 1.0), "{pauses:?}");
+    assert!(pauses.iter().sum::<f64>() < 5_000.0, "{pauses:?}");
+}
+
+// LockOptionsTest.testExponentialBackoff
+#[tokio::test(flavor = "multi_thread")]
+async fn polling_pause_doubles_up_to_the_longest() {
+    pauses_are(&pauses(ms(100), ms(400)).await, [100.0, 200.0, 400.0, 400.0, 400.0]);
+}
+
+// LockOptionsTest.testConstantBackoff. Doubled pauses would last for seven to nine seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn polling_pause_is_constant_if_the_first_is_the_longest() {
+    pauses_are(&pauses(ms(300), ms(300)).await, [300.0; 5]);
 }

@@ -110,13 +110,27 @@ pub enum Job {
         /// The lock.
         name: String,
     },
-    /// Lets many tasks wait for a latch, and opens it. The reply is the [`Delays`] until they know.
+    /// Lets many tasks wait at a gate, and opens it. The reply is the [`Delays`] until they know.
     Wake {
         /// The number of tasks.
         tasks: usize,
-        /// The latch.
+        /// The gate.
         name: String,
+        /// Its kind.
+        gate: Gate,
     },
+}
+
+/// An object that lets all waiting tasks pass at once.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// A latch of 1.
+    Latch,
+    /// A barrier of the tasks, and of one more that opens it.
+    Barrier,
+    /// The same with a double barrier. The tasks leave it after that.
+    DoubleBarrier,
 }
 
 /// The pairs of an acquisition and a release that were made.

@@ -19,6 +19,7 @@ func complaints(o *object, windows []window) []string {
 	var all []string
 	all = append(all, few(overlaps(o, windows))...)
 	all = append(all, few(fallingTokens(o.beliefs, windows))...)
+	all = append(all, few(claimedAgain(o.beliefs, windows))...)
 	return append(all, few(lateWrites(o.writes))...)
 }
 
@@ -85,7 +86,7 @@ func tooMany(o *object, active []belief) bool {
 	exclusive, permits := 0, 0
 	for _, b := range active {
 		switch b.mode {
-		case "exclusive":
+		case "exclusive", "claim":
 			exclusive++
 		case "permit":
 			permits++
@@ -127,6 +128,27 @@ func fallingTokens(beliefs []belief, windows []window) []string {
 		newest = b
 	}
 	return found
+}
+
+// claimedAgain are claims of an element that was done before, with no window between.
+func claimedAgain(beliefs []belief, windows []window) []string {
+	var found []string
+	var done *belief
+	for i, b := range beliefs {
+		if done != nil && !reaches(windows, done.to, b.from) {
+			found = append(found, fmt.Sprintf("%s was granted after %s had done its element", b, done))
+		}
+		if b.done {
+			done = &beliefs[i]
+		}
+	}
+	return found
+}
+
+// reaches: does a window have some of the time between?
+func reaches(windows []window, from, to int64) bool {
+	i := sort.Search(len(windows), func(i int) bool { return windows[i].to >= from })
+	return i < len(windows) && windows[i].from <= to
 }
 
 // mayBeGrantedIn tells whether the request came before the end of a window and the reply after its

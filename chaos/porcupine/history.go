@@ -25,7 +25,7 @@ type history struct {
 // object is one lock with all beliefs of holding it.
 type object struct {
 	Name string `json:"name"`
-	// "lock", "fenced", "read_write", "semaphore" or "permits".
+	// "lock", "fair", "fenced", "election", "read_write", "semaphore", "permits" or "queue".
 	Kind    string `json:"kind"`
 	Permits int    `json:"permits"`
 	// The replicas acknowledge each grant, so no failover may lose one.
@@ -42,6 +42,9 @@ type belief struct {
 	mode    string
 	// The token of the hold if the lock is fenced, otherwise 0.
 	token int64
+	// The element of a claim, and whether it was done in the end, which was confirmed.
+	element string
+	done    bool
 	// The request was sent at `asked`. The process believed from `from` until `to`.
 	asked, from, to int64
 	// The time of the reply to the release.
@@ -60,6 +63,8 @@ type line struct {
 	Mode     string `json:"mode"`
 	Kind     string `json:"kind"`
 	Token    int64  `json:"token"`
+	Element  string `json:"element"`
+	Done     bool   `json:"done"`
 	Call     int64  `json:"call"`
 	Return   *int64 `json:"return"`
 	At       int64  `json:"at"`
@@ -123,9 +128,12 @@ type story struct {
 	windows []window
 }
 
-// end is the time from which a hold is no longer believed, and the time of the reply to the
-// release.
-type end struct{ at, answered int64 }
+// end is the time from which a hold is no longer believed, the time of the reply to the release,
+// and whether the element of the hold is done.
+type end struct {
+	at, answered int64
+	done         bool
+}
 
 func newStory(objects []*object) *story {
 	s := &story{objects: objects, byName: map[string]*object{}, enters: map[int64]line{},
@@ -141,9 +149,9 @@ func (s *story) add(l line) error {
 	case "enter":
 		return s.enter(l)
 	case "leave":
-		s.end(l.Hold, end{l.Call, orNever(l.Return)})
+		s.end(l.Hold, end{l.Call, orNever(l.Return), l.Done})
 	case "lost":
-		s.end(l.Hold, end{l.At, never})
+		s.end(l.Hold, end{l.At, never, false})
 	case "died":
 		s.deaths[l.Process] = append(s.deaths[l.Process], l.At)
 	case "fault":
@@ -184,10 +192,13 @@ func (s *story) enter(l line) error {
 // "shared".
 var modes = map[string]string{
 	"lock":       "exclusive",
+	"fair":       "exclusive",
 	"fenced":     "exclusive",
+	"election":   "exclusive",
 	"read_write": "exclusive",
 	"semaphore":  "permit",
 	"permits":    "permit",
+	"queue":      "claim",
 }
 
 // fits returns an error if the acquisition is impossible for this kind of object.
@@ -199,8 +210,11 @@ func (o *object) fits(l line) error {
 	if l.Mode != mode && !(o.Kind == "read_write" && l.Mode == "shared") {
 		return fmt.Errorf("a %s is not held in the mode %q", o.Kind, l.Mode)
 	}
-	if o.Kind == "fenced" && l.Token <= 0 {
-		return fmt.Errorf("hold %d of a fenced lock has no token", l.Hold)
+	if (o.Kind == "fenced" || o.Kind == "election") && l.Token <= 0 {
+		return fmt.Errorf("hold %d of a %s has no token", l.Hold, o.Kind)
+	}
+	if o.Kind == "queue" && l.Element == "" {
+		return fmt.Errorf("hold %d of a queue has no element", l.Hold)
 	}
 	return nil
 }
@@ -256,16 +270,16 @@ func (o *object) inOrder() {
 // belief computes the time from the reply until the release, the loss or the death, whichever is
 // first. It is empty if the process died before the reply.
 func (s *story) belief(l line) (belief, error) {
-	b := belief{hold: l.Hold, process: l.Process, mode: l.Mode, token: l.Token,
+	b := belief{hold: l.Hold, process: l.Process, mode: l.Mode, token: l.Token, element: l.Element,
 		asked: l.Call, from: *l.Return, to: never, ended: never}
 	if e, known := s.ends[l.Hold]; known {
-		b.to, b.ended = e.at, e.answered
+		b.to, b.ended, b.done = e.at, e.answered, e.done
 		if b.ended < b.to {
 			return b, fmt.Errorf("the end of hold %d was answered before it was asked for", l.Hold)
 		}
 	}
 	if died := firstAfter(s.deaths[l.Process], b.asked); died < b.to {
-		b.to, b.ended = died, never
+		b.to, b.ended, b.done = died, never, false
 	}
 	return b, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -43,7 +44,43 @@ func judge(h *history) []verdict {
 	return all
 }
 
+// judgeObject judges each element of a queue by itself: it is a lock that nobody takes after it is
+// done.
 func judgeObject(o *object, windows []window) verdict {
+	if o.Kind != "queue" {
+		return judgeLock(o, windows)
+	}
+	all := verdict{name: o.Name, result: porcupine.Ok}
+	for _, element := range o.elements() {
+		v := judgeLock(element, windows)
+		all.operations += v.operations
+		if !v.good() {
+			all.result = v.result
+			all.complaints = append(all.complaints, element.Name)
+			all.complaints = append(all.complaints, v.complaints...)
+		}
+	}
+	return all
+}
+
+// elements are the claims of each element of a queue.
+func (o *object) elements() []*object {
+	byName := map[string]*object{}
+	var all []*object
+	for _, b := range o.beliefs {
+		element, known := byName[b.element]
+		if !known {
+			element = &object{Name: "element " + b.element, Kind: o.Kind, Permits: 1, Replicated: o.Replicated}
+			byName[b.element] = element
+			all = append(all, element)
+		}
+		element.beliefs = append(element.beliefs, b)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+func judgeLock(o *object, windows []window) verdict {
 	v := verdict{name: o.Name, operations: operationsOf(o), result: porcupine.Ok}
 	search := true
 	for _, p := range pieces(o, windows, longestPiece) {
@@ -60,7 +97,7 @@ func judgeObject(o *object, windows []window) verdict {
 
 // judgePiece lets Porcupine check a piece. The second result is true if the search ended in time.
 func judgePiece(o *object, p piece, search bool) (porcupine.CheckResult, bool) {
-	lock := model(o.Permits, state{token: p.token})
+	lock := model(o.Permits, state{token: p.token, done: p.done})
 	operations := p.operations()
 	if search {
 		result := porcupine.CheckOperationsTimeout(lock, operations, patience)

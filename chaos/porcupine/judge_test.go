@@ -51,6 +51,9 @@ const (
 	lock      = `{"name":"a","kind":"lock","permits":1}`
 	fenced    = `{"name":"a","kind":"fenced","permits":1}`
 	readWrite = `{"name":"a","kind":"read_write","permits":1}`
+	fair      = `{"name":"a","kind":"fair","permits":1}`
+	election  = `{"name":"a","kind":"election","permits":1}`
+	queue     = `{"name":"a","kind":"queue","permits":1}`
 	two       = `{"name":"a","kind":"semaphore","permits":2}`
 )
 
@@ -61,6 +64,15 @@ func enters(hold int, mode string, call, answer int) string {
 func entersWith(hold int, mode string, call, answer, token int) string {
 	return fmt.Sprintf(`{"op":"enter","hold":%d,"process":"p-%d","name":"a","mode":"%s","call":%d,"return":%d,"token":%d}`,
 		hold, hold, mode, call, answer, token)
+}
+
+func claims(hold int, element string, call, answer int) string {
+	return fmt.Sprintf(`{"op":"enter","hold":%d,"process":"p-%d","name":"a","mode":"claim","element":"%s","call":%d,"return":%d}`,
+		hold, hold, element, call, answer)
+}
+
+func done(hold, call, answer int) string {
+	return fmt.Sprintf(`{"op":"leave","hold":%d,"call":%d,"return":%d,"done":true}`, hold, call, answer)
 }
 
 func leaves(hold, call, answer int) string {
@@ -153,6 +165,36 @@ func TestTokensGrowInTheOrderOfTheGrants(t *testing.T) {
 	fails(t, "the token 4 of hold 2", fenced, of(3, 4, 4)...)
 }
 
+func TestAFairLockHasOneHolder(t *testing.T) {
+	first := []string{enters(1, "exclusive", 0, 10), leaves(1, 20, 30)}
+	passes(t, fair, append(first, enters(2, "exclusive", 5, 25))...)
+	fails(t, "from 15 to 20", fair, append(first, enters(2, "exclusive", 5, 15))...)
+}
+
+func TestAnElectionHasOneLeaderInATermAndTermsGrow(t *testing.T) {
+	first := []string{entersWith(1, "exclusive", 0, 10, 4), leaves(1, 20, 30)}
+	passes(t, election, append(first, entersWith(2, "exclusive", 5, 25, 5))...)
+	fails(t, "from 15 to 20", election, append(first, entersWith(2, "exclusive", 5, 15, 5))...)
+	fails(t, "the token 4 of hold 2", election, append(first, entersWith(2, "exclusive", 5, 25, 4))...)
+}
+
+func TestTwoHaveTwoElementsAndNotTheSame(t *testing.T) {
+	first := []string{claims(1, "x", 0, 10), leaves(1, 20, 30)}
+	passes(t, queue, append(first, claims(2, "y", 0, 15), done(2, 40, 41))...)
+	fails(t, "from 15 to 20", queue, append(first, claims(2, "x", 0, 15))...)
+}
+
+func TestAnElementThatWentBackIsClaimedAgainAndOneThatIsDoneIsNot(t *testing.T) {
+	again := claims(2, "x", 21, 40)
+	passes(t, queue, claims(1, "x", 0, 10), leaves(1, 20, 30), again)
+	passes(t, queue, claims(1, "x", 0, 10), lost(1, 15), again)
+	// The worker died before the reply.
+	passes(t, queue, claims(1, "x", 0, 10), died(1, 15), done(1, 20, 30), again)
+	fails(t, "had done its element", queue, claims(1, "x", 0, 10), done(1, 20, 30), again)
+	// The new server does not know that it was done.
+	passes(t, queue, failover(25, 35), claims(1, "x", 0, 10), done(1, 20, 30), again)
+}
+
 func TestTokensMayFallOnlyDuringAFailover(t *testing.T) {
 	first := []string{failover(10, 20), entersWith(1, "exclusive", 0, 5, 7), leaves(1, 8, 9)}
 	passes(t, fenced, append(first,
@@ -202,6 +244,7 @@ func TestAnInvalidFileIsAnError(t *testing.T) {
 		"line 2":                     head + `{"op":"enter","hold`,
 		`"dance" is no operation`:    head + `{"op":"dance"}`,
 		"begins twice":               head + entersWith(1, "exclusive", 0, 1, 1) + "\n" + entersWith(1, "exclusive", 0, 1, 1),
+		"queue has no element":       `{"header":1,"objects":[` + queue + `]}` + "\n" + enters(1, "claim", 0, 1),
 		"has no token":               head + enters(1, "exclusive", 0, 1),
 		"not held in the mode":       head + enters(1, "shared", 0, 1),
 		"answered before it was ask": head + entersWith(1, "exclusive", 5, 1, 1),
@@ -240,7 +283,7 @@ func TestAllWaysOfJudgingAgree(t *testing.T) {
 		chance := rand.New(rand.NewSource(seed))
 		o := anything(chance)
 		windows := merged([]window{{20, 20 + chance.Int63n(20)}, {50, 50 + chance.Int63n(20)}})
-		looked := len(overlaps(o, windows))+len(fallingTokens(o.beliefs, windows)) == 0
+		looked := len(overlaps(o, windows))+len(fallingTokens(o.beliefs, windows))+len(claimedAgain(o.beliefs, windows)) == 0
 		if !looked {
 			wrong++
 		}
@@ -269,7 +312,7 @@ func porcupineAgrees(o *object, windows []window, longest int, search bool) bool
 
 // anything returns a few random beliefs, most of them one after the other.
 func anything(chance *rand.Rand) *object {
-	kinds := []object{{Kind: "fenced", Permits: 1}, {Kind: "read_write", Permits: 1}, {Kind: "semaphore", Permits: 2}}
+	kinds := []object{{Kind: "queue", Permits: 1}, {Kind: "fenced", Permits: 1}, {Kind: "read_write", Permits: 1}, {Kind: "semaphore", Permits: 2}}
 	o := kinds[chance.Intn(len(kinds))]
 	at, token := int64(0), int64(1)
 	for hold := int64(0); hold < 7; hold++ {
@@ -281,6 +324,9 @@ func anything(chance *rand.Rand) *object {
 		}
 		if o.Kind == "read_write" && chance.Intn(2) == 0 {
 			b.mode = "shared"
+		}
+		if o.Kind == "queue" {
+			b.done = chance.Intn(8) == 0
 		}
 		if o.Kind == "fenced" {
 			b.token = token

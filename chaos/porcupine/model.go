@@ -2,10 +2,12 @@ package main
 
 import "github.com/anishathalye/porcupine"
 
-// state is the state of a lock: the numbers of its holders and its newest token.
+// state is the state of a lock: the numbers of its holders, its newest token, and whether it is an element
+// that is done.
 type state struct {
 	exclusive, shared int
 	token             int64
+	done              bool
 }
 
 // step is one operation on a lock: an acquisition, or the end of a hold.
@@ -15,6 +17,8 @@ type step struct {
 	mode   string
 	// The token, if this is a new hold of a fenced lock; otherwise 0.
 	token int64
+	// Its element is done when it leaves.
+	done bool
 }
 
 // model is a lock that begins in the state `start` and has this number of permits.
@@ -40,8 +44,11 @@ func (s state) enter(does step, permits int) (bool, state) {
 		}
 		s.token = does.token
 	}
+	if s.done {
+		return false, s
+	}
 	switch does.mode {
-	case "exclusive":
+	case "exclusive", "claim":
 		s.exclusive++
 		return s.exclusive == 1 && s.shared == 0, s
 	case "shared":
@@ -55,7 +62,8 @@ func (s state) enter(does step, permits int) (bool, state) {
 
 // leave ends a hold. It is refused if no such hold exists.
 func (s state) leave(does step) (bool, state) {
-	if does.mode == "exclusive" {
+	s.done = s.done || does.done
+	if does.mode == "exclusive" || does.mode == "claim" {
 		s.exclusive--
 	} else {
 		s.shared--

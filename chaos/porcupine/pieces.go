@@ -7,6 +7,8 @@ type piece struct {
 	from, to int64
 	// The newest token before this piece, or 0: every token of the piece must be above it.
 	token int64
+	// Whether an element was done before it.
+	done bool
 	// The beliefs that last when the piece begins, and the beliefs that begin in it.
 	carried, new []belief
 }
@@ -59,7 +61,10 @@ func (p piece) until(to int64) piece {
 // next is the piece after this one, still without new beliefs.
 func (p piece) next(from, to int64) piece {
 	known := append(p.carried[:len(p.carried):len(p.carried)], p.new...)
-	behind := piece{from: from, to: to, token: p.token, carried: believing(known, from)}
+	behind := piece{from: from, to: to, token: p.token, done: p.done, carried: believing(known, from)}
+	for _, b := range known {
+		behind.done = behind.done || b.done && b.to <= from
+	}
 	for _, b := range p.new {
 		if b.token > behind.token {
 			behind.token = b.token
@@ -94,7 +99,7 @@ func (p piece) operations() []porcupine.Operation {
 	}
 	for _, b := range append(p.carried[:len(p.carried):len(p.carried)], p.new...) {
 		if b.to < p.to {
-			leaves := step{hold: b.hold, leaves: true, mode: b.mode}
+			leaves := step{hold: b.hold, leaves: true, mode: b.mode, done: b.done}
 			all = append(all, operation(leaves, b.to, b.ended))
 		}
 	}

@@ -11,7 +11,7 @@ use interop::Setup;
 
 use crate::clock::{nanos, now};
 use crate::fault::{Fault, HealedFault};
-use crate::orders::{Kind, Object, Orders, Place};
+use crate::orders::{Object, Orders, Place};
 use crate::worker::{Shared, Worker, look};
 
 /// The settings that all workers share.
@@ -140,11 +140,7 @@ impl Crew {
 
     fn orders(&self, language: Language, number: u64, process: String, place: Place) -> Orders {
         let plan = &self.plan;
-        // Redisson repeats a request after a timeout, and a semaphore then counts it twice. No
-        // lease corrects that. And Redisson does not wait for replicas.
-        let of_ours = [Kind::Semaphore, Kind::Latch];
-        let of_all = |it: &&Object| !of_ours.contains(&it.kind) && !it.replicated;
-        let wanted = |it: &&Object| language == Language::Rust || of_all(it);
+        let wanted = |it: &&Object| language == Language::Rust || it.java;
         Orders {
             process,
             first_hold: number * HOLDS,

@@ -67,7 +67,7 @@ fn left(site: &dyn Site, objects: &[Object], closed_again: &BTreeSet<String>) ->
             let [key, ttl] = pair else { continue };
             if locks.contains(key) {
                 if !closed_again.contains(*key) {
-                    found.push(format!("the lock `{key}` is still there, for {ttl} ms"));
+                    found.push(format!("`{key}` is still there, for {ttl} ms"));
                 }
             } else if ttl.starts_with('-') && !stays.contains(*key) {
                 found.push(format!("the key `{key}` is still there, without an end"));
@@ -85,8 +85,10 @@ fn is_number(object: &Object) -> bool {
 fn what_stays(object: &Object) -> Vec<String> {
     let name = &object.name;
     match object.kind {
-        Kind::Lock | Kind::ReadWrite | Kind::Latch => vec![],
-        Kind::Fenced => vec![format!("redisson_lock_token:{{{name}}}")],
+        Kind::Lock | Kind::ReadWrite | Kind::Latch | Kind::Fair | Kind::Multi | Kind::Queue => {
+            vec![]
+        }
+        Kind::Fenced | Kind::Election => vec![format!("redisson_lock_token:{{{name}}}")],
         Kind::Semaphore => {
             let own = ["", "__withdrawn", "__patient"];
             let own = own.map(|part| format!("leasehold_semaphore{part}:{{{name}}}"));

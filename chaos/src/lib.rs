@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod crew;
+pub mod drain;
 pub mod fault;
 pub mod history;
 pub mod judge;

@@ -61,6 +61,10 @@ pub struct Object {
     pub permits: u32,
     /// Whether a replica must have acknowledged each grant.
     pub replicated: bool,
+    /// The locks of a multi-lock.
+    pub members: Vec<String>,
+    /// Whether Redisson workers use it, too.
+    pub java: bool,
 }
 
 /// The kind of an object.
@@ -79,6 +83,14 @@ pub enum Kind {
     Permits,
     /// A latch that is closed with the count 1.
     Latch,
+    /// A lock whose waiters queue.
+    Fair,
+    /// Several locks that are held together.
+    Multi,
+    /// An election. The token of a hold is its term.
+    Election,
+    /// A queue. A hold is the claim of an element.
+    Queue,
 }
 
 /// The mode of a hold.
@@ -93,6 +105,8 @@ pub enum Mode {
     Permit,
     /// No hold: a task passes a latch.
     Pass,
+    /// One element.
+    Claim,
 }
 
 impl Place {
@@ -115,7 +129,16 @@ impl Object {
     /// An object with one hold at a time, by the word of the primary.
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
-        Self { name: name.into(), kind, permits: 1, replicated: false }
+        // Redisson repeats a request after a timeout, and a semaphore then counts it twice. No lease
+        // corrects that.
+        let java = !matches!(kind, Kind::Semaphore | Kind::Latch);
+        Self { name: name.into(), kind, permits: 1, replicated: false, members: vec![], java }
+    }
+
+    /// A multi-lock of these locks.
+    #[must_use]
+    pub fn multi(name: impl Into<String>, members: impl IntoIterator<Item = String>) -> Self {
+        Self { members: members.into_iter().collect(), ..Self::new(Kind::Multi, name) }
     }
 
     /// Sets the number of concurrent holds.
@@ -125,11 +148,23 @@ impl Object {
         self
     }
 
-    /// Requires a replica to acknowledge each grant.
+    /// Requires a replica to acknowledge each grant. Redisson does not wait for that.
     #[must_use]
-    pub fn replicated(mut self) -> Self {
-        self.replicated = true;
+    pub fn replicated(self) -> Self {
+        Self { replicated: true, ..self }.without_java()
+    }
+
+    /// Leaves it to Leasehold workers.
+    #[must_use]
+    pub fn without_java(mut self) -> Self {
+        self.java = false;
         self
+    }
+
+    /// Whether its holds have tokens.
+    #[must_use]
+    pub fn has_tokens(&self) -> bool {
+        matches!(self.kind, Kind::Fenced | Kind::Election)
     }
 
     /// The same object under another name.

@@ -16,6 +16,8 @@ pub struct Record {
     pub holds: BTreeMap<u64, Hold>,
     /// The processes that were killed or ended, and when.
     pub deaths: BTreeMap<String, Nanos>,
+    /// The elements of queues, and when the store confirmed them.
+    pub pushed: Vec<Push>,
     /// Writes behind the fence, in the order in which they arrived.
     pub writes: Vec<Write>,
     /// The faults of servers, links and processes.
@@ -48,6 +50,10 @@ pub struct Hold {
     pub entered: Option<Nanos>,
     /// Its token, of a fenced lock.
     pub token: Option<u64>,
+    /// The claimed element, of a queue.
+    pub element: Option<String>,
+    /// Whether the store has confirmed that the element is done.
+    pub done: bool,
     /// When it gave up without a hold.
     pub gave_up: Option<Nanos>,
     /// When it began to release.
@@ -56,6 +62,17 @@ pub struct Hold {
     pub left: Option<Nanos>,
     /// When it believed in the hold for the last time, if it has not released it.
     pub lost: Option<Nanos>,
+}
+
+/// An element of a queue.
+#[derive(Clone, Debug)]
+pub struct Push {
+    /// The queue.
+    pub name: String,
+    /// The element.
+    pub element: String,
+    /// When the store confirmed it.
+    pub at: Nanos,
 }
 
 /// A write to the resource of a fence.
@@ -83,9 +100,10 @@ impl Record {
             WorkerEvent::Ask { hold, name, mode, call } => {
                 self.holds.insert(hold, Hold::asked(process, name, mode, call));
             }
-            WorkerEvent::Enter { hold, at, token } => {
+            WorkerEvent::Enter { hold, at, token, element } => {
                 self.entries.push(hold);
-                self.change(hold, |it| (it.entered, it.token) = (Some(at), token));
+                let granted = (Some(at), token, element);
+                self.change(hold, |it| (it.entered, it.token, it.element) = granted);
             }
             WorkerEvent::GaveUp { hold, at, why } => {
                 *self.refusals.entry(why).or_default() += 1;
@@ -93,6 +111,14 @@ impl Record {
             }
             WorkerEvent::Leaving { hold, at } => self.change(hold, |it| it.leaving = Some(at)),
             WorkerEvent::Left { hold, at } => self.change(hold, |it| it.left = Some(at)),
+            WorkerEvent::Done { hold, at } => {
+                self.change(hold, |it| (it.left, it.done) = (Some(at), true));
+            }
+            WorkerEvent::Pushed { name, elements, at } => {
+                let pushed =
+                    elements.into_iter().map(|element| Push { name: name.clone(), element, at });
+                self.pushed.extend(pushed);
+            }
             WorkerEvent::Lost { hold, at } => self.change(hold, |it| it.lost = Some(at)),
             WorkerEvent::Write { name, hold, token, .. } => {
                 let accepted = self.gate.pass(&name, token).is_ok();
@@ -153,6 +179,8 @@ impl Hold {
             call,
             entered: None,
             token: None,
+            element: None,
+            done: false,
             gave_up: None,
             leaving: None,
             left: None,

@@ -15,11 +15,11 @@ use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Mode, Object};
 use crate::plot::Plot;
 use crate::record::{Hold, Record};
-use crate::referee::{Verdict, Violation, closed_again, judge};
+use crate::referee::{Verdict, Violation, closed_again, judge, overtaking};
 use crate::report::{Recovery, Report};
 use crate::site::{Site, start};
 use crate::worker::{Shared, look};
-use crate::{history, leftovers};
+use crate::{drain, history, leftovers};
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -185,11 +185,13 @@ impl Run {
         let gone = crew.dismiss();
         let semaphores = renewed.into_values().filter(|it| it.kind == Kind::Semaphore);
         let current: Vec<_> = semaphores.collect();
+        let undone = drain::drain(&client, &objects, &record, TTL);
+        let unclear = drain::clear_fair_queues(&client, &objects);
         let closed_again = closed_again(&look(&record));
         let stayed = leftovers::look(&*site, &client, (&objects, &closed_again), TTL);
         let lacking = leftovers::lacking(&*site, &current);
         let at = now();
-        let last = [gone, stayed, lacking].concat().into_iter();
+        let last = [gone, undone, unclear, stayed, lacking].concat().into_iter();
         violations.extend(last.map(|what| Violation { at, what }));
         let record = look(&record);
         violations.extend(record.nonsense.iter().map(|it| Violation { at, what: it.clone() }));
@@ -198,7 +200,7 @@ impl Run {
         let history = settings.file("jsonl");
         history::write(&history, (settings.seed, &settings.on), (&record, &objects), TTL)
             .expect("the history can be written");
-        let report = report_text(&record, &recoveries, &verdict);
+        let report = report_text((&record, &objects), &recoveries, &verdict);
         fs::write(settings.file("md"), &report).expect("the report can be written");
         let violations = verdict.violations.into_iter().map(|it| it.what).collect();
         Outcome { report, violations, history }
@@ -267,12 +269,22 @@ fn fill(client: &Client, object: &Object) {
             client.expirable_semaphore(&object.name).and_then(|it| it.set_if_absent(object.permits))
         }
         Kind::Latch => client.latch(&object.name).and_then(|it| it.set(1)),
-        Kind::Lock | Kind::Fenced | Kind::ReadWrite => return,
+        Kind::Lock
+        | Kind::Fenced
+        | Kind::ReadWrite
+        | Kind::Fair
+        | Kind::Multi
+        | Kind::Election
+        | Kind::Queue => return,
     };
     set.expect("the servers answer");
 }
 
-fn report_text(record: &Record, recoveries: &[Recovery], verdict: &Verdict) -> String {
+fn report_text(
+    (record, objects): (&Record, &[Object]),
+    recoveries: &[Recovery],
+    verdict: &Verdict,
+) -> String {
     let faults: Vec<_> = record.faults.iter().cloned().zip(recoveries.iter().copied()).collect();
     let mut text = Report::new(&faults, verdict).to_string();
     let entered = |language: &str| {
@@ -289,6 +301,14 @@ fn report_text(record: &Record, recoveries: &[Recovery], verdict: &Verdict) -> S
         entered("rust"),
         entered("java"),
         record.writes.len(),
+    )
+    .expect("a text takes everything");
+    let done = record.holds.values().filter(|it| it.done).count();
+    let (fair, overtaken) = overtaking(record, objects);
+    writeln!(
+        text,
+        "{} elements pushed, {done} done. {overtaken} of {fair} grants of fair locks overtook an older request.",
+        record.pushed.len(),
     )
     .expect("a text takes everything");
     writeln!(text, "Questions without a hold: {:?}.", record.refusals)
@@ -314,7 +334,7 @@ mod tests {
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];
         for (hold, (name, mode, at)) in (1..).zip(asked) {
             record.note("rust-1", WorkerEvent::Ask { hold, name: name.into(), mode, call: 1 });
-            record.note("rust-1", WorkerEvent::Enter { hold, at, token: None });
+            record.note("rust-1", WorkerEvent::Enter { hold, at, token: None, element: None });
         }
         let healed_fault = |from| HealedFault {
             fault: Fault::MasterKilled,

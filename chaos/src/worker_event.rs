@@ -33,6 +33,9 @@ pub enum WorkerEvent {
         at: Nanos,
         /// Its token, of a fenced lock.
         token: Option<u64>,
+        /// The claimed element, of a queue.
+        #[serde(default)]
+        element: Option<String>,
     },
     /// It gave up without a hold.
     GaveUp {
@@ -57,7 +60,15 @@ pub enum WorkerEvent {
         /// When the reply came.
         at: Nanos,
     },
-    /// The hold was over before its release, or the release got no reply.
+    /// The element is done: the store has confirmed that no other worker gets it.
+    Done {
+        /// The number of the hold.
+        hold: u64,
+        /// When the reply came.
+        at: Nanos,
+    },
+    /// The hold was over before its release, or the release got no reply. A claim without a reply
+    /// has no event: its element may be done.
     Lost {
         /// The number of the hold.
         hold: u64,
@@ -73,6 +84,15 @@ pub enum WorkerEvent {
         /// Its token.
         token: u64,
         /// When.
+        at: Nanos,
+    },
+    /// The store has confirmed that these elements are in the queue.
+    Pushed {
+        /// The queue.
+        name: String,
+        /// The elements, which nobody pushes twice.
+        elements: Vec<String>,
+        /// When the reply came.
         at: Nanos,
     },
 }

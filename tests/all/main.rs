@@ -63,6 +63,8 @@ mod redis_cluster_replicated;
 mod redis_contention;
 #[path = "../redis_cost.rs"]
 mod redis_cost;
+#[path = "../redis_cost_of_objects.rs"]
+mod redis_cost_of_objects;
 #[path = "../redis_election.rs"]
 mod redis_election;
 #[path = "../redis_fair.rs"]

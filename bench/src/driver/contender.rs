@@ -39,6 +39,18 @@ pub(super) const SEMAPHORE: [Contender; 2] = both("leasehold-semaphore", "rediss
 pub(super) const PERMITS: [Contender; 2] = both("leasehold-permits", "redisson-permits");
 pub(super) const LIMITER: [Contender; 2] = both("leasehold-limiter", "redisson-limiter");
 
+pub(super) const FAIR: [Contender; 2] = both("leasehold-fair", "redisson-fair");
+pub(super) const MULTI: [Contender; 2] = both("leasehold-multi", "redisson-multi");
+pub(super) const QUORUM: [Contender; 2] = both("leasehold-quorum", "redisson-quorum");
+pub(super) const MAP: [Contender; 2] = both("leasehold-map", "redisson-map");
+pub(super) const SET: [Contender; 2] = both("leasehold-set", "redisson-set");
+const QUEUES: [Contender; 2] = both("leasehold-queue", "redisson-queue");
+/// Queues with claims: those of rsmq are messages that are hidden for a time.
+pub(super) const QUEUE: [Contender; 3] =
+    [QUEUES[0], QUEUES[1], contender("rsmq", "rsmq", Language::Rust)];
+/// Redisson has no election: its candidates lock a fenced lock.
+pub(super) const ELECTION: [Contender; 2] = both("leasehold-election", "redisson-fenced");
+
 /// An object of Leasehold, and the same of Redisson. Each kind has its own workers.
 const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {
     [contender(ours, OURS, Language::Rust), contender(theirs, "Redisson", Language::Java)]

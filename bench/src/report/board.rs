@@ -12,7 +12,7 @@ pub const OURS: &str = "ours";
 /// The column of the lower limit.
 pub const LIMIT: &str = "limit";
 /// The columns of the rivals, in the order of the table.
-pub const RIVALS: [&str; 5] = ["Redisson", "rslock", "rlock", "redsync", "redislock"];
+pub const RIVALS: [&str; 6] = ["Redisson", "rslock", "rlock", "redsync", "redislock", "rsmq"];
 
 /// Whether lower or higher figures are better.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

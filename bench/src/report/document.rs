@@ -41,6 +41,17 @@ const FENCED: &str = "One name of a fenced lock, tasks of one process";
 const SEMAPHORE: &str = "A semaphore of 8, tasks of one process";
 const PERMITS: &str = "Permits that expire, 8 of them, tasks of one process";
 const LATCH: &str = "A latch that opens, tasks of one process";
+const FAIR: &str = "One name of a fair lock, tasks of one process";
+const FAIR_PROCESSES: &str = "One fair lock, one task in each of many processes, 200 µs inside; Redisson: up to 8 JVMs with a thread for each";
+const MULTI: &str = "One multi-lock of two names, tasks of one process";
+const QUORUM: &str = "One name of a quorum of 3 servers, tasks of one process";
+const ELECTION: &str =
+    "An election, a leader and a standby of two processes; Redisson: a fenced lock";
+const BARRIER: &str = "A barrier that opens, tasks of one process; Redisson: a latch";
+const DOUBLE_BARRIER: &str = "A double barrier that all enter and leave, tasks of one process";
+const MAP: &str = "A map: insert an entry and get it, tasks of one process";
+const SET: &str = "A set: insert an element and remove it, tasks of one process";
+const QUEUE: &str = "A queue: push an element, claim one, done; Redisson: offer and poll; rsmq: send, receive, delete";
 const CLUSTER_PAIRS: &str = "Cluster of 3: acquire and release, every task its own name";
 const CLUSTER_BETWEEN: &str =
     "Cluster of 3: one name, one task in each of 2 processes, 200 µs inside";
@@ -52,7 +63,7 @@ const SENTINEL: &str = "The master is killed: from +switch-master to the next gr
 const CLUSTER: &str =
     "A master of a cluster is killed: from the first write of the new one to the next grant";
 
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     Table {
         name: "free",
         title: "a free lock",
@@ -137,6 +148,60 @@ const TABLES: [Table; 7] = [
                 LATCH,
                 "64 waiters: until the last know",
             ),
+        ],
+    },
+    Table {
+        name: "more",
+        title: "more objects",
+        columns: &[Of(OURS), REDISSON, BestOther],
+        rows: &[
+            ("fair lock, 1 task, median of a pair, µs", FAIR, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", FAIR, "64 tasks: throughput"),
+            ("2 processes, hand-over, median, µs", FAIR_PROCESSES, "2 waiters: hand-over, median"),
+            ("8 processes", FAIR_PROCESSES, "8 waiters: hand-over, median"),
+            ("64 processes", FAIR_PROCESSES, "64 waiters: hand-over, median"),
+            (
+                "2 processes, commands of the server for a grant",
+                FAIR_PROCESSES,
+                "2 waiters: server commands per grant",
+            ),
+            ("8 processes", FAIR_PROCESSES, "8 waiters: server commands per grant"),
+            ("64 processes", FAIR_PROCESSES, "64 waiters: server commands per grant"),
+            ("multi-lock of two, 1 task, median of a pair, µs", MULTI, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", MULTI, "64 tasks: throughput"),
+            ("quorum of 3, 1 task, median of a pair, µs", QUORUM, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", QUORUM, "64 tasks: throughput"),
+            (
+                "election, the leader steps down: until the standby leads, median, µs",
+                ELECTION,
+                "the leader steps down: until the standby leads, median",
+            ),
+            (
+                "the leader is killed, its lease is 3 s: until the standby leads, ms",
+                ELECTION,
+                "the leader is killed, its lease is 3 s: until the standby leads",
+            ),
+            (
+                "barrier of 65, until the last of them knows, µs (Redisson: a latch)",
+                BARRIER,
+                "64 waiters: until the last know",
+            ),
+            (
+                "double barrier of 65, until the last of them is inside, µs",
+                DOUBLE_BARRIER,
+                "64 waiters: until the last know",
+            ),
+            ("map: insert and get, 1 task, median, µs", MAP, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", MAP, "64 tasks: throughput"),
+            ("set: insert and remove, 1 task, median, µs", SET, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", SET, "64 tasks: throughput"),
+            (
+                "queue: push, claim and done, 1 worker, median, µs (Redisson: offer and poll)",
+                QUEUE,
+                "1 task: median of a pair",
+            ),
+            ("16 workers, elements a second", QUEUE, "16 tasks: throughput"),
+            ("64 workers, elements a second", QUEUE, "64 tasks: throughput"),
         ],
     },
     Table {

@@ -21,8 +21,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::job::Job;
 use holding::Waiters;
 use libraries::{
-    Beside, Fenced, Leasehold, Library, Local, OfLimiter, OfPermits, OfSemaphore, Only, RLock, Raw,
-    RawWait, Reading, Replicated, RsLock,
+    Beside, Candidate, Fair, Fenced, Leasehold, Library, Local, Messages, Multi, OfLimiter, OfMap,
+    OfPermits, OfQueue, OfSemaphore, OfSet, Only, Quorum, RLock, Raw, RawWait, Reading, Replicated,
+    RsLock,
 };
 
 /// An error of a library.
@@ -45,16 +46,24 @@ pub fn main(weigh: Weigh) -> ExitCode {
     match library.as_str() {
         "leasehold" => serve::<Leasehold>(&runtime, url, weigh),
         "leasehold-beside" => serve::<Beside>(&runtime, url, weigh),
+        "leasehold-election" => serve::<Only<Candidate>>(&runtime, url, weigh),
+        "leasehold-fair" => serve::<Only<Fair>>(&runtime, url, weigh),
         "leasehold-fenced" => serve::<Only<Fenced>>(&runtime, url, weigh),
         "leasehold-limiter" => serve::<Only<OfLimiter>>(&runtime, url, weigh),
+        "leasehold-map" => serve::<Only<OfMap>>(&runtime, url, weigh),
+        "leasehold-multi" => serve::<Only<Multi>>(&runtime, url, weigh),
         "leasehold-permits" => serve::<Only<OfPermits>>(&runtime, url, weigh),
+        "leasehold-queue" => serve::<Only<OfQueue>>(&runtime, url, weigh),
+        "leasehold-quorum" => serve::<Quorum>(&runtime, url, weigh),
         "leasehold-read" => serve::<Only<Reading>>(&runtime, url, weigh),
         "leasehold-replicated" => serve::<Only<Replicated>>(&runtime, url, weigh),
         "leasehold-semaphore" => serve::<Only<OfSemaphore>>(&runtime, url, weigh),
+        "leasehold-set" => serve::<Only<OfSet>>(&runtime, url, weigh),
         "mutex" => serve::<Local>(&runtime, url, weigh),
         "raw" => serve::<Raw>(&runtime, url, weigh),
         "raw-wait" => serve::<RawWait>(&runtime, url, weigh),
         "rlock" => serve::<RLock>(&runtime, url, weigh),
+        "rsmq" => serve::<Messages>(&runtime, url, weigh),
         "rslock" => serve::<RsLock>(&runtime, url, weigh),
         other => panic!("no library {other}"),
     }
@@ -138,7 +147,9 @@ impl<L: Library> Bench<L> {
                 waiters.check()?;
                 answer(grown)
             }
-            Job::Wake { tasks, name } => answer(waking::wake(&library, tasks, &name).await?),
+            Job::Wake { tasks, name, gate } => {
+                answer(waking::wake(library.client()?, gate, tasks, &name).await?)
+            }
         }
     }
 }

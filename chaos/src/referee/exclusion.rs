@@ -1,26 +1,29 @@
 //! Rule: no object has more concurrent holds than it allows.
 
+use std::collections::BTreeSet;
+
 use super::{Verdict, Violation, within};
 use crate::clock::{Nanos, since};
 use crate::orders::{Mode, Object};
 use crate::record::{Hold, Record};
 
 /// A hold, as long as its owner believed in it.
-struct Belief<'a> {
+pub(super) struct Belief<'a> {
     number: u64,
-    hold: &'a Hold,
+    pub(super) hold: &'a Hold,
     from: Nanos,
     until: Nanos,
 }
 
+/// Checks beliefs in holds that exclude each other, by their beginning.
 pub(super) fn look(
-    record: &Record,
+    beliefs: Vec<Belief<'_>>,
     object: &Object,
     windows: &[(Nanos, Nanos)],
     verdict: &mut Verdict,
 ) {
     let mut believed: Vec<Belief<'_>> = vec![];
-    for new in beliefs(record, object) {
+    for new in beliefs {
         believed.retain(|it| it.until > new.from);
         if let Some(other) = conflicting(&believed, &new, object.permits) {
             let until = new.until.min(other.until);
@@ -35,9 +38,9 @@ pub(super) fn look(
     }
 }
 
-/// The beliefs in holds of this object, by their beginning.
-fn beliefs<'a>(record: &'a Record, object: &Object) -> Vec<Belief<'a>> {
-    let holds = record.holds.iter().filter(|(_, it)| it.name == object.name);
+/// The beliefs in holds of these names, by their beginning.
+pub(super) fn beliefs<'a>(record: &'a Record, names: &BTreeSet<&str>) -> Vec<Belief<'a>> {
+    let holds = record.holds.iter().filter(|(_, it)| names.contains(it.name.as_str()));
     let believed = holds.filter_map(|(number, hold)| {
         let (from, until) = record.belief(hold)?;
         (from < until).then_some(Belief { number: *number, hold, from, until })
@@ -62,7 +65,7 @@ fn conflicting<'a, 'r>(
             by_end.get(many).copied()
         }
         mode => {
-            let apart = |it: &&Belief<'_>| mode == Mode::Exclusive || it.hold.mode != mode;
+            let apart = |it: &&Belief<'_>| mode != Mode::Shared || it.hold.mode != mode;
             believed.iter().filter(apart).max_by_key(|it| it.until)
         }
     }

@@ -1,10 +1,10 @@
-//! Rules: tokens grow, and no late write passes.
+//! Rules: tokens grow, as do the terms of leaders, and no late write passes.
 
 use std::collections::BTreeMap;
 
 use super::{Verdict, Violation, within};
 use crate::clock::Nanos;
-use crate::orders::{Kind, Object};
+use crate::orders::Object;
 use crate::record::{Record, Write};
 
 pub(super) fn look(
@@ -13,7 +13,7 @@ pub(super) fn look(
     windows: &[(Nanos, Nanos)],
     verdict: &mut Verdict,
 ) {
-    if object.kind != Kind::Fenced {
+    if !object.has_tokens() {
         return;
     }
     let found = small_tokens(record, object).into_iter().chain(late_writes(record, object));

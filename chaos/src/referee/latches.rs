@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Verdict, Violation, failovers, within};
+use super::{BEHIND, SETTLED, Verdict, Violation, failovers, within};
 use crate::clock::{Nanos, nanos, since};
 use crate::orders::Object;
 use crate::record::Record;
@@ -53,7 +53,3 @@ fn settled(record: &Record, from: Nanos) -> Nanos {
 
 /// A lost message costs four seconds. The machine does not explain twice as much.
 const BOUND: Duration = Duration::from_secs(8);
-/// Each worker has asked again within this time after a fault.
-const SETTLED: Duration = Duration::from_secs(2);
-/// A replica that has come back needs this long to catch up, and may be promoted meanwhile.
-const BEHIND: Duration = Duration::from_secs(10);

@@ -2,11 +2,14 @@
 //!
 //! Every rule is a function from the record of a run to its violations.
 
+mod claims;
 mod exclusion;
 mod fencing;
 mod latches;
+mod order;
 mod sleep;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::clock::{Nanos, nanos};
@@ -15,6 +18,7 @@ use crate::orders::{Kind, Object};
 use crate::record::Record;
 
 pub use latches::closed_again;
+pub use order::overtaking;
 
 /// A violation of a rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -40,16 +44,35 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     let mut verdict = Verdict::default();
     for object in objects {
         let windows = windows_of(record, object, ttl);
-        if object.kind == Kind::Latch {
-            latches::look(record, object, &windows, &mut verdict);
-            continue;
+        let names = holding(objects, object);
+        match object.kind {
+            Kind::Latch => latches::look(record, object, &windows, &mut verdict),
+            Kind::Queue => claims::look(record, object, &windows, &mut verdict),
+            // A hold of it is one of each member, and excludes their holds.
+            Kind::Multi => {}
+            _ => {
+                let beliefs = exclusion::beliefs(record, &names);
+                exclusion::look(beliefs, object, &windows, &mut verdict);
+            }
         }
-        exclusion::look(record, object, &windows, &mut verdict);
-        fencing::look(record, object, &windows, &mut verdict);
-        sleep::look(record, object, ttl, &mut verdict);
+        if object.kind != Kind::Latch {
+            fencing::look(record, object, &windows, &mut verdict);
+            sleep::look(record, (object, &names), ttl, &mut verdict);
+        }
     }
     verdict.violations.sort_by_key(|it| it.at);
     verdict
+}
+
+/// The names of which a hold keeps this object: its own, those of its multi-locks, and those of its
+/// members.
+fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
+    let multis = objects.iter().filter(|it| it.members.contains(&object.name));
+    let members = object.members.iter().flat_map(|member| {
+        let with_it = objects.iter().filter(|it| it.members.contains(member));
+        with_it.map(|it| it.name.as_str()).chain([member.as_str()])
+    });
+    multis.map(|it| it.name.as_str()).chain(members).chain([object.name.as_str()]).collect()
 }
 
 /// When two may hold at once: from the beginning of a failover until one lease after its end. A
@@ -84,6 +107,11 @@ fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
     windows.iter().any(|(begin, end)| *begin <= from && until <= *end)
 }
 
+/// Each worker has asked again within this time after a fault.
+const SETTLED: Duration = Duration::from_secs(2);
+/// A replica that has come back needs this long to catch up, and may be promoted meanwhile.
+const BEHIND: Duration = Duration::from_secs(10);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,8 +129,8 @@ mod tests {
             let (name, process) = (name.to_owned(), format!("rust-{hold}"));
             let call = enter * SECOND - 1;
             record.note(&process, WorkerEvent::Ask { hold, name, mode: *mode, call });
-            record
-                .note(&process, WorkerEvent::Enter { hold, at: enter * SECOND, token: Some(hold) });
+            let (at, token, element) = (enter * SECOND, Some(hold), None);
+            record.note(&process, WorkerEvent::Enter { hold, at, token, element });
             record.note(&process, WorkerEvent::Leaving { hold, at: leave * SECOND });
             record.note(&process, WorkerEvent::Left { hold, at: leave * SECOND + 1 });
         }
@@ -186,6 +214,170 @@ mod tests {
     }
 
     #[test]
+    fn overlapping_fair_holds_are_found() {
+        let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
+        assert_eq!(found(&record, Object::new(Kind::Fair, "a")).len(), 1);
+    }
+
+    /// A multi-lock of `a` and `b`, these locks, and another multi-lock of `b` and `c`.
+    fn with_multi() -> [Object; 4] {
+        let multi = |name, members: [&str; 2]| Object::multi(name, members.map(str::to_owned));
+        let lock = |name| Object::new(Kind::Lock, name);
+        [multi("ab", ["a", "b"]), multi("bc", ["b", "c"]), lock("a"), lock("b")]
+    }
+
+    /// A record of holds of these names.
+    fn named(holds: &[(&str, Nanos, Nanos)]) -> Record {
+        let mut all = Record::default();
+        for (number, (name, enter, leave)) in (1..).zip(holds) {
+            let one = record(name, &[(Mode::Exclusive, *enter, *leave)]);
+            all.holds.extend(one.holds.into_values().map(|hold| (number, hold)));
+        }
+        all
+    }
+
+    #[test]
+    fn multi_lock_excludes_holds_of_each_member() {
+        let count = |holds: &[_]| judge(&named(holds), &with_multi(), TTL).violations.len();
+        assert_eq!(count(&[("a", 1, 3), ("b", 1, 3), ("ab", 3, 5)]), 0);
+        assert_eq!(count(&[("ab", 1, 3), ("a", 2, 4)]), 1);
+        assert_eq!(count(&[("b", 1, 3), ("ab", 2, 4)]), 1);
+        assert_eq!(count(&[("ab", 1, 3), ("bc", 2, 4)]), 1);
+    }
+
+    /// A held member keeps a multi-lock from waiting for nothing.
+    #[test]
+    fn multi_lock_is_free_only_while_all_members_are() {
+        let count = |holds: &[_]| {
+            let mut record = named(holds);
+            record.holds.get_mut(&1).unwrap().call = SECOND;
+            judge(&record, &with_multi(), TTL).violations.len()
+        };
+        assert_eq!(count(&[("ab", 20, 21), ("a", 1, 8), ("b", 8, 19)]), 0);
+        assert_eq!(count(&[("ab", 20, 21), ("bc", 1, 19)]), 0);
+        assert_eq!(count(&[("ab", 20, 21), ("a", 1, 8)]), 1);
+        assert_eq!(count(&[("a", 20, 21), ("ab", 1, 19)]), 0);
+    }
+
+    #[test]
+    fn second_leader_of_a_term_is_found() {
+        let leader = || Object::new(Kind::Election, "a");
+        let mut later = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
+        assert_eq!(found(&later, leader()), [""; 0]);
+        later.holds.get_mut(&2).unwrap().token = Some(1);
+        assert!(found(&later, leader())[0].contains("token 1 after 1"));
+        let both = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
+        assert_eq!(found(&both, leader()).len(), 1);
+    }
+
+    /// The end of a claim: it went back, it is done, or its process died before the reply.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Ends {
+        Back,
+        Done,
+        Unanswered,
+    }
+
+    /// A record of one pushed element, `x`, and of its claims.
+    fn claimed(claims: &[(&str, Nanos, Nanos, Ends)]) -> Record {
+        let mut record = Record::default();
+        let (name, elements) = ("a".to_owned(), vec!["x".to_owned()]);
+        record.note("rust-1", WorkerEvent::Pushed { name, elements, at: SECOND });
+        for (hold, (process, enter, leave, ends)) in (1..).zip(claims) {
+            let (name, mode, call) = ("a".to_owned(), Mode::Claim, enter * SECOND - 1);
+            record.note(process, WorkerEvent::Ask { hold, name, mode, call });
+            let (at, token, element) = (enter * SECOND, None, Some("x".to_owned()));
+            record.note(process, WorkerEvent::Enter { hold, at, token, element });
+            let at = leave * SECOND;
+            record.note(process, WorkerEvent::Leaving { hold, at });
+            match ends {
+                Ends::Back => record.note(process, WorkerEvent::Left { hold, at }),
+                Ends::Done => record.note(process, WorkerEvent::Done { hold, at }),
+                Ends::Unanswered => {}
+            }
+        }
+        record
+    }
+
+    fn queue() -> Object {
+        Object::new(Kind::Queue, "a")
+    }
+
+    #[test]
+    fn second_claimant_of_an_element_is_found() {
+        let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 4, 5, Ends::Done)];
+        assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
+        let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 3, 5, Ends::Done)];
+        let both = found(&claimed(&claims), queue());
+        assert!(both[0].contains("rust-1 (1) and rust-2 (2)"), "{both:?}");
+        // Others may have the other elements.
+        let mut two = claimed(&claims);
+        two.holds.get_mut(&1).unwrap().element = Some("y".into());
+        assert_eq!(found(&two, queue()), [""; 0]);
+    }
+
+    #[test]
+    fn element_that_is_done_twice_is_found() {
+        let claims = [("rust-1", 2, 3, Ends::Done), ("rust-2", 20, 21, Ends::Done)];
+        let mut twice = claimed(&claims);
+        assert!(found(&twice, queue())[0].contains("which rust-1 had done"));
+        twice.faults.push(failover(5, 9));
+        assert_eq!(found(&twice, queue()), [""; 0], "the new server did not know it");
+        // The process died, so nobody knows whether the element was done.
+        let claims = [("rust-1", 2, 3, Ends::Unanswered), ("rust-2", 20, 21, Ends::Done)];
+        assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
+    }
+
+    #[test]
+    fn lost_element_is_found() {
+        assert_eq!(found(&claimed(&[("drain", 2, 3, Ends::Done)]), queue()), [""; 0]);
+        assert_eq!(found(&claimed(&[("rust-1", 2, 3, Ends::Unanswered)]), queue()), [""; 0]);
+        for claims in [&[][..], &[("rust-1", 2, 3, Ends::Back)]] {
+            let lost = found(&claimed(claims), queue());
+            assert!(lost[0].starts_with("`x` of `a` was lost"), "{lost:?}");
+        }
+        let mut forgotten = claimed(&[]);
+        forgotten.faults.push(failover(5, 9));
+        assert_eq!(found(&forgotten, queue()), [""; 0], "the new server did not have it");
+    }
+
+    #[test]
+    fn redisson_may_lose_an_element_only_by_a_fault() {
+        let polls = |at: Nanos| {
+            let mut record = claimed(&[]);
+            let (name, mode, call) = ("a".to_owned(), Mode::Claim, at * SECOND);
+            record.note("java-1", WorkerEvent::Ask { hold: 9, name, mode, call });
+            let (at, why) = (call + 1, "RedisTimeoutException".to_owned());
+            record.note("java-1", WorkerEvent::GaveUp { hold: 9, at, why });
+            record.faults.push(HealedFault { failover: false, ..failover(5, 9) });
+            found(&record, queue()).len()
+        };
+        assert_eq!((polls(2), polls(6), polls(30)), (1, 0, 1));
+    }
+
+    #[test]
+    fn overtaking_of_older_requests_is_counted() {
+        let mut fair = record("a", &[(Mode::Exclusive, 5, 6), (Mode::Exclusive, 7, 8)]);
+        let objects = [Object::new(Kind::Fair, "a")];
+        assert_eq!(overtaking(&fair, &objects), (2, 0));
+        fair.holds.get_mut(&2).unwrap().call = 2 * SECOND;
+        assert_eq!(overtaking(&fair, &objects), (2, 1));
+    }
+
+    /// Its deadline keeps the others behind it.
+    #[test]
+    fn fair_waiter_may_wait_behind_a_dead_redisson_waiter() {
+        let mut fair = record("a", &[(Mode::Exclusive, 12, 13)]);
+        fair.holds.get_mut(&1).unwrap().call = SECOND;
+        let waits = |fair: &Record| found(fair, Object::new(Kind::Fair, "a")).len();
+        assert_eq!(waits(&fair), 1);
+        let (name, mode) = ("a".to_owned(), Mode::Exclusive);
+        fair.note("java-9", WorkerEvent::Ask { hold: 9, name, mode, call: SECOND });
+        fair.deaths.insert("java-9".into(), 2 * SECOND);
+        assert_eq!(waits(&fair), 0);
+    }
+
+    #[test]
     fn excess_permits_are_found() {
         let three = [(Mode::Permit, 1, 5), (Mode::Permit, 2, 6), (Mode::Permit, 3, 7)];
         let permits = |count| Object::new(Kind::Permits, "a").permits(count);
@@ -236,7 +428,8 @@ mod tests {
         record.opened.insert("a".into(), SECOND);
         record.note("rust-9", waits);
         assert_eq!(found(&record, latch()), [""; 0], "it may be the end of the run");
-        record.note("rust-9", WorkerEvent::Enter { hold: 9, at: 20 * SECOND, token: None });
+        let (at, token, element) = (20 * SECOND, None, None);
+        record.note("rust-9", WorkerEvent::Enter { hold: 9, at, token, element });
         assert!(found(&record, latch())[0].contains("was open"));
     }
 

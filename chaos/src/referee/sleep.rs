@@ -1,18 +1,29 @@
 //! Rule: no Leasehold worker sleeps while a lock is free.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Verdict, Violation};
+use super::{SETTLED, Verdict, Violation};
 use crate::clock::{Nanos, nanos, since};
 use crate::orders::{Kind, Object};
 use crate::record::{Hold, Record};
 
-pub(super) fn look(record: &Record, object: &Object, ttl: Duration, verdict: &mut Verdict) {
-    // A semaphore has no leases, so the permits of a dead process are never free.
-    if object.kind == Kind::Semaphore {
+pub(super) fn look(
+    record: &Record,
+    (object, names): (&Object, &BTreeSet<&str>),
+    ttl: Duration,
+    verdict: &mut Verdict,
+) {
+    // A semaphore has no leases, so the permits of a dead process are never free. Tasks wait for
+    // an element for a second at most.
+    if matches!(object.kind, Kind::Semaphore | Kind::Queue) {
         return;
     }
-    let busy = busy(record, object, ttl);
+    let mut busy = busy(record, names, ttl);
+    if object.kind == Kind::Fair {
+        busy.extend(queued_dead(record, object));
+    }
+    let busy = merged(busy);
     let holds = record.holds.values().filter(|it| it.name == object.name);
     for hold in holds.filter(|it| is_ours(it)) {
         let until = [hold.entered, hold.gave_up, record.deaths.get(&hold.process).copied()];
@@ -29,9 +40,18 @@ fn is_ours(hold: &Hold) -> bool {
     hold.process.starts_with("rust")
 }
 
-/// When the object may have been held, or the servers were unreachable, in order.
-fn busy(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
-    let holds = record.holds.values().filter(|it| it.name == object.name);
+/// When Redisson waiters that had died may have been in the queue: their deadlines are as long as
+/// their timeouts, one after the other.
+fn queued_dead(record: &Record, object: &Object) -> Vec<(Nanos, Nanos)> {
+    let holds = record.holds.values().filter(|it| it.name == object.name && !is_ours(it));
+    let waited = holds.filter(|it| it.entered.is_none() && it.gave_up.is_none());
+    let died = waited.filter_map(|it| record.deaths.get(&it.process));
+    died.map(|at| (*at, at + nanos(QUEUED_DEAD))).collect()
+}
+
+/// When one of these names may have been held, or the servers were unreachable.
+fn busy(record: &Record, names: &BTreeSet<&str>, ttl: Duration) -> Vec<(Nanos, Nanos)> {
+    let holds = record.holds.values().filter(|it| names.contains(it.name.as_str()));
     let held = holds.filter_map(|hold| {
         let (from, until) = record.belief(hold)?;
         let known = hold.left.unwrap_or_else(|| until.saturating_add(nanos(ttl)));
@@ -39,7 +59,11 @@ fn busy(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> 
     });
     let settled = |healed: Nanos| healed + nanos(SETTLED);
     let away = record.faults.iter().map(|it| (it.from, settled(it.healed)));
-    let mut busy: Vec<_> = held.chain(away).collect();
+    held.chain(away).collect()
+}
+
+/// The same times in order, without overlaps.
+fn merged(mut busy: Vec<(Nanos, Nanos)>) -> Vec<(Nanos, Nanos)> {
     busy.sort_unstable();
     let mut merged: Vec<(Nanos, Nanos)> = vec![];
     for (from, until) in busy {
@@ -66,5 +90,5 @@ fn longest_free(busy: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> Option<Du
 
 /// A lost message costs four seconds. The machine does not explain twice as much.
 const BOUND: Duration = Duration::from_secs(8);
-/// Each worker has asked again within this time after a fault.
-const SETTLED: Duration = Duration::from_secs(2);
+/// The lease of a holder, and the timeouts of three waiters.
+const QUEUED_DEAD: Duration = Duration::from_secs(13);

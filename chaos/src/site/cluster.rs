@@ -9,7 +9,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
 
-use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
+use super::{
+    APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last, objects,
+    replicated_objects,
+};
 use crate::clock::now;
 use crate::fault::{Fault, HealedFault};
 use crate::orders::{Kind, Object, Place};
@@ -25,18 +28,11 @@ pub struct OnCluster {
 impl OnCluster {
     pub(super) fn start() -> Self {
         let cluster = Cluster::options().links().impatient().start();
-        let mut objects = vec![
-            Object::new(Kind::ReadWrite, "door-0"),
-            Object::new(Kind::Semaphore, "semaphore-0").permits(2),
-            Object::new(Kind::Permits, "permits-0").permits(2),
-            Object::new(Kind::Latch, "latch-0"),
-            Object::new(Kind::Lock, "replicated-0").replicated(),
-            Object::new(Kind::Fenced, "replicated-1").replicated(),
-        ];
-        for master in cluster.masters() {
-            objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
-            objects.push(Object::new(Kind::Fenced, cluster.key_on(&master, "fenced-")));
-        }
+        let on_each = |prefix: &str| -> Vec<_> {
+            cluster.masters().iter().map(|master| cluster.key_on(master, prefix)).collect()
+        };
+        let objects = objects(&on_each("lock-"), &on_each("fenced-"));
+        let objects = [objects, replicated_objects()].concat();
         let ports = cluster.links().client(APART);
         let mut apart = Place { url: String::new(), ports };
         let nodes = cluster.addresses();
@@ -47,9 +43,14 @@ impl OnCluster {
 
     /// The objects on this node.
     fn names_on(&self, node: &Redis) -> BTreeSet<String> {
-        let names = self.objects.iter().filter(|it| it.kind != Kind::Semaphore);
+        let names = self.keys().filter(|it| it.kind != Kind::Semaphore);
         let is_there = |name: &&String| self.owner_of(name).port() == node.port();
         names.map(|it| &it.name).filter(is_there).cloned().collect()
+    }
+
+    /// The objects that have a key of their name.
+    fn keys(&self) -> impl Iterator<Item = &Object> {
+        self.objects.iter().filter(|it| it.kind != Kind::Multi)
     }
 
     fn owner_of(&self, name: &str) -> Arc<Redis> {
@@ -58,7 +59,7 @@ impl OnCluster {
 
     /// A master that has an object of the contention.
     fn any_master(&self, rng: &mut Rng) -> Arc<Redis> {
-        let wanted = rng.choice(&self.objects).expect("there are objects");
+        let wanted = rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects");
         self.owner_of(&wanted.name)
     }
 
@@ -122,7 +123,7 @@ impl OnCluster {
 
     /// Moves the slot of one of the names to another master.
     fn move_slot(&self, rng: &mut Rng) -> HealedFault {
-        let name = &rng.choice(&self.objects).expect("there are objects").name;
+        let name = &rng.choice(self.keys().collect::<Vec<_>>()).expect("there are objects").name;
         let from = now();
         let slot = Cluster::slot_of(name);
         let owner = self.cluster.owner_of(slot);

@@ -12,7 +12,7 @@ use testkit::{Links, Redis, Reply};
 
 use crate::clock::{Nanos, now};
 use crate::fault::{Fault, HealedFault};
-use crate::orders::{Object, Place};
+use crate::orders::{Kind, Object, Place};
 
 pub use cluster::OnCluster;
 pub use sentinel::OnSentinel;
@@ -52,6 +52,34 @@ pub fn start(on: &str) -> Box<dyn Site> {
         "cluster" => Box::new(OnCluster::start()),
         other => panic!("ON={other}: there are single, sentinel and cluster"),
     }
+}
+
+/// The objects of each deployment, with locks and fenced locks of these names. The multi-lock has two
+/// of the locks.
+fn objects(locks: &[impl AsRef<str>], fenced: &[impl AsRef<str>]) -> Vec<Object> {
+    let mut all = vec![
+        Object::new(Kind::ReadWrite, "door-0"),
+        Object::new(Kind::Semaphore, "semaphore-0").permits(2),
+        Object::new(Kind::Permits, "permits-0").permits(2),
+        Object::new(Kind::Latch, "latch-0"),
+        Object::new(Kind::Fair, "fair-0"),
+        Object::multi("both-0", locks.iter().take(2).map(|it| it.as_ref().to_owned())),
+        Object::new(Kind::Election, "leader-0"),
+        Object::new(Kind::Queue, "jobs-0").without_java(),
+        Object::new(Kind::Queue, "jobs-1"),
+    ];
+    all.extend(locks.iter().map(|it| Object::new(Kind::Lock, it.as_ref())));
+    all.extend(fenced.iter().map(|it| Object::new(Kind::Fenced, it.as_ref())));
+    all
+}
+
+/// More objects, of a deployment with replicas.
+fn replicated_objects() -> Vec<Object> {
+    vec![
+        Object::new(Kind::Lock, "replicated-0").replicated(),
+        Object::new(Kind::Fenced, "replicated-1").replicated(),
+        Object::new(Kind::Election, "replicated-2").replicated(),
+    ]
 }
 
 /// A fault that began at `from`, is healed now, and replaced no server.

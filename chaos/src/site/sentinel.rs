@@ -9,10 +9,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Links, Redis, Reply, Sentinels};
 
-use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
+use super::{
+    APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last, objects,
+    replicated_objects,
+};
 use crate::clock::{nanos, now};
 use crate::fault::{Fault, HealedFault};
-use crate::orders::{Kind, Object, Place};
+use crate::orders::{Object, Place};
 
 /// A master that sentinels watch.
 #[derive(Debug)]
@@ -116,16 +119,7 @@ impl Site for OnSentinel {
     }
 
     fn objects(&self) -> Vec<Object> {
-        vec![
-            Object::new(Kind::Lock, "lock-0"),
-            Object::new(Kind::Fenced, "fenced-0"),
-            Object::new(Kind::ReadWrite, "door-0"),
-            Object::new(Kind::Semaphore, "semaphore-0").permits(2),
-            Object::new(Kind::Permits, "permits-0").permits(2),
-            Object::new(Kind::Latch, "latch-0"),
-            Object::new(Kind::Lock, "replicated-0").replicated(),
-            Object::new(Kind::Fenced, "replicated-1").replicated(),
-        ]
+        [objects(&["lock-0", "lock-1"], &["fenced-0"]), replicated_objects()].concat()
     }
 
     fn faults(&self) -> &'static [Fault] {

@@ -3,10 +3,10 @@
 use fastrand::Rng;
 use testkit::{Proxy, Redis, Reply};
 
-use super::{Site, healed, kill_connections, last};
+use super::{Site, healed, kill_connections, last, objects};
 use crate::clock::now;
 use crate::fault::{Fault, HealedFault};
-use crate::orders::{Kind, Object, Place};
+use crate::orders::{Object, Place};
 
 /// One server.
 #[derive(Debug)]
@@ -58,15 +58,7 @@ impl Site for OnSingle {
     }
 
     fn objects(&self) -> Vec<Object> {
-        vec![
-            Object::new(Kind::Lock, "lock-0"),
-            Object::new(Kind::Lock, "lock-1"),
-            Object::new(Kind::Fenced, "fenced-0"),
-            Object::new(Kind::ReadWrite, "door-0"),
-            Object::new(Kind::Semaphore, "semaphore-0").permits(2),
-            Object::new(Kind::Permits, "permits-0").permits(2),
-            Object::new(Kind::Latch, "latch-0"),
-        ]
+        objects(&["lock-0", "lock-1"], &["fenced-0"])
     }
 
     fn faults(&self) -> &'static [Fault] {

@@ -1,36 +1,69 @@
-//! The time from the opening of a latch until all waiters know it.
+//! The time from the opening of a latch or a barrier until all waiters know it.
 
 use super::Bench;
 use crate::{
-    driver::contender::{LEASEHOLD, REDISSON},
-    job::{Delays, Job},
+    driver::{
+        contender::{Contender, LEASEHOLD, REDISSON},
+        server,
+        worker::Answer,
+    },
+    job::{Delays, Gate, Job},
     report::{Target, board::Case},
 };
 
-const GROUP: &str = "A latch that opens, tasks of one process";
+const LATCH: &str = "A latch that opens, tasks of one process";
+const BARRIER: &str = "A barrier that opens, tasks of one process; Redisson: a latch";
+const DOUBLE_BARRIER: &str = "A double barrier that all enter and leave, tasks of one process";
 
 const WAITERS: usize = 64;
 
 pub(super) fn run(bench: &mut Bench) {
+    measure(bench, LATCH, Gate::Latch, &[LEASEHOLD, REDISSON]);
+}
+
+/// Redisson has no barrier. A latch can replace it once.
+pub(super) fn barriers(bench: &mut Bench) {
+    measure(bench, BARRIER, Gate::Barrier, &[LEASEHOLD, REDISSON]);
+    measure(bench, DOUBLE_BARRIER, Gate::DoubleBarrier, &[LEASEHOLD]);
+}
+
+fn measure(bench: &mut Bench, group: &'static str, gate: Gate, contenders: &[Contender]) {
     let mut turn = 0;
-    bench.in_turn(bench.settings.rounds, &[LEASEHOLD, REDISSON], |bench, contender| {
+    bench.in_turn(bench.settings.rounds, contenders, |bench, contender| {
         turn += 1;
-        let job = Job::Wake { tasks: WAITERS, name: format!("latch-{turn}") };
-        match bench.ask::<Delays>(contender, &job) {
-            Ok(delays) => {
-                bench.board.note(
-                    case("half of them"),
-                    contender.column,
-                    delays.p50_ns as f64 / 1e3,
-                );
-                bench.board.note(case("the last"), contender.column, delays.p99_ns as f64 / 1e3);
-            }
-            Err(why) => bench.board.failed(case("the last"), contender.column, &why),
-        }
+        let name = format!("{gate:?}-{turn}");
+        let woken = wake(bench, contender, Job::Wake { tasks: WAITERS, name, gate });
+        note(bench, group, contender, woken);
     });
 }
 
-fn case(of: &str) -> Case {
-    Case::less(GROUP, format!("{WAITERS} waiters: until {of} know"), "µs")
-        .target(Target::BeatsRivals)
+/// The delays, and the commands of the server.
+fn wake(bench: &mut Bench, contender: Contender, job: Job) -> Answer<(Delays, u64)> {
+    bench.worker(contender)?;
+    let before = server::commands(&bench.redis);
+    let delays = bench.ask(contender, &job)?;
+    Ok((delays, server::commands(&bench.redis) - before))
+}
+
+fn note(
+    bench: &mut Bench,
+    group: &'static str,
+    contender: Contender,
+    woken: Answer<(Delays, u64)>,
+) {
+    let column = contender.column;
+    let case = |of: &str| {
+        Case::less(group, format!("{WAITERS} waiters: until {of} know"), "µs")
+            .target(Target::BeatsRivals)
+    };
+    match woken {
+        Ok((delays, commands)) => {
+            bench.board.note(case("half of them"), column, delays.p50_ns as f64 / 1e3);
+            bench.board.note(case("the last"), column, delays.p99_ns as f64 / 1e3);
+            let each =
+                Case::less(group, format!("{WAITERS} waiters: server commands each"), "count");
+            bench.board.note(each, column, commands as f64 / (WAITERS + 1) as f64);
+        }
+        Err(why) => bench.board.failed(case("the last"), column, &why),
+    }
 }

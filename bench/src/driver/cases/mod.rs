@@ -1,7 +1,9 @@
 //! The cases: one file per group.
 
 mod cluster;
+mod election;
 mod expiry;
+mod fair;
 mod in_process;
 mod latch;
 mod limits;
@@ -10,6 +12,7 @@ mod names;
 mod other_primitives;
 mod processes;
 mod recovery;
+mod round;
 mod uncontended;
 mod wait;
 mod waiting;
@@ -21,16 +24,25 @@ use super::Bench;
 type Group = fn(&mut Bench);
 
 /// All groups, by the names that `ONLY` accepts.
-pub(super) const ALL: [(&str, Group); 20] = [
+pub(super) const ALL: [(&str, Group); 29] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),
     ("in-process", in_process::run),
-    ("readers", other_primitives::readers),
-    ("fenced", other_primitives::fenced),
-    ("semaphore", other_primitives::semaphore),
-    ("permits", other_primitives::permits),
-    ("rate-limiter", other_primitives::rate_limiter),
+    ("readers", |bench| other_primitives::run(bench, other_primitives::READERS)),
+    ("fenced", |bench| other_primitives::run(bench, other_primitives::FENCED_LOCK)),
+    ("semaphore", |bench| other_primitives::run(bench, other_primitives::SEMAPHORES)),
+    ("permits", |bench| other_primitives::run(bench, other_primitives::EXPIRING)),
+    ("rate-limiter", |bench| other_primitives::run(bench, other_primitives::RATE_LIMITER)),
+    ("fair", |bench| other_primitives::run(bench, other_primitives::FAIR_LOCK)),
+    ("fair-processes", fair::run),
+    ("multi", |bench| other_primitives::run(bench, other_primitives::MULTI_LOCK)),
+    ("quorum", other_primitives::quorum),
+    ("election", election::run),
     ("latch", latch::run),
+    ("barrier", latch::barriers),
+    ("map", |bench| other_primitives::run(bench, other_primitives::MAP_ENTRY)),
+    ("set", |bench| other_primitives::run(bench, other_primitives::SET_ELEMENT)),
+    ("queue", |bench| other_primitives::run(bench, other_primitives::CLAIMS)),
     ("processes", processes::run),
     ("mixed", mixed::run),
     ("expiry", expiry::run),

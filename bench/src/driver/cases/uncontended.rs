@@ -1,13 +1,15 @@
 //! Acquire and release without contention.
 
-use super::Bench;
+use super::{
+    Bench,
+    round::{Round, count},
+};
 use crate::{
     driver::{
         contender::{Contender, RAW, with_rivals},
-        server,
         worker::Answer,
     },
-    job::{Job, Paired},
+    job::Job,
     report::{
         Target,
         board::{Case, LIMIT},
@@ -42,39 +44,23 @@ pub(super) fn rounds(bench: &mut Bench, own: Own, tasks: &[usize], contenders: &
     }
 }
 
-/// One round of a contender, and the processor time of the server meanwhile, in seconds.
-fn pairs(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<(Paired, f64)> {
+fn pairs(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<Round> {
     let millis = bench.settings.round.as_millis() as u64;
     let prefix = format!("own-{}", contender.library);
-    // The first job warms the worker up. Its time must not be counted.
-    bench.worker(contender)?;
-    let before = server::cpu_seconds(&bench.redis);
-    let job = Job::Pairs { tasks, names: tasks, prefix, millis, all: false };
-    let paired = bench.ask::<Paired>(contender, &job)?;
-    Ok((paired, server::cpu_seconds(&bench.redis) - before))
+    Round::run(bench, contender, &Job::Pairs { tasks, names: tasks, prefix, millis, all: false })
 }
 
-fn note(
-    bench: &mut Bench,
-    own: Own,
-    contender: Contender,
-    tasks: usize,
-    found: Answer<(Paired, f64)>,
-) {
+fn note(bench: &mut Bench, own: Own, contender: Contender, tasks: usize, found: Answer<Round>) {
     let column = contender.column;
     let main = if tasks == 1 { own.latency() } else { own.throughput(tasks) };
-    let (paired, server) = match found {
-        Ok(found) => found,
-        Err(why) => return bench.board.failed(main, column, &why),
-    };
-    let pairs = paired.pairs as f64;
-    let speed = match tasks {
-        1 => paired.p50_ns as f64 / 1e3,
-        _ => pairs / (paired.wall_ns as f64 / 1e9),
-    };
-    bench.board.note(main, column, speed);
-    bench.board.note(own.client(tasks), column, paired.cpu_ns as f64 / 1e3 / pairs);
-    bench.board.note(own.of_server(tasks), column, server * 1e6 / pairs);
+    match found {
+        Ok(round) => {
+            bench.board.note(main, column, round.speed(tasks));
+            bench.board.note(own.client(tasks), column, round.client_cpu());
+            bench.board.note(own.of_server(tasks), column, round.server_cpu());
+        }
+        Err(why) => bench.board.failed(main, column, &why),
+    }
 }
 
 impl Own {
@@ -102,8 +88,4 @@ impl Own {
         let case = Case::less(self.group, format!("{}: server CPU", count(tasks)), "µs/pair");
         case.target(Target::AtMostOf("Redisson", 0.6))
     }
-}
-
-fn count(tasks: usize) -> String {
-    format!("{tasks} {}", if tasks == 1 { "task" } else { "tasks" })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Latch, LockGuard, Release};
+use leasehold::{Client, LockGuard, Release};
 
 use super::{Library, Outcome};
 
@@ -41,8 +41,8 @@ impl Library for Leasehold {
         Ok(self.0.lock(name)?.lease(lease).acquire().await?)
     }
 
-    fn latch(&self, name: &str) -> Outcome<Latch> {
-        Ok(self.0.latch(name)?)
+    fn client(&self) -> Outcome<&Client> {
+        Ok(&self.0)
     }
 
     fn lag(&self) -> Option<Duration> {

@@ -3,23 +3,30 @@
 mod leasehold;
 mod local;
 mod other_primitives;
+mod quorum;
 mod raw;
 mod replicated;
 mod rlock;
 mod rslock;
+mod rsmq;
 
 use std::{future::Future, time::Duration};
 
-use ::leasehold::Latch;
+use ::leasehold::Client;
 
 pub(crate) use self::{
     leasehold::Leasehold,
     local::Local,
-    other_primitives::{Fenced, OfLimiter, OfPermits, OfSemaphore, Only, Reading},
+    other_primitives::{
+        Candidate, Fair, Fenced, Multi, OfLimiter, OfMap, OfPermits, OfQueue, OfSemaphore, OfSet,
+        Only, Reading,
+    },
+    quorum::Quorum,
     raw::Raw,
     replicated::{Beside, RawWait, Replicated},
     rlock::RLock,
     rslock::RsLock,
+    rsmq::Messages,
 };
 use super::Outcome;
 
@@ -49,8 +56,8 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
         lease: Duration,
     ) -> impl Future<Output = Outcome<Self::Held>> + Send;
 
-    /// The latch of this name, if the library has latches.
-    fn latch(&self, _name: &str) -> Outcome<Latch> {
+    /// The client of latches and barriers, if this is Leasehold.
+    fn client(&self) -> Outcome<&Client> {
         Err("it has no latch".into())
     }
 

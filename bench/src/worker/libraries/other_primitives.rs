@@ -3,7 +3,8 @@
 use std::{fmt, future::Future, marker::PhantomData, time::Duration};
 
 use leasehold::{
-    Client, ExpirablePermits, FencedGuard, LockGuard, RatePermits, Release, SemaphoreGuard,
+    Claim, Client, ExpirablePermits, FencedGuard, Leadership, LockGuard, MultiGuard, RatePermits,
+    Release, SemaphoreGuard,
 };
 
 use super::{Library, Outcome};
@@ -55,10 +56,8 @@ impl<K: Kind> Library for Only<K> {
         }
     }
 
-    /// One name for all names with the same prefix, because permits are renewed and not names.
     async fn hold(&self, name: &str, ttl: Duration) -> Outcome<K::Held> {
-        let (prefix, _) = name.rsplit_once('-').ok_or("a name has a number")?;
-        K::hold(&self.0, prefix, ttl).await
+        K::hold(&self.0, name, ttl).await
     }
 
     async fn seize(&self, _name: &str, _lease: Duration) -> Outcome<K::Held> {
@@ -129,8 +128,10 @@ impl Kind for OfPermits {
         Ok(held.release().await?)
     }
 
+    /// One name for all names with the same prefix, because permits are renewed and not names.
     async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<ExpirablePermits> {
-        Ok(client.expirable_semaphore(name)?.ttl(ttl).acquire().await?)
+        let (prefix, _) = name.rsplit_once('-').ok_or("a name has a number")?;
+        Ok(client.expirable_semaphore(prefix)?.ttl(ttl).acquire().await?)
     }
 }
 
@@ -147,5 +148,113 @@ impl Kind for OfLimiter {
 
     async fn release(_: RatePermits) -> Outcome<Release> {
         Ok(Release::Released)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Fair;
+
+impl Kind for Fair {
+    type Held = LockGuard;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<LockGuard> {
+        Ok(client.fair_lock(name)?.acquire().await?)
+    }
+
+    async fn release(held: LockGuard) -> Outcome<Release> {
+        Ok(held.release().await?)
+    }
+}
+
+/// Two locks at once.
+#[derive(Debug)]
+pub(crate) struct Multi;
+
+impl Kind for Multi {
+    type Held = MultiGuard;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<MultiGuard> {
+        let members = ["a", "b"].map(|member| format!("{name}-{member}"));
+        Ok(client.multi_lock(members)?.acquire().await?)
+    }
+
+    async fn release(held: MultiGuard) -> Outcome<Release> {
+        held.release().await.into_result()?;
+        Ok(Release::Released)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Candidate;
+
+impl Kind for Candidate {
+    type Held = Leadership;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<Leadership> {
+        Ok(client.election(name)?.campaign("10.0.0.1:8080").await?)
+    }
+
+    async fn release(held: Leadership) -> Outcome<Release> {
+        Ok(held.step_down().await?)
+    }
+
+    async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<Leadership> {
+        Ok(client.election(name)?.ttl(ttl).campaign("10.0.0.1:8080").await?)
+    }
+}
+
+/// An entry is inserted, and then read.
+#[derive(Debug)]
+pub(crate) struct OfMap;
+
+impl Kind for OfMap {
+    type Held = leasehold::Map<String, String>;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<Self::Held> {
+        let map = client.map(name)?;
+        map.insert(&"key".to_owned(), &"value".to_owned()).await?;
+        Ok(map)
+    }
+
+    async fn release(map: Self::Held) -> Outcome<Release> {
+        map.get(&"key".to_owned()).await?;
+        Ok(Release::Released)
+    }
+}
+
+/// An element is inserted, and then removed.
+#[derive(Debug)]
+pub(crate) struct OfSet;
+
+impl Kind for OfSet {
+    type Held = leasehold::Set<String>;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<Self::Held> {
+        let set = client.set(name)?;
+        set.insert(&"element".to_owned()).await?;
+        Ok(set)
+    }
+
+    async fn release(set: Self::Held) -> Outcome<Release> {
+        set.remove(&"element".to_owned()).await?;
+        Ok(Release::Released)
+    }
+}
+
+/// An element is pushed, one is claimed, and it is done.
+#[derive(Debug)]
+pub(crate) struct OfQueue;
+
+impl Kind for OfQueue {
+    type Held = Claim<String>;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<Claim<String>> {
+        let queue = client.queue(name)?;
+        queue.push(&"element".to_owned()).await?;
+        Ok(queue.claim().await?)
+    }
+
+    async fn release(held: Claim<String>) -> Outcome<Release> {
+        Ok(held.done().await?)
     }
 }

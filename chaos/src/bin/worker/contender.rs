@@ -7,12 +7,12 @@ use chaos::clock::{Nanos, nanos, now};
 use chaos::orders::{Kind, Mode, Object, Orders};
 use chaos::worker_event::WorkerEvent;
 use fastrand::Rng;
-use leasehold::{Client, Error, Replicas};
+use leasehold::{Client, Error, Queue, Replicas};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::event_pipe::EventPipe;
-use crate::guard::Guard;
+use crate::guard::{End, Guard};
 use crate::{Names, now_called};
 
 /// The timeout of an acquisition.
@@ -57,6 +57,22 @@ struct Attempt {
     stay: Duration,
     /// How long after its release it writes once more, if it does.
     late: Option<Duration>,
+    /// The elements that it appends to a queue before it claims one.
+    pushes: u64,
+    /// Whether a claimed element goes back to its queue.
+    goes_back: bool,
+}
+
+/// Acquires, by the method for this timeout.
+macro_rules! acquire {
+    ($lock:expr, $max_wait:expr, $guard:expr) => {
+        match $max_wait {
+            AcquireTimeout::Endless => Some($lock.acquire().await?),
+            AcquireTimeout::Within(time) => Some($lock.acquire_within(time).await?),
+            AcquireTimeout::None => $lock.try_acquire().await?,
+        }
+        .map($guard)
+    };
 }
 
 impl Contender {
@@ -71,7 +87,7 @@ impl Contender {
     pub(crate) async fn contend(mut self, stopped: watch::Receiver<bool>) {
         while !*stopped.borrow() {
             let attempt = self.attempt();
-            self.live(&attempt).await;
+            self.live(attempt).await;
             sleep(Duration::from_millis(self.rng.u64(10..80))).await;
         }
     }
@@ -89,27 +105,37 @@ impl Contender {
         let mode = match object.kind {
             Kind::Semaphore | Kind::Permits => Mode::Permit,
             Kind::ReadWrite if self.rng.u32(0..3) > 0 => Mode::Shared,
+            Kind::Queue => Mode::Claim,
             _ => Mode::Exclusive,
         };
-        let late = (object.kind == Kind::Fenced && self.rng.bool())
+        let late = (object.has_tokens() && self.rng.bool())
             .then(|| Duration::from_millis(self.rng.u64(1..100)));
         let max_wait = AcquireTimeout::choose(&mut self.rng);
+        // Redisson workers only take elements.
+        let (pushes, goes_back) = (self.rng.u64(1..=2), self.rng.u32(0..5) == 0);
         let object = object.called(&now_called(&self.names, &object.name));
-        Attempt { hold: self.pipe.next_hold(), object, mode, max_wait, stay, late }
+        let hold = self.pipe.next_hold();
+        Attempt { hold, object, mode, max_wait, stay, late, pushes, goes_back }
     }
 
-    async fn live(&mut self, attempt: &Attempt) {
+    async fn live(&mut self, mut attempt: Attempt) {
         let (hold, name) = (attempt.hold, attempt.object.name.clone());
         self.pipe.send(&WorkerEvent::Ask { hold, name, mode: attempt.mode, call: now() });
-        // A hold of a fenced lock has a token, which a disobedient task cannot invent.
-        let may_disobey = self.orders.disobeys && attempt.object.kind != Kind::Fenced;
-        let disobeys = may_disobey && self.rng.u32(0..30) == 0;
-        let granted = if disobeys { Ok(Some(Guard::Nothing)) } else { self.acquire(attempt).await };
+        // A disobedient task cannot invent a token.
+        let may_disobey = self.orders.disobeys && !attempt.object.has_tokens();
+        let granted = if may_disobey && self.rng.u32(0..10) == 0 {
+            // Long enough to meet another holder.
+            attempt.stay = DISOBEYS;
+            self.disobey(&attempt).await
+        } else {
+            self.acquire(&attempt).await
+        };
         let at = now();
         match granted {
             Ok(Some(guard)) => {
-                self.pipe.send(&WorkerEvent::Enter { hold, at, token: guard.token() });
-                self.stay(attempt, guard, at).await;
+                let (token, element) = (guard.token(), guard.element());
+                self.pipe.send(&WorkerEvent::Enter { hold, at, token, element });
+                self.stay(&attempt, guard, at).await;
             }
             Ok(None) => self.pipe.send(&WorkerEvent::GaveUp { hold, at, why: "busy".into() }),
             Err(error) => self.pipe.send(&WorkerEvent::GaveUp { hold, at, why: word(&error) }),
@@ -119,30 +145,103 @@ impl Contender {
     async fn acquire(&self, attempt: &Attempt) -> Result<Option<Guard>, Error> {
         let (name, max_wait) = (&attempt.object.name, attempt.max_wait);
         let replicas = attempt.object.replicated.then(|| Replicas::at_least(1));
-        match attempt.object.kind {
+        Ok(match attempt.object.kind {
             Kind::Lock => {
                 let lock = self.client.lock(name)?.replicated(replicas);
-                Guard::of_lock(&lock, max_wait).await
+                acquire!(lock, max_wait, Guard::Lock)
+            }
+            Kind::Fair => {
+                let lock = self.client.fair_lock(name)?.replicated(replicas);
+                acquire!(lock, max_wait, Guard::Lock)
             }
             Kind::Fenced => {
                 let lock = self.client.fenced_lock(name)?.replicated(replicas);
-                Guard::of_fenced(&lock, max_wait).await
+                acquire!(lock, max_wait, Guard::Fenced)
+            }
+            Kind::Multi => {
+                let lock = self.client.multi_lock(&attempt.object.members)?;
+                acquire!(lock, max_wait, Guard::Multi)
             }
             Kind::ReadWrite => {
                 let both = self.client.read_write_lock(name)?;
                 let side = if attempt.mode == Mode::Shared { both.read() } else { both.write() };
-                Guard::of_lock(&side.replicated(replicas), max_wait).await
-            }
-            Kind::Semaphore => {
-                let semaphore = self.client.semaphore(name)?.replicated(replicas);
-                Guard::of_semaphore(&semaphore, max_wait).await
+                acquire!(side.replicated(replicas), max_wait, Guard::Lock)
             }
             Kind::Permits => {
                 let permits = self.client.expirable_semaphore(name)?.replicated(replicas);
-                Guard::of_permits(&permits, max_wait).await
+                acquire!(permits, max_wait, Guard::Permits)
             }
+            Kind::Semaphore => self.acquire_permit(attempt, replicas).await?,
+            Kind::Election => self.campaign(attempt, replicas).await?,
+            Kind::Queue => self.claim(attempt, replicas).await?,
             Kind::Latch => unreachable!("a latch is nothing to hold"),
+        })
+    }
+
+    /// The permits of a killed process never come back to a semaphore, so no task waits without a
+    /// bound.
+    async fn acquire_permit(
+        &self,
+        attempt: &Attempt,
+        replicas: Option<Replicas>,
+    ) -> Result<Option<Guard>, Error> {
+        let semaphore = self.client.semaphore(&attempt.object.name)?.replicated(replicas);
+        Ok(match attempt.max_wait {
+            AcquireTimeout::None => semaphore.try_acquire(1).await?,
+            _ => Some(semaphore.acquire_within(1, AcquireTimeout::SHORT).await?),
         }
+        .map(Guard::Semaphore))
+    }
+
+    async fn campaign(
+        &self,
+        attempt: &Attempt,
+        replicas: Option<Replicas>,
+    ) -> Result<Option<Guard>, Error> {
+        let election = self.client.election(&attempt.object.name)?.replicated(replicas);
+        let value = &*self.orders.process;
+        Ok(match attempt.max_wait {
+            AcquireTimeout::Endless => Some(election.campaign(value).await?),
+            AcquireTimeout::Within(time) => Some(election.campaign_within(value, time).await?),
+            AcquireTimeout::None => election.try_campaign(value).await?,
+        }
+        .map(Guard::Leader))
+    }
+
+    /// Pushes some elements, and claims one. Redisson workers may take them, so no task waits
+    /// without a bound.
+    async fn claim(
+        &self,
+        attempt: &Attempt,
+        replicas: Option<Replicas>,
+    ) -> Result<Option<Guard>, Error> {
+        let queue = self.client.queue(&attempt.object.name)?.replicated(replicas);
+        self.push(attempt, &queue).await?;
+        let claim = match attempt.max_wait {
+            AcquireTimeout::None => queue.try_claim().await?,
+            _ => Some(queue.claim_within(AcquireTimeout::SHORT).await?),
+        };
+        Ok(claim.map(|claim| Guard::Claim { claim, goes_back: attempt.goes_back }))
+    }
+
+    async fn push(&self, attempt: &Attempt, queue: &Queue<String>) -> Result<(), Error> {
+        let element = |number| format!("{}-{number}", attempt.hold);
+        let elements: Vec<_> = (0..attempt.pushes).map(element).collect();
+        queue.push_all(&elements).await?;
+        let name = attempt.object.name.clone();
+        self.pipe.send(&WorkerEvent::Pushed { name, elements, at: now() });
+        Ok(())
+    }
+
+    /// Believes in a hold without one. Of a queue, it is that of an element that went back.
+    async fn disobey(&self, attempt: &Attempt) -> Result<Option<Guard>, Error> {
+        if attempt.object.kind != Kind::Queue {
+            return Ok(Some(Guard::Nothing { element: None }));
+        }
+        let Some(guard) = self.acquire(attempt).await? else { return Ok(None) };
+        let element = guard.element();
+        drop(guard);
+        Ok(Some(Guard::Nothing { element }))
     }
 
     /// Holds, and checks from time to time whether it still does. Each check is dated before its
@@ -166,8 +265,11 @@ impl Contender {
         }
         self.pipe.send(&WorkerEvent::Leaving { hold, at: believed });
         match guard.release().await {
-            Ok(true) => self.pipe.send(&WorkerEvent::Left { hold, at: now() }),
-            Ok(false) | Err(_) => self.pipe.send(&WorkerEvent::Lost { hold, at: believed }),
+            Ok(End::Released) => self.pipe.send(&WorkerEvent::Left { hold, at: now() }),
+            Ok(End::Done) => self.pipe.send(&WorkerEvent::Done { hold, at: now() }),
+            // The element may be done.
+            Err(_) if attempt.mode == Mode::Claim => {}
+            Ok(End::Lost) | Err(_) => self.pipe.send(&WorkerEvent::Lost { hold, at: believed }),
         }
         if let Some(late) = attempt.late {
             sleep(late).await;
@@ -190,5 +292,7 @@ fn word(error: &Error) -> String {
     text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }
 
+/// How long a disobedient task believes in a hold.
+const DISOBEYS: Duration = Duration::from_millis(500);
 /// The interval of these checks.
 const STEP: Duration = Duration::from_millis(5);

@@ -1,76 +1,53 @@
 //! One type for the guards of all kinds.
 
 use leasehold::{
-    Error, ExpirablePermits, ExpirableSemaphore, FencedGuard, FencedLock, Lock, LockGuard, Release,
-    Semaphore, SemaphoreGuard,
+    Claim, Error, ExpirablePermits, FencedGuard, Leadership, LockGuard, MultiGuard, Release,
+    SemaphoreGuard,
 };
-
-use crate::contender::AcquireTimeout;
 
 /// A hold of any kind.
 #[derive(Debug)]
 pub(crate) enum Guard {
     Lock(LockGuard),
     Fenced(FencedGuard),
+    Multi(MultiGuard),
+    Leader(Leadership),
     Semaphore(SemaphoreGuard),
     Permits(ExpirablePermits),
-    /// A hold without a request, by a disobedient task.
-    Nothing,
+    Claim {
+        claim: Claim<String>,
+        /// Whether the element goes back to the queue in the end, and is not done.
+        goes_back: bool,
+    },
+    /// A hold without a request, by a disobedient task. Of a queue, it has an element that went
+    /// back.
+    Nothing {
+        element: Option<String>,
+    },
+}
+
+/// The confirmed end of a hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Released,
+    Done,
+    /// It was over before.
+    Lost,
 }
 
 impl Guard {
-    pub(crate) async fn of_lock(
-        lock: &Lock,
-        max_wait: AcquireTimeout,
-    ) -> Result<Option<Self>, Error> {
-        Ok(match max_wait {
-            AcquireTimeout::Endless => Some(lock.acquire().await?),
-            AcquireTimeout::Within(time) => Some(lock.acquire_within(time).await?),
-            AcquireTimeout::None => lock.try_acquire().await?,
-        }
-        .map(Self::Lock))
-    }
-
-    pub(crate) async fn of_fenced(
-        lock: &FencedLock,
-        max_wait: AcquireTimeout,
-    ) -> Result<Option<Self>, Error> {
-        Ok(match max_wait {
-            AcquireTimeout::Endless => Some(lock.acquire().await?),
-            AcquireTimeout::Within(time) => Some(lock.acquire_within(time).await?),
-            AcquireTimeout::None => lock.try_acquire().await?,
-        }
-        .map(Self::Fenced))
-    }
-
-    pub(crate) async fn of_permits(
-        permits: &ExpirableSemaphore,
-        max_wait: AcquireTimeout,
-    ) -> Result<Option<Self>, Error> {
-        Ok(match max_wait {
-            AcquireTimeout::Endless => Some(permits.acquire().await?),
-            AcquireTimeout::Within(time) => Some(permits.acquire_within(time).await?),
-            AcquireTimeout::None => permits.try_acquire().await?,
-        }
-        .map(Self::Permits))
-    }
-
-    /// The permits of a killed process never come back to a semaphore, so no task waits without a
-    /// bound.
-    pub(crate) async fn of_semaphore(
-        semaphore: &Semaphore,
-        max_wait: AcquireTimeout,
-    ) -> Result<Option<Self>, Error> {
-        Ok(match max_wait {
-            AcquireTimeout::None => semaphore.try_acquire(1).await?,
-            _ => Some(semaphore.acquire_within(1, AcquireTimeout::SHORT).await?),
-        }
-        .map(Self::Semaphore))
-    }
-
     pub(crate) fn token(&self) -> Option<u64> {
         match self {
             Self::Fenced(guard) => Some(guard.token()),
+            Self::Leader(leadership) => Some(leadership.term()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn element(&self) -> Option<String> {
+        match self {
+            Self::Claim { claim, .. } => Some(claim.value().clone()),
+            Self::Nothing { element } => element.clone(),
             _ => None,
         }
     }
@@ -79,21 +56,33 @@ impl Guard {
         match self {
             Self::Lock(guard) => guard.is_held(),
             Self::Fenced(guard) => guard.is_held(),
+            Self::Multi(guard) => guard.is_held(),
+            Self::Leader(leadership) => leadership.is_leader(),
             Self::Semaphore(guard) => guard.is_held(),
             Self::Permits(guard) => guard.is_held(),
-            Self::Nothing => true,
+            Self::Claim { claim, .. } => claim.is_held(),
+            Self::Nothing { .. } => true,
         }
     }
 
-    /// Whether it was released, and was not lost before.
-    pub(crate) async fn release(self) -> Result<bool, Error> {
-        let release = match self {
+    pub(crate) async fn release(self) -> Result<End, Error> {
+        let released = match self {
             Self::Lock(guard) => guard.release().await?,
             Self::Fenced(guard) => guard.release().await?,
+            Self::Multi(guard) => {
+                let lost = guard.release().await.into_result().is_err();
+                return Ok(if lost { End::Lost } else { End::Released });
+            }
+            Self::Leader(leadership) => leadership.step_down().await?,
             Self::Semaphore(guard) => guard.release().await?,
             Self::Permits(guard) => guard.release().await?,
-            Self::Nothing => Release::Released,
+            Self::Claim { claim, goes_back: true } => claim.give_back().await?,
+            Self::Claim { claim, goes_back: false } => {
+                let is_lost = matches!(claim.done().await?, Release::NotHeld { .. });
+                return Ok(if is_lost { End::Lost } else { End::Done });
+            }
+            Self::Nothing { .. } => return Ok(End::Released),
         };
-        Ok(!matches!(release, Release::NotHeld { .. }))
+        Ok(if matches!(released, Release::NotHeld { .. }) { End::Lost } else { End::Released })
     }
 }

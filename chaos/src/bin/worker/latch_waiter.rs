@@ -53,7 +53,7 @@ impl LatchWaiter {
         };
         let (at, why) = (now(), "latch".to_owned());
         self.pipe.send(&match passed {
-            true => WorkerEvent::Enter { hold, at, token: None },
+            true => WorkerEvent::Enter { hold, at, token: None, element: None },
             false => WorkerEvent::GaveUp { hold, at, why },
         });
         passed

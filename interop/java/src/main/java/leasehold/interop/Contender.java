@@ -8,8 +8,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
 
 /**
  * A worker of a chaos run with a real Redisson: it reads its orders from stdin, contends,
@@ -100,6 +103,10 @@ public final class Contender {
         long patience = 100 + random.nextInt(3_000);
 
         String name = object.path("name").asText();
+        if (object.path("kind").asText().equals("queue")) {
+            poll(name, Math.min(patience, 1_000));
+            return;
+        }
         Held held = Held.of(redisson, object, reads, orders.path("ttl_ms").asLong());
         long hold = voice.nextHold();
         voice.say("ask", "hold", hold, "name", name, "mode", held.mode(), "call", System.nanoTime());
@@ -111,6 +118,31 @@ public final class Contender {
             Thread.sleep(1 + random.nextInt(100));
             write(held, hold, name);
         }
+    }
+
+    /** Takes an element. It belongs to nobody from then on, so it is done. */
+    private void poll(String name, long patience) {
+        long hold = voice.nextHold();
+        voice.say("ask", "hold", hold, "name", name, "mode", "claim", "call", System.nanoTime());
+        String why = "busy";
+        String element = null;
+        try {
+            // An interrupt would lose the element of a poll whose reply is to come.
+            element = redisson.<String>getBlockingQueue(name, StringCodec.INSTANCE)
+                    .pollAsync(patience, TimeUnit.MILLISECONDS)
+                    .toCompletableFuture()
+                    .join();
+        } catch (CompletionException e) {
+            why = e.getCause().getClass().getSimpleName();
+        }
+        long at = System.nanoTime();
+        if (element == null) {
+            voice.say("gave_up", "hold", hold, "at", at, "why", why);
+            return;
+        }
+        voice.say("enter", "hold", hold, "at", at, "element", element);
+        voice.say("leaving", "hold", hold, "at", System.nanoTime());
+        voice.say("done", "hold", hold, "at", System.nanoTime());
     }
 
     private boolean isTaken(Held held, long patience, long hold, String name) throws InterruptedException {

@@ -3,6 +3,9 @@ package leasehold.interop;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -26,7 +29,9 @@ abstract class Held {
         String name = object.path("name").asText();
         return switch (object.path("kind").asText()) {
             case "lock" -> new Lock(redisson.getLock(name), "exclusive", lease);
-            case "fenced" -> new Fenced(redisson.getFencedLock(name), lease);
+            case "fair" -> new Lock(redisson.getFairLock(name), "exclusive", lease);
+            case "multi" -> Multi.of(redisson, object.path("members"), reads, lease);
+            case "fenced", "election" -> new Fenced(redisson.getFencedLock(name), lease);
             case "read_write" -> reads
                     ? new Lock(redisson.getReadWriteLock(name).readLock(), "shared", lease)
                     : new Lock(redisson.getReadWriteLock(name).writeLock(), "exclusive", lease);
@@ -36,6 +41,11 @@ abstract class Held {
     }
 
     abstract String mode();
+
+    /** Whether a quick grant needs no further look. */
+    boolean believesGrants() {
+        return true;
+    }
 
     Long token() {
         return null;
@@ -48,7 +58,7 @@ abstract class Held {
             return false;
         }
         until = asked + (leaseMillis - MARGIN) * 1_000_000;
-        if (System.nanoTime() - asked < SOON) {
+        if (believesGrants() && System.nanoTime() - asked < SOON) {
             return true;
         }
         // The request waited, so the start of the hold is unknown.
@@ -145,6 +155,63 @@ abstract class Held {
         protected boolean acquire(long patience, long lease) {
             token = lock.tryLockAndGetToken(patience, lease, MILLISECONDS);
             return token != null;
+        }
+    }
+
+    /**
+     * Several locks. While Redisson's multi-lock waits, it holds members with a lease of twice the
+     * wait. In the end it prolongs their keys without a look whether it still holds them.
+     */
+    private static final class Multi extends Held {
+        private final RLock all;
+        private final List<Lock> members;
+
+        private Multi(RLock all, List<Lock> members, long lease) {
+            super(lease);
+            this.all = all;
+            this.members = members;
+        }
+
+        static Multi of(RedissonClient redisson, JsonNode names, boolean inOrder, long lease) {
+            List<RLock> locks = new ArrayList<>();
+            names.forEach(name -> locks.add(redisson.getLock(name.asText())));
+            if (!inOrder) {
+                Collections.reverse(locks);
+            }
+            RLock all = redisson.getMultiLock(locks.toArray(RLock[]::new));
+            return new Multi(all, locks.stream().map(it -> new Lock(it, "exclusive", lease)).toList(), lease);
+        }
+
+        @Override
+        String mode() {
+            return "exclusive";
+        }
+
+        @Override
+        boolean believesGrants() {
+            return false;
+        }
+
+        /** Its members must be free within a lease, even if it dies while it waits. */
+        @Override
+        protected boolean acquire(long patience, long lease) throws InterruptedException {
+            return all.tryLock(Math.min(patience, lease / 2), lease, MILLISECONDS);
+        }
+
+        @Override
+        protected long leftMillis() {
+            return members.stream().mapToLong(Held::leftMillis).min().orElse(0);
+        }
+
+        @Override
+        void dropOrphans() {
+            members.forEach(Held::dropOrphans);
+        }
+
+        @Override
+        protected boolean release() {
+            all.unlock();
+            return true;
         }
     }
 

@@ -10,12 +10,12 @@ import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /** Many tasks that contend for one name. A task is a thread. */
 final class Contend {
-    private final RedissonClient redisson;
+    private final List<RedissonClient> clients;
+    private final String contender;
     private final int tasks;
     private final String name;
     private final long startAt;
@@ -30,8 +30,9 @@ final class Contend {
     private final AtomicLong overlaps = new AtomicLong();
     private final AtomicLong longestWait = new AtomicLong();
 
-    Contend(RedissonClient redisson, JsonNode job) {
-        this.redisson = redisson;
+    Contend(List<RedissonClient> clients, String contender, JsonNode job) {
+        this.clients = clients;
+        this.contender = contender;
         tasks = job.get("tasks").asInt();
         name = job.get("name").asText();
         startAt = job.get("start_ns").asLong();
@@ -66,12 +67,12 @@ final class Contend {
     }
 
     /** Acquires and releases until the end. A lock that is granted after the end is released and not counted. */
-    private List<long[]> visit(long task, long end) {
+    private List<long[]> visit(long task, long end) throws InterruptedException {
         List<long[]> visits = new ArrayList<>();
-        RLock lock = redisson.getLock(name);
+        Door lock = Door.of(clients, contender, name);
         while (true) {
             long asked = System.nanoTime();
-            lock.lock();
+            lock.enter();
             long entered = System.nanoTime();
             try {
                 if (entered >= end) {
@@ -80,7 +81,7 @@ final class Contend {
                 longestWait.accumulateAndGet(entered - asked, Math::max);
                 stay(task, entered, visits);
             } finally {
-                lock.unlock();
+                lock.leave();
             }
         }
     }

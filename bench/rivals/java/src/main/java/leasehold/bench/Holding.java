@@ -1,6 +1,7 @@
 package leasehold.bench;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -20,7 +21,7 @@ final class Holding {
 
     private Holding() {}
 
-    static Map<String, Object> hold(RedissonClient redisson, JsonNode job) throws Exception {
+    static Map<String, Object> hold(RedissonClient redisson, String contender, JsonNode job) throws Exception {
         int count = job.get("count").asInt();
         String prefix = job.get("prefix").asText();
         long before = Figures.heap();
@@ -28,7 +29,8 @@ final class Holding {
         AtomicReference<Throwable> failure = new AtomicReference<>();
         for (int number = 0; number < count; number++) {
             places.acquire();
-            RLock lock = redisson.getLock(prefix + "-" + number);
+            String name = prefix + "-" + number;
+            RLock lock = contender.equals("redisson-fenced") ? redisson.getFencedLock(name) : redisson.getLock(name);
             lock.lockAsync(Thread.currentThread().getId()).whenComplete((done, error) -> {
                 failure.compareAndSet(null, error);
                 places.release();
@@ -47,11 +49,12 @@ final class Holding {
         return Map.of("entered_ns", System.nanoTime());
     }
 
-    static Map<String, Object> enter(RedissonClient redisson, JsonNode job) {
-        RLock lock = redisson.getLock(job.get("name").asText());
-        lock.lock();
+    static Map<String, Object> enter(List<RedissonClient> clients, String contender, JsonNode job)
+            throws InterruptedException {
+        Door lock = Door.of(clients, contender, job.get("name").asText());
+        lock.enter();
         long entered = System.nanoTime();
-        lock.unlock();
+        lock.leave();
         return Map.of("entered_ns", entered);
     }
 

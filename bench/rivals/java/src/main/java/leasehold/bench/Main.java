@@ -7,7 +7,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
@@ -19,12 +21,15 @@ final class Main {
     private Main() {}
 
     public static void main(String[] args) throws IOException {
-        RedissonClient redisson = connect(args[1], Long.parseLong(args[3]));
+        // The servers of a quorum have commas between them.
+        String[] urls = args[0].equals("redisson-quorum") ? args[1].split(",") : new String[] {args[1]};
+        long ttl = Long.parseLong(args[3]);
+        List<RedissonClient> clients = Stream.of(urls).map(url -> connect(url, ttl)).toList();
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         say(out, Map.of("ready", true));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            say(out, answer(redisson, args[0], JSON.readTree(line)));
+            say(out, answer(clients, args[0], JSON.readTree(line)));
         }
         // Redisson's threads would keep the process alive. Its holds end with their leases.
         Runtime.getRuntime().halt(0);
@@ -37,23 +42,24 @@ final class Main {
         return Redisson.create(config);
     }
 
-    private static Object answer(RedissonClient redisson, String contender, JsonNode job) {
+    private static Object answer(List<RedissonClient> clients, String contender, JsonNode job) {
         try {
-            return perform(redisson, contender, job);
+            return perform(clients, contender, job);
         } catch (Exception e) {
             return Map.of("error", e.toString());
         }
     }
 
-    private static Object perform(RedissonClient redisson, String contender, JsonNode job)
+    private static Object perform(List<RedissonClient> clients, String contender, JsonNode job)
             throws Exception {
+        RedissonClient redisson = clients.get(0);
         return switch (job.get("job").asText()) {
-            case "contend" -> new Contend(redisson, job).run();
-            case "enter" -> Holding.enter(redisson, job);
-            case "hold" -> Holding.hold(redisson, job);
+            case "contend" -> new Contend(clients, contender, job).run();
+            case "enter" -> Holding.enter(clients, contender, job);
+            case "hold" -> Holding.hold(redisson, contender, job);
             case "idle" -> Holding.idle(job);
             case "outlast" -> Outlast.run(redisson, job);
-            case "pairs", "share" -> new Pairs(redisson, contender, job).run();
+            case "pairs", "share" -> new Pairs(clients, contender, job).run();
             case "seize" -> Holding.seize(redisson, job);
             case "wait" -> Holding.wait(redisson, job);
             case "wake" -> Waking.wake(redisson, job);

@@ -13,7 +13,7 @@ import org.redisson.api.RedissonClient;
 
 /** Pairs of acquire and release. Each task has its own names, or all share one. A task is a thread. */
 final class Pairs {
-    private final RedissonClient redisson;
+    private final List<RedissonClient> clients;
     private final int tasks;
     private final String contender;
     private final boolean shared;
@@ -21,8 +21,8 @@ final class Pairs {
     private final String prefix;
     private final long length;
 
-    Pairs(RedissonClient redisson, String contender, JsonNode job) {
-        this.redisson = redisson;
+    Pairs(List<RedissonClient> clients, String contender, JsonNode job) {
+        this.clients = clients;
         this.contender = contender;
         tasks = job.get("tasks").asInt();
         shared = job.get("job").asText().equals("share");
@@ -66,7 +66,7 @@ final class Pairs {
         int count = 0;
         long asked = System.nanoTime();
         while (asked < end) {
-            Door door = Door.of(redisson, contender, share[count % share.length]);
+            Door door = Door.of(clients, contender, share[count % share.length]);
             door.enter();
             door.leave();
             long now = System.nanoTime();

@@ -1,0 +1,34 @@
+//! Leasehold's quorum lock. The URL has those of all servers, with commas.
+
+use std::time::Duration;
+
+use leasehold::{QuorumClient, QuorumGuard};
+
+use super::{Library, Outcome};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Quorum(QuorumClient);
+
+impl Library for Quorum {
+    type Held = QuorumGuard;
+
+    async fn connect(url: &str) -> Outcome<Self> {
+        Ok(Self(QuorumClient::connect(url.split(',')).await?))
+    }
+
+    async fn acquire(&self, name: &str) -> Outcome<QuorumGuard> {
+        Ok(self.0.lock(name)?.acquire().await?)
+    }
+
+    async fn release(&self, held: QuorumGuard) -> Outcome<()> {
+        Ok(held.release().await?.into_result()?)
+    }
+
+    async fn hold(&self, name: &str, ttl: Duration) -> Outcome<QuorumGuard> {
+        Ok(self.0.lock(name)?.ttl(ttl).acquire().await?)
+    }
+
+    async fn seize(&self, name: &str, lease: Duration) -> Outcome<QuorumGuard> {
+        Ok(self.0.lock(name)?.lease(lease).acquire().await?)
+    }
+}
