@@ -30,7 +30,8 @@ fn every_dependency_comes_from_the_registry() {
 #[test]
 fn every_direct_dependency_is_listed_with_its_reason() {
     let documented = read("docs/dependencies.md");
-    let manifest = ["Cargo.toml", "apps/Cargo.toml", "cli/Cargo.toml", "link/Cargo.toml"].map(read).concat();
+    let manifest =
+        ["Cargo.toml", "apps/Cargo.toml", "cli/Cargo.toml", "link/Cargo.toml"].map(read).concat();
     let direct = direct(&manifest);
     assert!(direct.len() > 10, "{direct:?}");
     let untold: Vec<_> = direct.iter().filter(|name| !tells(&documented, name)).collect();

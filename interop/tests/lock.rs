@@ -198,7 +198,11 @@ fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
     assert_eq!(reported.value(), "NotOwned");
     let delay = since(forced.began_at(), reported.at());
     assert!(delay < AT_ONCE, "notified after {delay:?}");
-    woken("lock: a Rust holder notices Java's force at once if others wait", Way::JavaToRust, delay);
+    woken(
+        "lock: a Rust holder notices Java's force at once if others wait",
+        Way::JavaToRust,
+        delay,
+    );
 }
 
 #[test]

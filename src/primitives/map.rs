@@ -786,7 +786,6 @@ mod tests {
             let Notice { channel, message } = notice.unwrap();
             format!("{channel} {}", String::from_utf8_lossy(&message))
         };
-    /// write.
         let silent = numbers(&twin, "one");
         let map = silent.clone().notify_local_caches(true);
         let published = || std::mem::take(&mut *sent.lock().unwrap());

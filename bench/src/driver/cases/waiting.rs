@@ -13,8 +13,7 @@ use crate::{
 
 const GROUP: &str = "Tasks that wait for one name, held by another process";
 
-const TOO_MANY: &str =
-    "that number of callers that poll, or are slow to start, would measure the load, not the memory";
+const TOO_MANY: &str = "that number of callers that poll, or are slow to start, would measure the load, not the memory";
 
 /// More tasks than any connection pool has connections.
 const FIRST: usize = 100;
