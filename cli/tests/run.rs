@@ -353,14 +353,13 @@ fn command_ends_before_its_lease_when_redis_is_silent() {
 #[test]
 fn command_ends_before_its_lease_when_redis_is_killed() {
     let redis = Redis::start();
-    let text = "trap 'echo term; exit' TERM; echo pid $$; while :; do sleep 0.02; done";
+    let text = "echo pid $$; while :; do sleep 0.02; done";
     let process = shell(&redis, &["--ttl", "2s", "--grace", "500ms"], text);
     let child = pid_in(&process.wait_for("pid"));
     redis.stop();
     eventually("the command is gone", ms(2_000), || !is_alive(child));
     let ended = process.ended();
     assert_eq!(ended.code, 76, "{}", ended.err);
-    assert!(ended.out.contains("\nterm\n"), "{}", ended.out);
 }
 
 #[test]
