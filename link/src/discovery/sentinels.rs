@@ -5,17 +5,15 @@
 //! decides which reply counts. The client also asks sentinels that other sentinels list, as long as
 //! they reply.
 //!
-//! Each link runs this, but only the link that has the seat asks, for all of them. No lock is held
-//! while a waiter is notified.
+//! Each link runs this, but only the link that has the seat asks, for all of them. One mutex guards
+//! what is known of the sentinels. The address of the primary is published under it, so that an
+//! older decision never overwrites a newer one. No other waiter is notified under it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -81,23 +79,28 @@ pub(crate) struct Sentinels {
     reach: Arc<Reach>,
     client_name: String,
     limit: Duration,
-    views: Mutex<SentinelViews>,
+    known: Mutex<Known>,
     /// The address of the primary, as decided by the views.
     master: Published<Option<Address>>,
     /// Notified when a sentinel has replied or failed.
     answered: Notify,
     /// Notified when a caller needs the primary.
     looked_for: Notify,
-    /// The sentinels that other sentinels list.
-    others: Mutex<BTreeMap<String, Address>>,
-    /// The announced address, by the address that the translation returned for it.
-    made_of: Mutex<BTreeMap<String, String>>,
-    /// The addresses in `others` that no session asks yet.
-    new: Mutex<Vec<Address>>,
+    /// Notified when a sentinel lists one that was unknown.
     there_are_new: Notify,
     asking: TurnLock<()>,
+}
+
+/// What is known of the sentinels.
+#[derive(Default)]
+struct Known {
+    views: SentinelViews,
+    /// The sentinels that other sentinels list.
+    others: BTreeMap<String, Address>,
+    /// The announced address, by the address that the translation returned for it.
+    made_of: BTreeMap<String, String>,
     /// Whether the hazard that no sentinel names the primary was logged.
-    hazard_logged: AtomicBool,
+    hazard_logged: bool,
 }
 
 impl Sentinels {
@@ -116,16 +119,12 @@ impl Sentinels {
             reach,
             client_name,
             limit,
-            views: Mutex::default(),
+            known: Mutex::default(),
             master: Published::default(),
             answered: Notify::new(),
             looked_for: Notify::new(),
-            others: Mutex::default(),
-            made_of: Mutex::default(),
-            new: Mutex::default(),
             there_are_new: Notify::new(),
             asking: TurnLock::default(),
-            hazard_logged: AtomicBool::default(),
         }
     }
 
@@ -160,19 +159,19 @@ impl Sentinels {
     /// Whether all sentinels of the URL have replied or failed since, and whether most of them
     /// named a primary.
     fn have_answered(&self, since: Instant) -> (bool, bool) {
-        let (views, sentinels) = (self.views.lock(), &self.watched.sentinels);
-        let reports = views.reports_since(sentinels, since);
-        (views.have_all_answered(sentinels, since), 2 * reports > sentinels.len())
+        let (known, sentinels) = (self.known.lock(), &self.watched.sentinels);
+        let reports = known.views.reports_since(sentinels, since);
+        (known.views.have_all_answered(sentinels, since), 2 * reports > sentinels.len())
     }
 
     /// Why no sentinel names the primary.
     pub(crate) fn failure(&self) -> ConnectFailure {
-        self.views.lock().failure(&self.watched.sentinels)
+        self.known.lock().views.failure(&self.watched.sentinels)
     }
 
     /// The hazards of this deployment: there may be too few sentinels.
     pub(crate) fn hazards(&self) -> Vec<Hazard> {
-        let views = self.views.lock();
+        let views = &self.known.lock().views;
         if views.name_no_primary(&self.watched.sentinels) {
             return vec![Hazard::NoSentinel];
         }
@@ -182,7 +181,7 @@ impl Sentinels {
     /// The origin of `address`, as a hint at what may be wrong with it. `None` if a server was
     /// `reached` at it.
     pub(crate) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
-        match self.made_of.lock().get(&address.to_string()) {
+        match self.known.lock().made_of.get(&address.to_string()) {
             Some(announced) => {
                 Some(format!("translate_addresses returned this address for {}", shown(announced)))
             }
@@ -209,19 +208,20 @@ impl Sentinels {
     /// Asks all sentinels, for ever.
     pub(crate) async fn keep_asking(&self) -> Infallible {
         let _asking = self.asking.lock().await;
-        // `others` has them, too.
-        self.new.lock().clear();
         let listed = self.watched.sentinels.iter().cloned();
         let mut sessions: FuturesUnordered<_> =
             listed.map(|it| self.poll_sentinel(it, true)).collect();
-        sessions
-            .extend(self.others.lock().values().cloned().map(|it| self.poll_sentinel(it, false)));
+        let mut asked = BTreeSet::new();
         loop {
-            let new = std::mem::take(&mut *self.new.lock());
-            sessions.extend(new.into_iter().map(|it| self.poll_sentinel(it, false)));
+            let mut others: Vec<_> = self.known.lock().others.values().cloned().collect();
+            others.retain(|it| asked.insert(it.to_string()));
+            sessions.extend(others.into_iter().map(|it| self.poll_sentinel(it, false)));
             tokio::select! {
                 biased;
-                Some(gone) = sessions.next() => self.forget(&gone),
+                Some(gone) = sessions.next() => {
+                    asked.remove(&gone.to_string());
+                    self.forget(&gone);
+                }
                 () = self.there_are_new.notified() => {}
             }
         }
@@ -234,9 +234,10 @@ impl Sentinels {
         loop {
             let began = Instant::now();
             let trouble = self.visit(&sentinel).await.of_sentinel();
-            let is_one = !listed || self.views.lock().has_reported(&sentinel);
+            let is_one = !listed || self.known.lock().views.has_reported(&sentinel);
             let trouble = if is_one { trouble } else { trouble.of_possible_server() };
-            let news = self.views.lock().record_failure(&sentinel, trouble.clone(), Instant::now());
+            let now = Instant::now();
+            let news = self.known.lock().views.record_failure(&sentinel, trouble.clone(), now);
             self.answered.notify_waiters();
             self.log_failure(&sentinel, &trouble, news && listed);
             if !listed {
@@ -284,25 +285,17 @@ impl Sentinels {
 
     /// Logs it if no sentinel names the primary. The last one that did need not be in the URL.
     fn log_hazard(&self) {
-        let is_new = || !self.hazard_logged.swap(true, Ordering::Relaxed);
-        if self.views.lock().name_no_primary(&self.watched.sentinels) && is_new() {
+        if self.known.lock().lacks_primary_anew(&self.watched.sentinels) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             let remedy = hazard.remedy();
             tracing::warn!(target: "leasehold", master, %hazard, remedy, "deployment hazard detected");
         }
     }
 
-    /// Logs that a sentinel names the primary again.
-    fn log_hazard_resolved(&self) {
-        if self.hazard_logged.swap(false, Ordering::Relaxed) {
-            let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
-            tracing::info!(target: "leasehold", master, %hazard, "deployment hazard resolved");
-        }
-    }
-
     fn forget(&self, sentinel: &Address) {
-        self.others.lock().remove(&sentinel.to_string());
-        self.views.lock().forget(sentinel);
+        let mut known = self.known.lock();
+        known.others.remove(&sentinel.to_string());
+        known.views.forget(sentinel);
     }
 
     /// Connects to `sentinel` and asks it until that fails. Returns why.
@@ -317,7 +310,7 @@ impl Sentinels {
             Ok((wire, driver)) => tokio::select! {
                 biased;
                 trouble = self.talk(&wire, sentinel, &hints) => trouble,
-                ending = driver => match self.views.lock().is_well(sentinel) {
+                ending = driver => match self.known.lock().views.is_well(sentinel) {
                     true => ConnectFailure::passing(format!("connection lost: {ending}")),
                     false => ending.into(),
                 },
@@ -394,7 +387,8 @@ impl Sentinels {
         let [place, master, sentinels, id] = replies else { return };
         let now = Instant::now();
         let report = self.parse_report(place, master);
-        let mut views = self.views.lock();
+        let mut known = self.known.lock();
+        let views = &mut known.views;
         let recorded =
             report.map(|report| views.record_report(sentinel, report, now)).map_err(|why| {
                 let is_news = views.record_unknown(sentinel, why.clone(), now);
@@ -408,10 +402,15 @@ impl Sentinels {
         let believed = views.master(self.watched.sentinels.len(), now);
         // Under the lock: another sentinel's later reply must not be overwritten.
         self.master.set(believed);
-        drop(views);
+        let is_resolved = recorded.is_ok() && std::mem::take(&mut known.hazard_logged);
+        drop(known);
         self.answered.notify_waiters();
         match recorded {
-            Ok(()) => self.log_hazard_resolved(),
+            Ok(()) if is_resolved => {
+                let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
+                tracing::info!(target: "leasehold", master, %hazard, "deployment hazard resolved");
+            }
+            Ok(()) => {}
             Err((why, true)) => self.log_missing_primary(sentinel, &why),
             Err((_, false)) => {}
         }
@@ -449,7 +448,7 @@ impl Sentinels {
 
     /// Notes that the translation returned `master` for `announced`.
     fn note_origin(&self, master: &Address, announced: Address) {
-        let mut made_of = self.made_of.lock();
+        let made_of = &mut self.known.lock().made_of;
         if *master != announced && made_of.len() < MOST {
             made_of.insert(master.to_string(), announced.to_string());
         }
@@ -462,17 +461,25 @@ impl Sentinels {
             let place = fact(sentinel, "ip").zip(fact(sentinel, "port")).and_then(readable);
             let Some((host, port)) = place else { continue };
             let Ok(address) = self.translation.of(host, port, self.tls) else { continue };
-            let mut others = self.others.lock();
-            let known = self.watched.sentinels.contains(&address)
-                || others.contains_key(&address.to_string());
-            if known || others.len() >= MOST {
+            let mut known = self.known.lock();
+            let is_known = self.watched.sentinels.contains(&address)
+                || known.others.contains_key(&address.to_string());
+            if is_known || known.others.len() >= MOST {
                 continue;
             }
-            others.insert(address.to_string(), address.clone());
-            drop(others);
-            self.new.lock().push(address);
+            known.others.insert(address.to_string(), address);
+            drop(known);
             self.there_are_new.notify_one();
         }
+    }
+}
+
+impl Known {
+    /// Returns whether none of `sentinels` names the primary, if that was not logged yet.
+    fn lacks_primary_anew(&mut self, sentinels: &[Address]) -> bool {
+        let is_new = self.views.name_no_primary(sentinels) && !self.hazard_logged;
+        self.hazard_logged |= is_new;
+        is_new
     }
 }
 
