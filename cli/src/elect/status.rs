@@ -1,4 +1,4 @@
-//! Who leads, as this process knows it.
+//! The current leader, as this process knows it.
 
 use std::{
     net::SocketAddr,
