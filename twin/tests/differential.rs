@@ -722,22 +722,22 @@ async fn field_expires_on_both() {
         }
     };
     ask(&[
-        "HPEXPIRE h1 30 FIELDS 1 f",
+        "HPEXPIRE h1 500 FIELDS 1 f",
         "HSET h1 f 1 g 2 i 3",
         "HSET h2 f 1",
-        "HPEXPIRE h1 30 FIELDS 3 f none i",
-        "HPEXPIRE h2 30 FIELDS 1 f",
+        "HPEXPIRE h1 500 FIELDS 3 f none i",
+        "HPEXPIRE h2 500 FIELDS 1 f",
         "HSET h1 i 4",
         "HINCRBY h1 f 1",
         "HINCRBY h1 new 1",
-        "HPEXPIRE h1 30 FIELDS 1",
+        "HPEXPIRE h1 500 FIELDS 1",
         "HPEXPIRE h1 x FIELDS 1 f",
         "SET s1 1",
-        "HPEXPIRE s1 30 FIELDS 1 f",
+        "HPEXPIRE s1 500 FIELDS 1 f",
     ])
     .await;
-    std::thread::sleep(Duration::from_millis(60));
-    advance(Duration::from_millis(60)).await;
+    std::thread::sleep(Duration::from_millis(700));
+    advance(Duration::from_millis(700)).await;
     ask(&["HGETALL h1", "HEXISTS h1 f", "EXISTS h1 h2", "HSET h1 f 5", "HSETNX h2 f 6"]).await;
     ask(&["HGETALL h1", "HGETALL h2"]).await;
 }

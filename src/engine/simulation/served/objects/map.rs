@@ -1,4 +1,5 @@
-//! Workers that change the entries of a map: with a guard, by a computation, and without a lock.
+//! Workers that change the entries of a map: with a guard, by a computation, and without a lock. They
+//! also delete the lock of an entry while another one holds it.
 
 use std::time::Duration;
 
@@ -33,12 +34,20 @@ impl Worker {
         let map = entries(&self.client());
         for round in 0..self.scenario.rounds {
             self.pause(self.scenario.rest).await;
-            match self.chance.u32(..3) {
+            match self.chance.u32(..4) {
                 0 => self.counts(&map).await,
                 1 => self.computes(&map, round).await,
+                2 => self.deletes_lock(&map),
                 _ => self.replaces(&map, round).await,
             }
         }
+    }
+
+    /// Deletes the lock of the counter, so that two tasks believe in it. Only the holder writes.
+    fn deletes_lock(&self, map: &Map<String, String>) {
+        let lock = map.lock(&COUNTER.to_owned()).unwrap();
+        let deleted = self.book.site.master().delete(lock.name().as_str());
+        self.log(|| format!("deletes the lock of the counter: {deleted}"));
     }
 
     /// Makes the counter grow by one, under its lock.
@@ -46,7 +55,6 @@ impl Worker {
         let key = COUNTER.to_owned();
         let lock = map.lock(&key).unwrap().ttl(self.scenario.ttl);
         let Some(guard) = self.acquire(lock.try_acquire(), lock.acquire()).await else { return };
-        let believes = self.note_hold(guard.watch(), None);
         let least = self.book.note(|known| known.entries.counted());
         if let Ok(count) = counter(map).await {
             if count < least {
@@ -61,7 +69,6 @@ impl Worker {
                 self.book.note(|known| known.entries.is_counted(written.is_ok()));
             }
         }
-        drop(believes);
         self.release(guard, async |guard| drop(guard.release().await)).await;
     }
 
