@@ -52,15 +52,15 @@ async fn work_while_leading(name: &str, election: Election, rounds: u32) -> Resu
             Err(error) => return Err(error),
         };
         println!("{name:>5}: leads in term {}", leadership.term());
-        match leadership.run(async |held| send_outbox(name, &held, rounds).await).await {
-            RunOutcome::Cancelled { reason, .. } => {
-                println!("{name:>5}: leads no longer: {reason}");
-            }
+        let ended = leadership.run(async |held| send_outbox(name, &held, rounds).await).await;
+        let RunOutcome::Cancelled { reason, .. } = ended else {
+            println!("{name:>5}: steps down");
             _ => {
-                println!("{name:>5}: steps down");
+            return Ok(());
                 return Ok(());
             }
-        }
+        };
+        println!("{name:>5}: leads no longer: {reason}");
     }
 }
 

@@ -139,7 +139,7 @@ record_run() {
 
 record_ls() {
     fill
-    terminal 150 14
+    terminal 186 14
     line 0 "leasehold ls | column -ts $'\t'"
     sleep 2
     frame 1
@@ -148,7 +148,7 @@ record_ls() {
 
 record_show() {
     fill
-    terminal 96 22
+    terminal 110 22
     line 0 'leasehold show orders/42'
     sleep 1.5
     line 0 'leasehold show invoices/close'
