@@ -57,10 +57,6 @@ async fn schedule(
 }
 
 /// Sleeps until the next multiple of the period, and returns its number.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a schedule is in wall clock time; no lease depends on it"
-)]
 #[expect(clippy::disallowed_methods, reason = "a schedule has dates; no lease depends on them")]
 async fn next_time(behind: Duration) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

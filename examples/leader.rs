@@ -55,10 +55,7 @@ async fn work_while_leading(name: &str, election: Election, rounds: u32) -> Resu
         let ended = leadership.run(async |held| send_outbox(name, &held, rounds).await).await;
         let RunOutcome::Cancelled { reason, .. } = ended else {
             println!("{name:>5}: steps down");
-            _ => {
             return Ok(());
-                return Ok(());
-            }
         };
         println!("{name:>5}: leads no longer: {reason}");
     }
