@@ -99,7 +99,8 @@ fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
 /// Ends the process if a run does not end. If virtual time does not pass, some loop never waits.
 fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
     const INTERVAL: Duration = Duration::from_millis(100);
-    const LONGEST: u32 = 200;
+    // A seed takes a fraction of a second, and a hundred times as long on a busy machine.
+    const LONGEST: u32 = 600;
     let read = || workers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
     let (mut before, mut unchanged) = (read(), vec![0; workers.len()]);
     while !stop.load(Ordering::Relaxed) {
