@@ -1,19 +1,20 @@
 //! `leasehold show` and `leasehold ls`: the objects in Redis.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     time::{Duration, SystemTime},
 };
 
-use leasehold::{Client, Error, ForcedRelease, Holder, Inspection, Name, ObjectKind};
+use leasehold::{Client, Error, ForcedRelease, Holder, Inspection, Name, NameCursor, ObjectKind};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
     args::{List, Show},
     exit::{ABSENT, Exit, UNAVAILABLE},
+    progress::Progress,
     server,
 };
 
@@ -76,17 +77,20 @@ fn record_as_json(forced: &ForcedRelease) -> Value {
 }
 
 pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
+    let mut progress = Progress::new();
     let client = server::connect(&list.server).await?;
     let (mut lines, mut unreadable) = (BTreeMap::new(), 0);
-    let ended = read_all(&client, &list.pattern, |name, found| {
+    let ended = read_all(&client, &list.pattern, &mut progress, |name, found| {
         unreadable += usize::from(found.is_err());
         if let Some(line) = line(list, &name, found) {
-            lines.insert(name, line + "\n");
+            lines.insert(name, line);
         }
     })
     .await;
+    drop(progress);
     let (count, pattern) = (lines.len(), &list.pattern);
-    print(&lines.into_values().collect::<String>())?;
+    let columns = !list.json && io::stdout().is_terminal();
+    print(&lines_of(lines.into_values().collect(), columns))?;
     let failed = match ended {
         Err(error) => format!("{error}; the list is incomplete"),
         Ok(()) if unreadable > 0 => {
@@ -97,15 +101,40 @@ pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
     Err(Exit::new(UNAVAILABLE, format!("list `{pattern}`: {failed}")))
 }
 
+/// The text of `lines`. If a person reads them, tabs become columns.
+fn lines_of(lines: Vec<String>, columns: bool) -> String {
+    let cells = lines.iter().map(|line| line.split('\t').map(|cell| cell.chars().count()));
+    let mut widths = vec![];
+    for cells in cells.filter(|_| columns) {
+        for (column, width) in cells.enumerate() {
+            widths.resize(widths.len().max(column + 1), 0);
+            widths[column] = width.max(widths[column]);
+        }
+    }
+    let padded = |line: &String| {
+        let cells = line.split('\t').zip(&widths);
+        let padded: Vec<_> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
+        padded.join("  ").trim_end().to_owned() + "\n"
+    };
+    match columns {
+        true => lines.iter().map(padded).collect(),
+        false => lines.into_iter().map(|line| line + "\n").collect(),
+    }
+}
+
 /// Reads all objects whose names match `pattern`, in any order. If Redis does not reply, it stops.
 pub(crate) async fn read_all(
     client: &Client,
     pattern: &str,
+    progress: &mut Progress,
     mut seen: impl FnMut(Name, Result<Option<Inspection>, Error>),
 ) -> Result<(), Error> {
-    let mut names = client.names(pattern).await?.into_iter();
+    let names = names(client, pattern, progress).await?;
+    let (all, mut done, mut names) = (names.len(), 0, names.into_iter());
     let mut reads = JoinSet::new();
     loop {
+        progress.read(done, all);
+        done += 1;
         while reads.len() < AT_ONCE
             && let Some(name) = names.next()
         {
@@ -118,6 +147,20 @@ pub(crate) async fn read_all(
             Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
         }
     }
+}
+
+/// The names of all objects that match `pattern`.
+async fn names(
+    client: &Client,
+    pattern: &str,
+    progress: &mut Progress,
+) -> Result<BTreeSet<Name>, Error> {
+    let (mut names, mut cursor) = (BTreeSet::new(), NameCursor::default());
+    while !cursor.is_done() {
+        names.extend(client.next_names(pattern, &mut cursor).await?);
+        progress.found(names.len());
+    }
+    Ok(names)
 }
 
 async fn read(client: Client, name: Name) -> (Name, Result<Option<Inspection>, Error>) {
@@ -312,4 +355,16 @@ fn lease(remaining: Option<Duration>) -> String {
 
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_for_a_person_have_columns() {
+        let lines = || vec!["door\tlock\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
+        assert_eq!(lines_of(lines(), true), "door   lock       free\ntür:7  semaphore\n");
+        assert_eq!(lines_of(lines(), false), "door\tlock\tfree\ntür:7\tsemaphore\n");
+    }
 }

@@ -13,6 +13,7 @@ mod force;
 mod http;
 mod inspect;
 mod manual;
+mod progress;
 mod run;
 mod script;
 mod server;

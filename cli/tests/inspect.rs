@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::{Cluster, Connection, Redis, acl_rules_in, eventually};
 use tokio::time::Instant;
 
-use crate::common::{Process, SOON, command, fill, leasehold, ms, shell};
+use crate::common::{Process, SOON, command, fill, leasehold, ms, shell, with_all_signals};
 
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 const OTHER: &str = "2f1cbd9e-3e5c-4d8e-9b4f-5a52a2b36b0c:17";
@@ -507,4 +507,29 @@ fn missing_permission_is_reported() {
     let ended = Process::of(show).ended();
     assert_eq!(ended.code, 69);
     assert!(ended.err.starts_with("leasehold: access to `door` denied: "), "{}", ended.err);
+}
+
+#[test]
+fn long_ls_shows_its_progress_on_a_terminal_only() {
+    let redis = Redis::start();
+    for lock in 0..500 {
+        redis.command(&["HSET", &format!("lock:{lock}"), OWNER, "1"]);
+    }
+    // Nothing is shown within the first second.
+    let pause = || redis.command(&["CLIENT", "PAUSE", "1500", "ALL"]);
+    pause();
+    let mut terminal = with_all_signals("script");
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let line = format!("{program} ls >/dev/null; echo code $?; {program} ls 'lock:7'");
+    terminal.args(["-qec", &line, "/dev/null"]).env("REDIS_URL", redis.url());
+    let out = Process::of(terminal).ended().out;
+    let (shown, rest) = out.split_once("code 0\r\n").unwrap_or_else(|| panic!("{out:?}"));
+    assert!(shown.contains("\r\u{1b}[Ksearching: "), "{shown:?}");
+    assert!(shown.ends_with("\r\u{1b}[K"), "{shown:?}");
+    assert!(rest.starts_with("lock:7  lock  ") && !rest.contains('\t'), "{rest:?}");
+
+    pause();
+    let ended = leasehold(&redis, &["ls"]).ended();
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    assert_eq!(ended.out.lines().count(), 500);
 }

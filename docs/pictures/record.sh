@@ -15,7 +15,7 @@ if [ "${1:-}" = ui ]; then
 fi
 
 missing=
-for program in tmux redis-server node:nodejs column:bsdextrautils; do
+for program in tmux redis-server node:nodejs; do
     command -v "${program%:*}" >/dev/null || missing="$missing ${program#*:}"
 done
 # shellcheck disable=SC2086
@@ -140,7 +140,7 @@ record_run() {
 record_ls() {
     fill
     terminal 186 14
-    line 0 "leasehold ls | column -ts $'\t'"
+    line 0 "leasehold ls"
     sleep 2
     frame 1
     draw ls

@@ -8,13 +8,14 @@ mod checks;
 
 use std::{cmp::Reverse, time::Duration};
 
-use leasehold::{Client, Error, Health, Inspection};
+use leasehold::{Client, Error, Health, Inspection, Name};
 use serde_json::{Value, json};
 
 use crate::{
     args::Doctor,
     exit::Exit,
     inspect::{odd, print, read_all, records},
+    progress::Progress,
     server,
 };
 
@@ -157,7 +158,9 @@ async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     match name {
         Some(name) => look(name, client.inspect(name).await),
         None => {
-            let ended = read_all(client, "*", |name, found| look(name.as_str(), found)).await;
+            let mut progress = Progress::new();
+            let seen = |name: Name, found| look(name.as_str(), found);
+            let ended = read_all(client, "*", &mut progress, seen).await;
             ended.unwrap_or_else(|error| look("*", Err(error)));
         }
     }

@@ -1,0 +1,80 @@
+//! How far `ls` and `doctor` are, on the terminal.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// A shorter command shows nothing.
+const QUIET: Duration = Duration::from_secs(1);
+
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The bar has this many characters.
+const WIDTH: usize = 30;
+
+/// A line on stderr that is overwritten, if stderr is a terminal. It disappears at the end.
+pub(crate) struct Progress {
+    /// No line is written before. `None` if stderr is no terminal.
+    next: Option<Instant>,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let next = io::stderr().is_terminal().then(|| Instant::now() + QUIET);
+        Self { next, is_shown: false }
+    }
+
+    /// Shows how many names were found until now.
+    pub(crate) fn found(&mut self, names: usize) {
+        self.show(|| format!("searching: {names} names"));
+    }
+
+    /// Shows how many of all names were read.
+    pub(crate) fn read(&mut self, done: usize, all: usize) {
+        self.show(|| bar(done, all));
+    }
+
+    fn show(&mut self, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if self.next.is_some_and(|next| next <= now) {
+            self.next = Some(now + INTERVAL);
+            self.is_shown = true;
+            write(&text());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            write("");
+        }
+    }
+}
+
+/// Replaces the line. If the terminal is gone, nobody misses the line.
+fn write(text: &str) {
+    drop(write!(io::stderr(), "\r\x1b[K{text}"));
+}
+
+fn bar(done: usize, all: usize) -> String {
+    let full = (WIDTH * done).checked_div(all).unwrap_or(WIDTH);
+    format!("reading: [{:<WIDTH$}] {done} of {all}", "#".repeat(full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar_grows_with_what_is_done() {
+        assert_eq!(bar(0, 20), "reading: [                              ] 0 of 20");
+        assert_eq!(bar(10, 20), "reading: [###############               ] 10 of 20");
+        assert_eq!(bar(20, 20), "reading: [##############################] 20 of 20");
+        assert_eq!(bar(0, 0), "reading: [##############################] 0 of 0");
+    }
+}
