@@ -268,7 +268,7 @@ mod reentry {
         let prices = World::new().one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
         while_another_thread_shares(&read, read.acquire().unwrap(), || {
-            assert!(write.acquire_within(millis(20)).unwrap_err().is_busy());
+            assert!(write.acquire_within(millis(300)).unwrap_err().is_busy());
             assert!(write.try_acquire().unwrap().is_none());
         });
         leave(write.acquire().unwrap());

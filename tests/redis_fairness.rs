@@ -88,7 +88,7 @@ async fn unsubscribed_waiter_acquires_in_a_yield_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_with_redissons_permissions_acquires_in_its_window() {
+async fn client_with_redissons_permissions_acquires_in_a_yield_window() {
     // the lock is left free for it during a fifth of the time, for 16 ms in each fourth second
     let bound = secs(10);
     let redis = Redis::start();
@@ -140,7 +140,7 @@ fn as_redisson(redis: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscribed_redisson_client_acquires_in_its_window() {
+async fn subscribed_redisson_client_acquires_in_a_yield_window() {
     let bound = secs(10);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;

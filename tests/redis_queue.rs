@@ -702,7 +702,7 @@ async fn flushed_scripts_lose_no_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_loss_admits_queued_clients() {
+async fn queued_clients_acquire_after_a_data_loss() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     let guard = awaited(&redis, door(&clients[0])).await;

@@ -979,7 +979,7 @@ async fn passwords_are_in_no_error_and_in_no_debug() {
 // Broken networks.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn announced_addresses_are_translated_but_not_the_urls() {
+async fn announced_addresses_are_translated_but_not_those_in_the_url() {
     // given servers that are reached by other ports than the sentinels say
     let redis = Sentinels::options().replicas(1).start();
     let ways: Vec<_> = redis.servers().iter().map(|it| Proxy::before(it.port())).collect();

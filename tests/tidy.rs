@@ -1548,7 +1548,7 @@ fn finds_functions_without_an_errors_section() {
 }
 
 #[test]
-fn finds_a_test_that_does_not_exist() {
+fn finds_a_reference_to_a_missing_test() {
     let text = "#[tokio::test]\nasync fn it_is_so() {}\n\nfn helper() {}\n";
     assert!(is_test_in(text, "it_is_so"));
     assert!(!is_test_in(text, "helper"));

@@ -22,7 +22,7 @@ pub(super) async fn eval(watch: &Watch, script: Script) -> Result<Value> {
 /// Checks that a write does not change the lock `name`, and that every store can keep it.
 fn possible(write: &Write, name: &Name) -> Result<()> {
     if write.key == name.as_str().as_bytes() {
-        let words = "the key of the lock itself cannot be written under it; choose another key";
+        let words = "a guarded write cannot change the key of its own lock; choose another key";
         return Err(Error::about(name, Failure::refused("ERR", words)));
     }
     match write.edit {

@@ -3,7 +3,7 @@
 //! It counts replies and not bytes, because an endless reply or a pushed message is no reply. It
 //! does not matter which caller sent the request: a cancelled caller changes nothing.
 //!
-//! It counts checks and not time. A process that was stopped for a minute has checked once in it,
+//! It counts checks and not time. While a process is stopped for a minute, it checks at most once,
 //! and reads the received bytes before it checks again.
 
 use std::{collections::VecDeque, time::Duration};

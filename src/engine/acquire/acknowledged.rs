@@ -1,8 +1,8 @@
-//! Waits after a grant for `replicated` until enough replicas have it.
+//! With `replicated`: waits until enough replicas have received the grant.
 //!
 //! During the wait, the grant is already a hold: the watchdog renews it, a shutdown revokes it, and
-//! a dropped future releases it. A hand-off needs no new acknowledgement, because the grant and the
-//! tokens of all its holds were acknowledged together. After a failover, the replicas of the new
+//! a dropped future releases it. A hand-off needs no new acknowledgement, because the tokens that
+//! it passes on were acknowledged with the grant. After a failover, the replicas of the new
 //! server must acknowledge. Renewals are not acknowledged, because a lost renewal only shortens the
 //! lease.
 

@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 struct Notices {
     level: SubscriptionLevel,
-    /// Whether the owner of the request slot may have a queue entry.
+    /// Whether a queue entry of the owner of the request slot may exist in the store.
     queued: bool,
     /// When a notification makes it send a request.
     ask_at: Option<Instant>,

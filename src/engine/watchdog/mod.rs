@@ -1,8 +1,8 @@
 //! The watchdog renews leases: one task and one timer for all of them.
 //!
 //! [`Schedule`] decides when to renew, which leases to renew together, and which have expired. It
-//! does no I/O and reads no clock. This file sends the renewals that it decides on, and reports the
-//! replies to it. It also checks the waiting tasks of contended names.
+//! does no I/O and reads no clock. This file sends the renewals that are due, and reports the
+//! replies to the schedule. This file also checks the waiting tasks of contended names.
 
 mod schedule;
 

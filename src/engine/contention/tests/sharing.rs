@@ -112,7 +112,8 @@ async fn writer_that_also_reads_shares_with_no_task() {
     assert_eq!(reading.owner(), other.owner());
 }
 
-/// Once, another task joined the hold during a guarded write that the store had not executed yet.
+/// Once, another task shared the read hold before the store had executed a guarded write that the
+/// writer had sent.
 #[tokio::test(start_paused = true)]
 async fn read_hold_of_a_writer_is_shared_after_its_release() {
     for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {

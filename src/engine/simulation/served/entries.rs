@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The counter, the computed values, and the values that replace each other.
 #[derive(Default)]
 pub(super) struct Entries {
-    /// How many writes under the lock have made the counter grow by one.
+    /// How many writes to the counter were confirmed; each of them adds one.
     counted: u64,
     /// How many writes have an unknown result.
     unsure: u64,

@@ -1,4 +1,4 @@
-//! The map: a hash, as Redisson's `RMap`. Pages of a set are read in the same way.
+//! The map: a hash, as Redisson's `RMap`. Its script `scan` also reads the pages of a set.
 //!
 //! A reply of more than 256 KiB would end the connection, which all callers share. So scripts read,
 //! and return no value that is too long.

@@ -20,7 +20,7 @@ static KNOWN: LazyLock<Script> = script!("known");
 /// The scripts are loaded when a connection is made.
 pub(super) const SCRIPTS: Scripts = &[&KNOWN];
 
-/// Returns for how long the server has had data. `None` if no client has noted it yet.
+/// Returns for how long the server has had its data. `None` if no client has noted its beginning.
 pub(crate) async fn known_for(store: &RedisStore) -> Reply<Option<Duration>> {
     ask(store, "look").await
 }

@@ -1,4 +1,4 @@
-//! The set: a set of Redisson's `RSet`.
+//! The set: a Redis set, as Redisson's `RSet`.
 
 use std::sync::LazyLock;
 
