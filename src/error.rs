@@ -191,7 +191,7 @@ pub enum Error {
 
     /// The guard that was passed does not hold the writers' side of `name`.
     #[error(
-        "cannot acquire a read hold of `{name}`: the guard is not of its writing side; pass the \
+        "cannot acquire a read hold of `{name}`: the guard does not hold its write side; pass the \
          write guard"
     )]
     NotWriting {

@@ -214,7 +214,7 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
 
 /// The new node does not have it, and replicas of the old node do not count.
 #[tokio::test(flavor = "multi_thread")]
-async fn grant_lost_by_failover_during_wait_is_not_returned() {
+async fn grant_lost_by_failover_before_its_acknowledgement_is_not_returned() {
     let cluster = Cluster::options().links().start();
     let url = cluster.url();
     let client = Client::connect(&url).await.unwrap();

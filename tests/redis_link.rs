@@ -404,7 +404,7 @@ async fn timeout_error_names_the_connect_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_server_is_named_in_one_plain_line() {
+async fn error_at_a_server_that_is_not_redis_is_one_plain_line() {
     let redis = Redis::start();
     for (says, part) in [
         (&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..], "web server"),

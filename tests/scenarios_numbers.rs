@@ -233,7 +233,7 @@ async fn latch_is_set_and_deleted_once() {
 
 /// testSingleCountDownAwait_SingleInstance, testOnZeroMessageAllListenersExecuted
 #[tokio::test(flavor = "multi_thread")]
-async fn all_counting_tasks_pass_together() {
+async fn fifty_waiting_tasks_pass_after_fifty_counts() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     latch.set(50).await.unwrap();

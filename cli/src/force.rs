@@ -12,7 +12,7 @@ use crate::{
 pub(crate) const QUESTION: &str =
     "The holders go on working until they notice. Release it by force?";
 
-/// A held lock, with the holders that a person has seen. A holder that comes later is not released.
+/// A held lock, with the holders that the user was shown. Later holders are not released.
 #[derive(Debug)]
 pub(crate) struct Forcible {
     found: Inspection,

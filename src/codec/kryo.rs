@@ -5,8 +5,9 @@ use super::{Codec, CodecError};
 /// Writes and reads texts and numbers as `Kryo5Codec` of Redisson, its default since 3.19.
 ///
 /// With this codec, you share an `RMap<String, Long>` or an `RSet<String>` with Java programs that
-/// set no codec: `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64` (`Double`) and `bool`.
-/// No other language reads the objects of Kryo. For them, set `TypedJsonJacksonCodec` in Java.
+/// set no codec. It supports `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64` (`Double`)
+/// and `bool`.
+/// Only Java reads other objects of Kryo. To share objects, set `TypedJsonJacksonCodec` in Java.
 ///
 /// # Examples
 ///

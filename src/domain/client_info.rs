@@ -8,7 +8,7 @@ use std::{
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// The largest number of holds that are published: the oldest ones.
+/// At most this number of holds is published: the oldest ones.
 pub(crate) const MOST_HOLDS: usize = 100;
 
 /// The longest reason that is published, in bytes.

@@ -287,7 +287,7 @@ pub enum InvalidScript {
     /// It has no key next to which the newest token could be stored.
     #[error(
         "a script behind a fence needs a key: the newest token is stored next to the first \
-         one; pass a key"
+         key; pass a key"
     )]
     NoKey,
 }

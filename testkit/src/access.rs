@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::program::redis_major;
 use crate::wire::{Connection, PATIENCE, Reply};
 
-/// Access to one server. Clones share one count.
+/// Access to one server. Clones share the count of the test kit's own commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     port: u16,

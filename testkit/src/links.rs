@@ -18,8 +18,8 @@ use crate::proxy::{Block, Proxy};
 /// Links between the nodes of a deployment and their clients. Each link has the names of its two
 /// ends.
 ///
-/// A link is both ways: one that is cut carries neither the connections that the one opens to the
-/// other nor those that the other opens. A process that is no node is one of the
+/// A link has both directions: if it is cut, no connection between its ends works, whichever end
+/// opens it. A process that is not a node belongs to the
 /// [`CLIENTS`](Self::CLIENTS), unless it was made a [client](Self::client) of its own.
 ///
 /// # Examples

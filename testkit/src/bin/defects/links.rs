@@ -3,7 +3,7 @@
 
 use crate::{Defect, Edit, Finder};
 
-/// Defects of deployments, each with the world that finds it.
+/// Defects of deployments, each with the world of the simulation that finds it.
 pub(crate) const LINKS: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_sentinel"),
