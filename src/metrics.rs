@@ -311,6 +311,8 @@ pub(crate) async fn timed<T>(
     let mut labels = vec![Label::from_static_parts("script", script())];
     let error = match &reply {
         Ok(reply) => is_refused(reply).then_some("refused"),
+        // A cluster rejects a request only when no other node can execute it.
+        Err(Failure::Refused { .. }) => Some("refused"),
         Err(Failure::Unanswered(_)) => Some("unanswered"),
         Err(Failure::Unreachable(_)) => Some("unreachable"),
         Err(_) => Some("_OTHER"),

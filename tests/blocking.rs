@@ -242,6 +242,11 @@ mod reentry {
         assert_eq!(third.count(), 2);
     }
 
+    /// Lets others share a hold for longer than a busy machine needs to start a thread.
+    fn shared_long(lock: Lock) -> Lock {
+        lock.local_handoff(10_000, Duration::from_secs(60))
+    }
+
     /// Does `work` while another thread shares the hold of this thread. This thread releases its
     /// share, `ours`, first.
     fn while_another_thread_shares(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
@@ -266,7 +271,7 @@ mod reentry {
     #[test]
     fn thread_may_write_after_it_released_its_read_hold() {
         let prices = World::new().one.read_write_lock("prices").unwrap();
-        let (read, write) = (prices.read(), prices.write());
+        let (read, write) = (shared_long(prices.read()), prices.write());
         while_another_thread_shares(&read, read.acquire().unwrap(), || {
             assert!(write.acquire_within(millis(300)).unwrap_err().is_busy());
             assert!(write.try_acquire().unwrap().is_none());
@@ -279,7 +284,7 @@ mod reentry {
     fn second_read_of_a_thread_waits_behind_a_writer() {
         let world = World::new();
         let prices = world.one.read_write_lock("prices").unwrap();
-        let (read, write) = (prices.read(), prices.write());
+        let (read, write) = (shared_long(prices.read()), prices.write());
         thread::scope(|scope| {
             while_another_thread_shares(&read, read.acquire().unwrap(), || {
                 scope.spawn(|| leave(write.acquire().unwrap()));

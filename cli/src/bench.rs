@@ -21,9 +21,9 @@ use crate::{
 const TASKS: [usize; 3] = [1, 16, 64];
 
 pub(crate) async fn bench(bench: &Bench) -> Result<u8, Exit> {
-    let mut signals = Signals::catch(true)?;
     let client = server::connect(&bench.server).await?;
     let other = server::connect(&bench.server).await?;
+    let mut signals = Signals::catch(true)?;
     let prefix = format!("leasehold-bench:{}", client.id());
     let measured = tokio::select! {
         measured = measure(&client, &other, &prefix, bench.time) => measured,

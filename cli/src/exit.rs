@@ -76,5 +76,6 @@ impl From<Error> for Exit {
 /// Writes one line to stderr.
 pub(crate) fn say(line: &str) {
     // If stderr fails, the work and its exit code still count.
+    let line = line.replace(|it: char| it.is_control() && it != '\n', " ");
     drop(writeln!(io::stderr(), "leasehold: {line}"));
 }

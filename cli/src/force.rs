@@ -77,11 +77,11 @@ impl Forcible {
     }
 }
 
-/// Names the command, the user, the machine and the process.
+/// Names the user, the machine, the process and the command. A long reason is cut at the end.
 fn by(how: &str) -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| env::var(name).ok());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let uname = rustix::system::uname();
     let host = uname.nodename().to_string_lossy();
-    format!("{how}: {user} on {host} (pid {})", process::id())
+    format!("{user} on {host} (pid {}), {how}", process::id())
 }

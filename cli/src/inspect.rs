@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     args::{List, Show},
-    exit::{ABSENT, Exit, UNAVAILABLE},
+    exit::{ABSENT, Exit, UNAVAILABLE, say},
     progress::Progress,
     server,
 };
@@ -25,7 +25,7 @@ pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
     let client = server::connect(&show.server).await?;
     let name = &show.name;
     let found = client.inspect(name).await?;
-    let forced = records_of(&client, name).await?;
+    let forced = records_of(&client, name).await;
     match &found {
         Some(found) if show.json => {
             let mut json = as_json(found);
@@ -54,10 +54,14 @@ pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
 }
 
 /// The last releases of `name` by force. A user that may not read them sees none.
-async fn records_of(client: &Client, name: &str) -> Result<Vec<ForcedRelease>, Exit> {
+async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
     match client.forced_releases().await {
-        Err(Error::Forbidden { .. }) => Ok(vec![]),
-        forced => Ok(forced?.into_iter().filter(|it| it.name == name).collect()),
+        Ok(forced) => forced.into_iter().filter(|it| it.name == name).collect(),
+        Err(Error::Forbidden { .. }) => vec![],
+        Err(error) => {
+            say(&format!("show `{name}`: releases by force not read: {error}"));
+            vec![]
+        }
     }
 }
 
@@ -231,7 +235,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
         line("set aside", &found.set_aside);
     }
     if let Some(collection) = found.key_of() {
-        line("key of", &collection);
+        line("key of", &collection.replace(char::is_control, " "));
     }
     if let Some(number) = found.number {
         line("number", &number);

@@ -30,9 +30,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
+    let client = server::connect(&lock.server).await?;
     // Without it, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
-    let client = server::connect(&lock.server).await?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
     let acquired = tokio::select! {
         acquired = acquire(&client, lock, &wanted) => acquired.map_err(Exit::from),

@@ -147,3 +147,12 @@ fn unreachable_server_returns_69() {
     let ended = leasehold(&redis, &["doctor"]).ended();
     assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{}", ended.err);
 }
+
+#[test]
+fn names_of_other_programs_are_printed_without_control_characters() {
+    let redis = Redis::start();
+    redis.command(&["HSET", "door\u{1b}[2K\rnote\nnote", OWNER, "1"]);
+    let out = leasehold(&redis, &["doctor"]).ended().out;
+    assert!(out.contains("held without an end") || out.contains("without a lease"), "{out:?}");
+    assert!(!out.contains(['\u{1b}', '\r']) && !out.contains("\nnote\n"), "{out:?}");
+}

@@ -206,7 +206,7 @@ fn forced_release_leaves_a_record_that_show_and_doctor_print() {
     assert_eq!(forced.ended().code, 0);
     let by = format!("(pid {pid})");
     let is_record = |text: &str| {
-        [&token, "`door`", "unlock --force, reason \"it hung\": ", &by]
+        [&token, "`door`", "unlock --force, reason \"it hung\"", &by]
             .iter()
             .all(|it| text.contains(it))
     };

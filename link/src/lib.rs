@@ -1,8 +1,8 @@
 //! A Redis client that locks can trust.
 //!
 //! It knows no lock. It connects to one server, to a primary that Sentinels watch, or to a cluster,
-//! and keeps its connections up. It sends each request at most once, and says of each failure
-//! whether the request may have been executed. It counts a server as lost as soon as that does not
+//! and keeps its connections up. It never repeats a request that may have been executed, and says of
+//! each failure whether that is so. It counts a server as lost as soon as that does not
 //! reply, and follows a failover, a migrating slot and a changed address. Subscriptions follow
 //! their slots.
 //!
@@ -11,14 +11,6 @@
 //! lists what this crate does that other clients do not.
 //!
 //! The API serves the crate `leasehold`, and changes with it.
-//!
-//! # Inside
-//!
-//! `address/` reads URLs and settings, and resolves names. `pipe/` is one stream of bytes, with
-//! requests and replies in order. `session/` opens a stream and logs in. `discovery/` finds the
-//! primary, with Sentinels or among several addresses. `connection/` keeps one connection up: start
-//! there with `link.rs`. `pubsub/` has the subscriptions of one connection, and `replica_ack/` waits
-//! for replicas. `topology/` has the connections to all servers of a client.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -12,7 +12,8 @@ const LONGEST_BY: usize = 256;
 
 /// A hold that was released by force: see [`Lock::force_release_owner`].
 ///
-/// It is written before the release. So it may name a hold that ended by itself in the meantime.
+/// It is written before the release. So it may name a hold that ended by itself in the meantime, or
+/// whose release failed.
 ///
 /// [`Lock::force_release_owner`]: crate::Lock::force_release_owner
 ///

@@ -8,6 +8,8 @@ use std::{
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
+use super::Owner;
+
 /// At most this number of holds is published: the oldest ones.
 pub(crate) const MOST_HOLDS: usize = 100;
 
@@ -49,6 +51,8 @@ pub struct ClientInfo {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Published {
     name: String,
+    /// Its owner without the id of the client.
+    number: String,
     since: SystemTime,
     reason: Option<String>,
 }
@@ -57,6 +61,7 @@ struct Published {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HoldInfo<'a> {
     pub(crate) name: &'a str,
+    pub(crate) owner: &'a str,
     pub(crate) since: SystemTime,
     pub(crate) reason: Option<&'a str>,
 }
@@ -106,9 +111,10 @@ impl ClientInfo {
         self.holds.iter().find(|hold| hold.name == name)
     }
 
-    /// Returns this client with its oldest hold of `name` alone.
-    pub(crate) fn only_of(mut self, name: &str) -> Self {
-        self.holds.retain(|hold| hold.name == name);
+    /// Returns this client with only the hold of `name` that has this owner, if it is published.
+    pub(crate) fn only_of(mut self, name: &str, owner: &Owner) -> Self {
+        let number = number(owner.as_str());
+        self.holds.retain(|hold| hold.name == name && hold.number == number);
         self.holds.truncate(1);
         self
     }
@@ -126,10 +132,11 @@ impl ClientInfo {
             format!("application={application}\nversion={version}\nhost={host}\npid={pid}\n");
         let mut holds: Vec<_> = holds.collect();
         holds.sort_by_key(|hold| hold.since);
-        for HoldInfo { name, since, reason } in holds.into_iter().take(MOST_HOLDS) {
+        for HoldInfo { name, owner, since, reason } in holds.into_iter().take(MOST_HOLDS) {
             let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let since = since.as_millis().to_string();
-            text += &["hold=", &since, " ", &encoded(name)].concat();
+            let number = encoded(number(owner));
+            text += &["hold=", &since, " ", &number, " ", &encoded(name)].concat();
             if let Some(reason) = reason {
                 text += &["\t", &encoded(cut(reason))].concat();
             }
@@ -144,13 +151,14 @@ impl ClientInfo {
         let value = |key| lines().find(|(it, _)| *it == key).map(|(_, value)| decoded(value));
         let hold = |text: &str| {
             let (since, rest) = text.split_once(' ')?;
+            let (number, rest) = rest.split_once(' ')?;
             let (name, reason) = match rest.split_once('\t') {
                 Some((name, reason)) => (name, Some(decoded(reason))),
                 None => (rest, None),
             };
             let since = Duration::from_millis(since.parse().ok()?);
             let since = SystemTime::UNIX_EPOCH.checked_add(since)?;
-            Some(Published { name: decoded(name), since, reason })
+            Some(Published { name: decoded(name), number: decoded(number), since, reason })
         };
         let holds = lines().filter(|(key, _)| *key == "hold");
         Some(Self {
@@ -161,6 +169,11 @@ impl ClientInfo {
             holds: holds.filter_map(|(_, text)| hold(text)).take(MOST_HOLDS).collect(),
         })
     }
+}
+
+/// Returns an owner without the id of its client, which has no colon.
+fn number(owner: &str) -> &str {
+    owner.split_once(':').map_or(owner, |(_, number)| number)
 }
 
 /// Returns the beginning of `reason` that is published.
@@ -217,7 +230,8 @@ mod tests {
     #[test]
     fn client_info_survives_its_text() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let hold = |name, seconds, reason| HoldInfo { name, since: at(seconds), reason };
+        let hold =
+            |name, seconds, reason| HoldInfo { name, owner: "c:1", since: at(seconds), reason };
         let holds = [hold("b\n%", 9, Some("nightly\tclose\n%")), hold("a =", 7, None)];
         let read =
             ClientInfo::read(&format!("later=1\n{}", info().text(holds.into_iter()))).unwrap();
@@ -231,16 +245,35 @@ mod tests {
     fn client_info_has_the_oldest_holds() {
         let names: Vec<_> = (0..2 * MOST_HOLDS as u64).rev().map(|it| it.to_string()).collect();
         let at = |name: &str| SystemTime::UNIX_EPOCH + Duration::from_secs(name.parse().unwrap());
-        let hold = |name| HoldInfo { name, since: at(name), reason: None };
+        let hold = |name| HoldInfo { name, owner: "c:1", since: at(name), reason: None };
         let text = info().text(names.iter().map(|name| hold(name)));
         let read = ClientInfo::read(&text).unwrap();
         assert!(read.held_since("99").is_some() && read.held_since("100").is_none());
     }
 
     #[test]
+    fn each_owner_has_its_own_hold() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let hold =
+            |owner, since| HoldInfo { name: "a", owner, since: at(since), reason: Some(owner) };
+        let text = info().text([hold("c:1", 7), hold("c:2", 9)].into_iter());
+        let only = |owner| {
+            let only = ClientInfo::read(&text).unwrap().only_of("a", &Owner::new(owner).unwrap());
+            only.only_hold().map(|(since, reason)| (since, reason.unwrap().to_owned()))
+        };
+        assert_eq!(only("c:2"), Some((at(9), "c:2".to_owned())));
+        assert_eq!(only("c:3"), None);
+    }
+
+    #[test]
     fn long_reason_is_published_up_to_its_bound() {
         let reason = format!("a{}", "é".repeat(LONGEST_REASON));
-        let hold = HoldInfo { name: "a", since: SystemTime::UNIX_EPOCH, reason: Some(&reason) };
+        let hold = HoldInfo {
+            name: "a",
+            owner: "c:1",
+            since: SystemTime::UNIX_EPOCH,
+            reason: Some(&reason),
+        };
         let read = ClientInfo::read(&info().text([hold].into_iter())).unwrap();
         let published = read.reason("a").unwrap();
         assert_eq!(published.len(), LONGEST_REASON - 1);

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::{core::Core, watchdog::Watchdog};
 use crate::{
-    domain::{ClientInfo, Failure, HoldInfo, Name, Refusal},
+    domain::{ClientInfo, Failure, HoldInfo, Name},
     store::client_info,
 };
 
@@ -48,14 +48,13 @@ pub(super) async fn introduce(
         let today = today();
         let text = info.text(holds.iter().map(|hold| HoldInfo {
             name: hold.name().as_str(),
+            owner: hold.grant.claim.owner.as_str(),
             since: today.checked_sub(hold.held_for(now)).unwrap_or(today),
             reason: hold.reason.as_deref(),
         }));
         match client_info::write(&core.store, &client, &text, RESTS).await {
             Ok(()) => due_at = now + RESTS / 3,
-            Err(Failure::Refused { code, message, .. })
-                if Refusal::of(&code) == Refusal::Forbidden =>
-            {
+            Err(Failure::Refused { code, message, .. }) if code == "NOPERM" => {
                 tracing::warn!(target: "leasehold", %message,
                     "client info not published: the user lacks a permission");
                 return;

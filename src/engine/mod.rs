@@ -327,7 +327,8 @@ impl Engine {
             let left = self.limits.request.saturating_sub(passed);
             match timeout(left, self.client_info(&holder.owner)).await {
                 Ok(Ok(info)) => {
-                    let of_this_hold = |info: ClientInfo| info.only_of(object.name.as_str());
+                    let of_this_hold =
+                        |info: ClientInfo| info.only_of(object.name.as_str(), &holder.owner);
                     holder.client = info.map(of_this_hold).map(Arc::new);
                 }
                 // The holder is known without it.

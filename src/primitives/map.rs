@@ -199,7 +199,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.engine().ask(name, |store| map::contains(store, name, key)).await
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries. Entries whose [TTL](Self::insert_for) has just ended may
+    /// count until the server removes them.
     ///
     /// # Errors
     ///

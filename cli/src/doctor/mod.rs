@@ -68,7 +68,9 @@ impl Finding {
     fn as_line(&self) -> String {
         let Self { severity, check, subject, text, remedy } = self;
         let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
-        format!("{:<8}{check:<13}{subject}: {text}{remedy}\n", severity.text())
+        let line = format!("{:<8}{check:<13}{subject}: {text}{remedy}", severity.text());
+        // Names in Redis may have control characters.
+        line.replace(char::is_control, " ") + "\n"
     }
 
     fn as_json(&self) -> Value {

@@ -73,6 +73,7 @@ impl Status {
         }
         // A Redisson client has no value, and nobody has a term.
         let leader = json["leader"].as_str().or_else(|| json["owner"].as_str()).unwrap_or("-");
+        let leader = leader.replace(char::is_control, " ");
         match json["term"].as_u64() {
             Some(term) => format!("{leader} {term}\n"),
             None => format!("{leader} -\n"),

@@ -341,7 +341,7 @@ impl NameRegistry {
         let wait_state = entries.of.get_mut(object).and_then(|entry| entry.wait_state.as_mut());
         let client = wait_state.and_then(|wait_state| wait_state.client.as_mut());
         if let Some(client) = client.filter(|client| client.owner == *owner) {
-            client.info = info.map(|info| Arc::new(info.only_of(object.name.as_str())));
+            client.info = info.map(|info| Arc::new(info.only_of(object.name.as_str(), owner)));
         }
     }
 

@@ -123,7 +123,7 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
     }
     if !matches!(found.kind, ObjectKind::Map | ObjectKind::Set) {
         waiters(store, &mut found, now).await?;
-        clients(store, &mut found).await?;
+        clients(store, &mut found).await;
     }
     // The key may have gone meanwhile.
     let is_there = !found.holders.is_empty()
@@ -135,18 +135,16 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
 }
 
 /// Reads what the clients of the first holders publish.
-async fn clients(store: &RedisStore, found: &mut Inspection) -> Reply<()> {
+async fn clients(store: &RedisStore, found: &mut Inspection) {
     let name = found.name.as_str();
     for holder in found.holders.iter_mut().take(MOST_CLIENTS) {
         // An owner that another program wrote may not be one of a client.
         let Ok(client) = client_info::client_of(&holder.owner) else { continue };
-        let info = client_info::read(store, &client).await;
-        // The user may lack the permission for this key alone. Then the owner is all that it sees.
-        if !replies::is_forbidden(&info) {
-            holder.client = info?.map(|info| Arc::new(info.only_of(name)));
-        }
+        // The user may lack the permission for this key alone, or its server may be down. The
+        // holder is known without it.
+        let info = client_info::read(store, &client).await.ok().flatten();
+        holder.client = info.map(|info| Arc::new(info.only_of(name, &holder.owner)));
     }
-    Ok(())
 }
 
 /// Reads how much a map, a set or a queue has.

@@ -1,5 +1,6 @@
-//! Sends requests. Only this file handles NOSCRIPT, missing ACL permissions, keys of another type,
-//! and requests that name more keys than they need. The crate `leasehold-link` follows redirects.
+//! Sends requests. It makes failures of rejections: missing ACL permissions, keys of another type,
+//! and requests that name more keys than they need. The crate `leasehold-link` follows redirects
+//! and sends the text of an unknown script.
 
 use std::{future::Future, time::Duration};
 
