@@ -144,6 +144,21 @@ async fn entry_is_not_written_after_the_loss_of_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn present_value_is_returned_while_a_dead_client_has_its_lock() {
+    let store = MemoryStore::new();
+    let (dead, orders) = (orders(&store), orders(&store));
+    let guard = dead.lock(&order()).unwrap().acquire().await.unwrap();
+    let late = async {
+        sleep(LONG / 2).await;
+        dead.insert(&order(), &7).await.unwrap();
+    };
+    let key = order();
+    let got = orders.get_or_insert_with(&key, LONG, async || Ok::<_, Error>(8));
+    assert_eq!(tokio::join!(got, late).0.unwrap(), 7);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
 async fn value_is_computed_once_by_all_clients() {
     let store = MemoryStore::new();
     let computed = Arc::new(AtomicU32::new(0));

@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Error, Owner};
+use leasehold::{Client, Error, ObjectKind, Owner};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    args::{Lock, Renew, Unlock, Wait},
-    exit::{ABSENT, Exit, LOST, USAGE, say},
+    args::{Lock, Renew, Side, Unlock, Wait},
+    exit::{ABSENT, DATA, Exit, LOST, USAGE, say},
     force::{Forcible, QUESTION},
     inspect::write,
     run::{
@@ -96,7 +96,7 @@ fn description(lock: &Lock, hold: &Hold) -> String {
 
 pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {
     let client = server::connect(&renew.server).await?;
-    let lock = hold::of_side(&client, &renew.name, &renew.side)?;
+    let lock = of_same_side(&client, "renew", &renew.name, &renew.side).await?;
     match lock.renew_owner(&owner(&renew.token)?, renew.ttl).await? {
         true => Ok(0),
         false => Err(ended("renew", &renew.name)),
@@ -106,11 +106,35 @@ pub(crate) async fn renew(renew: &Renew) -> Result<u8, Exit> {
 pub(crate) async fn unlock(unlock: &Unlock) -> Result<u8, Exit> {
     let client = server::connect(&unlock.server).await?;
     let Some(token) = &unlock.token else { return force(&client, unlock).await };
-    let lock = hold::of_side(&client, &unlock.name, &unlock.side)?;
+    let lock = of_same_side(&client, "unlock", &unlock.name, &unlock.side).await?;
     match lock.release_owner(&owner(token)?).await? {
         true => Ok(0),
         false => Err(ended("unlock", &unlock.name)),
     }
+}
+
+/// Returns the lock of `name`. A read-write lock has more than an owner in Redis, so a request for a
+/// plain lock would change only a part of it.
+async fn of_same_side(
+    client: &Client,
+    operation: &str,
+    name: &str,
+    side: &Side,
+) -> Result<leasehold::Lock, Exit> {
+    if !side.shared && !side.exclusive {
+        match client.inspect(name).await {
+            Ok(Some(found))
+                if matches!(found.kind, ObjectKind::ReadLock | ObjectKind::WriteLock) =>
+            {
+                let text = format!("{operation} `{name}`: it is a read-write lock; give -s or -x");
+                return Err(Exit::new(DATA, text));
+            }
+            // A user that may not read all of it has its answer from the lock itself.
+            Ok(_) | Err(Error::Forbidden { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(hold::of_side(client, name, side)?)
 }
 
 fn owner(token: &str) -> Result<Owner, Exit> {

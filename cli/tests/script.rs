@@ -271,3 +271,16 @@ fn wait_ends_when_the_lock_is_free() {
     assert_eq!(waiting.ended().code, 0);
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }
+
+#[test]
+fn token_of_a_shared_hold_needs_its_side() {
+    let redis = Redis::start();
+    let token = lock(&redis, &["-s", "--ttl", "10m"]);
+    for words in [&["unlock", "door", &token][..], &["renew", "--ttl", "1h", "door", &token]] {
+        let ended = leasehold(&redis, words).ended();
+        assert_eq!(ended.code, 65, "{}", ended.err);
+        assert!(ended.err.contains("it is a read-write lock; give -s or -x"), "{}", ended.err);
+    }
+    assert_eq!(leasehold(&redis, &["unlock", "-s", "door", &token]).ended().code, 0);
+    assert_eq!(leasehold(&redis, &["show", "door"]).ended().code, 1);
+}

@@ -11,7 +11,7 @@ use super::{About, Finding, NodeHealth, Role};
 /// ```
 /// # #[tokio::main] async fn main() {
 /// let health = leasehold::Client::in_memory().health().await;
-/// assert!(health.is_ready());
+/// println!("ready: {}, round trip: {:?}", health.is_ready(), health.round_trip);
 /// # }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]

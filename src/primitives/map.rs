@@ -470,11 +470,17 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         if let Some(value) = self.get(key).await? {
             return Ok(value);
         }
-        let guard = self.lock(key)?.acquire_in_time(timeout).await?;
-        // Another task may have inserted it meanwhile.
+        let acquired = self.lock(key)?.acquire_in_time(timeout).await;
+        // Another task may have inserted it meanwhile. If that task has ended, it may not have
+        // released the lock.
         if let Some(value) = self.get(key).await? {
+            if let Ok(guard) = acquired {
+                // The program may end before a background release. Nothing was written.
+                guard.release().await.ok();
+            }
             return Ok(value);
         }
+        let guard = acquired?;
         let computed = guard.run(async |held| {
             let value = compute().await?;
             Ok(self.insert_under(&held, key, value).await?)

@@ -252,7 +252,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "let claim = jobs.claim().await?;",
         "assert_eq!(claim.value(), \"a\");")]
     pub async fn claim(&self) -> Result<Claim<T>> {
-        self.open(self.engine.acquire(&self.request()?).await?)
+        self.open(self.engine.acquire(&self.request()?).await?).await
     }
 
     /// Claims the first element, waiting for at most `timeout`.
@@ -270,7 +270,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         "assert!(none.is_err_and(|error| error.is_busy()));")]
     pub async fn claim_within(&self, timeout: Duration) -> Result<Claim<T>> {
         let (request, timeout) = (self.request()?, checked_timeout(timeout)?);
-        self.open(self.engine.acquire_within(&request, timeout).await?)
+        self.open(self.engine.acquire_within(&request, timeout).await?).await
     }
 
     /// Claims the first element if there is one now, by one request.
@@ -286,7 +286,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
         let held = self.engine.try_acquire(&self.request()?, None).await?;
-        held.map(|held| self.open(held)).transpose()
+        match held {
+            Some(held) => self.open(held).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Removes the first element and returns it: **at most once**. `None` if there is none.
@@ -313,21 +316,28 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(Some(value))
     }
 
-    /// Reads the element of `held`. If the codec cannot, a background task sets it aside.
-    fn open(&self, held: Held) -> Result<Claim<T>> {
+    /// Reads the element of `held`. If the codec cannot, the element is set aside.
+    async fn open(&self, held: Held) -> Result<Claim<T>> {
         let name = self.name();
         let Some(element) = held.watch.element().cloned() else {
             return Err(Error::silent(name.clone(), "a claim without an element".to_owned()));
         };
         let taken_at = element.taken_at;
-        match coded::decode(name, &self.codec, &element.bytes) {
-            Ok(value) => Ok(Claim { guard: Guard::new(held, OnLoss::default()), value, taken_at }),
-            Err(error) => {
-                held.watch.note_ending(Ending::Aside { taken_at });
+        let guard = Guard::new(held, OnLoss::default());
+        let error = match coded::decode(name, &self.codec, &element.bytes) {
+            Ok(value) => return Ok(Claim { guard, value, taken_at }),
+            Err(error) => error,
+        };
+        match end(guard, Ending::Aside { taken_at }).await {
+            Ok(Release::Released) => {
                 tracing::warn!(target: "leasehold", queue = %name, %error, "element set aside");
-                Err(error)
+            }
+            ended => {
+                tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
+                    "element not set aside: a later claim gets it");
             }
         }
+        Err(error)
     }
 }
 
