@@ -54,7 +54,9 @@ async fn leader_is_redissons_lock_and_a_record() {
     leadership.proclaim("ready").await.unwrap();
     assert_eq!(listener.received(), ["1", "1"]);
     steps_down(leadership).await;
-    assert_eq!(keys(&redis), ["redisson_lock_token:{scheduler}"]);
+    assert_eq!(keys(&redis), [RECORD, "redisson_lock_token:{scheduler}"]);
+    assert!((1..=30_000).contains(&pttl(&redis, RECORD)));
+    assert_eq!(election.leader().await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,20 +93,6 @@ async fn redisson_holder_leads_without_a_value() {
         leader = within(SOON, "it sees the next leader", observer.next()).await.unwrap();
     }
     assert_eq!(leader.unwrap().owner(), leadership.owner());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn record_of_a_former_leader_is_ignored() {
-    let redis = Redis::start();
-    let election = election(&redis).await;
-    let leadership = election.campaign("former").await.unwrap();
-    redis.command(&["DEL", "scheduler"]);
-    assert_eq!(hash(&redis, RECORD).len(), 4);
-    assert_eq!(election.leader().await.unwrap(), None);
-    hold_by_hand(&redis, "scheduler", "another:1", secs(30));
-    let leader = election.leader().await.unwrap().unwrap();
-    assert_eq!((leader.owner().as_str(), leader.value(), leader.term()), ("another:1", None, None));
-    drop(leadership);
 }
 
 /// For a hot standby, this is the time without a leader.
