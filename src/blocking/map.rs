@@ -260,11 +260,16 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 /// assert_eq!(orders.stream().next()?, None);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "it reads nothing until its next entry is asked for"]
 pub struct MapStream<K, V, KC = Text, VC = Text> {
     core: Arc<Core>,
     inner: primitives::MapStream<K, V, KC, VC>,
+}
+
+impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for MapStream<K, V, KC, VC> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {

@@ -1,6 +1,6 @@
 //! The queue, for threads.
 
-use std::{borrow::Borrow, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use super::{
     face::{returns, waits},
@@ -28,10 +28,21 @@ use crate::{
 /// claim.done()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
 pub struct Queue<T, C = Text> {
     core: Arc<Core>,
     inner: primitives::Queue<T, C>,
+}
+
+impl<T, C: Clone> Clone for Queue<T, C> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
+    }
+}
+
+impl<T, C: fmt::Debug> fmt::Debug for Queue<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<T> Queue<T> {
@@ -233,5 +244,34 @@ impl<T> Claim<T> {
         fn owner() -> &Owner; "println!(\"{}\", jobs.claim()?.owner());"
 
         fn name() -> &Name; "assert_eq!(jobs.claim()?.name().as_str(), \"jobs\");"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use crate::blocking;
+
+    /// A type of jobs, keys and elements that is neither `Clone` nor `Debug`.
+    enum Job {}
+
+    fn object<T: Clone + Debug>() {}
+
+    fn stream<T: Debug>() {}
+
+    /// Derived impls require `Job: Clone` and `Job: Debug`.
+    #[test]
+    fn object_of_a_type_without_clone_is_still_clone() {
+        object::<crate::Map<Job, Job>>();
+        object::<crate::Set<Job>>();
+        object::<crate::Queue<Job>>();
+        object::<blocking::Map<Job, Job>>();
+        object::<blocking::Set<Job>>();
+        object::<blocking::Queue<Job>>();
+        stream::<crate::MapStream<Job, Job>>();
+        stream::<crate::SetStream<Job>>();
+        stream::<blocking::MapStream<Job, Job>>();
+        stream::<blocking::SetStream<Job>>();
     }
 }
