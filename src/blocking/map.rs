@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore,
+    ExpirableSemaphore, FencedLock, Guard, Latch, Lock, ReadWriteLock, Semaphore,
     face::{returns, waits},
     waiting::Core,
 };
@@ -11,7 +11,7 @@ use crate::{
     Name, Write,
     codec::{Codec, Text},
     error::{Error, Result},
-    primitives::{self, thread_example},
+    primitives::{self, settings::checked_timeout, thread_example},
 };
 
 /// A [`Map`](crate::Map) for threads.
@@ -219,10 +219,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         timeout: Duration,
         compute: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
+        let timeout = checked_timeout(timeout).map_err(Error::from)?;
         if let Some(value) = self.get(key)? {
             return Ok(value);
         }
-        let guard = self.lock(key)?.acquire_owned_within(timeout)?;
+        let guard = self.core.wait(self.inner.lock(key)?.acquire_in_time(timeout))??;
+        let guard = Guard::new(guard, &self.core, ());
         // Another thread may have inserted it meanwhile.
         if let Some(value) = self.get(key)? {
             return Ok(value);
@@ -289,5 +291,22 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
     #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
     pub fn next(&mut self) -> Result<Option<(K, V)>> {
         self.core.wait(self.inner.next())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::Client;
+
+    #[test]
+    fn thread_gets_the_error_of_a_task_when_its_timeout_is_zero() {
+        let client = Client::in_memory().unwrap();
+        let orders = client.map::<u32, u32>("orders").unwrap();
+        orders.insert(&42, &7).unwrap();
+        let task = orders.inner.get_or_insert_with(&42, Duration::ZERO, || async { Ok(8) });
+        let task: Error = orders.core.wait(task).unwrap().unwrap_err();
+        let thread: Error = orders.get_or_insert_with(&42, Duration::ZERO, || Ok(8)).unwrap_err();
+        assert_eq!(thread.to_string(), task.to_string());
     }
 }
