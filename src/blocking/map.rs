@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     ExpirableSemaphore, FencedLock, Guard, Latch, Lock, ReadWriteLock, Semaphore,
-    face::{returns, waits},
+    face::{returns, sets, waits},
     waiting::Core,
 };
 use crate::{
@@ -94,18 +94,9 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
         Map { core: self.core, inner: self.inner.codecs(keys, values) }
     }
 
-    /// Does what [`Map::notify_local_caches`](crate::Map::notify_local_caches) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
-    /// let orders = orders.notify_local_caches(true);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn notify_local_caches(self, notifies: bool) -> Self {
-        Self { core: self.core, inner: self.inner.notify_local_caches(notifies) }
+    sets! { Map, "let orders = client.map::<String, i64>(\"orders\")?;":
+        fn notify_local_caches(notifies: bool);
+            "let orders = orders.notify_local_caches(true);"
     }
 
     returns! { Map, "let orders = client.map::<String, u32>(\"orders\")?;":
