@@ -3,16 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    face::{returns, waits},
+    face::{returns, sets, waits},
     waiting::Core,
 };
 use crate::{
     Leader, LockContext, LostReason, Name, Owner, Release, Replicas, RunOutcome,
     error::Result,
-    primitives::{
-        self,
-        settings::{Settings, replicated},
-    },
+    primitives::{self, settings::replicated},
 };
 
 /// An [`Election`](crate::Election) for threads.
@@ -36,26 +33,13 @@ impl Election {
         Self { core, inner }
     }
 
-    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
-        Self { inner: self.inner.with(change), ..self }
-    }
-
-    /// Does what [`Election::ttl`](crate::Election::ttl) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
-    /// let election = election.ttl(std::time::Duration::from_secs(10));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|settings| settings.ttl = ttl)
+    sets! { Election, "let election = client.election(\"scheduler\")?;":
+        fn ttl(ttl: Duration); "let election = election.ttl(Duration::from_secs(10));"
     }
 
     replicated!("leasehold::blocking::Client", "election", |this, replicas| {
-        this.with(|settings| settings.replicas = replicas)
+        let inner = this.inner.replicated(replicas);
+        Self { inner, ..this }
     });
 
     returns! { Election, "let election = client.election(\"scheduler\")?;":
@@ -63,13 +47,13 @@ impl Election {
     }
 
     waits! { Election, "let election = client.election(\"scheduler\")?;":
-        fn campaign(value: impl Into<String>) -> Leadership, leadership;
+        fn campaign(value: impl Into<String>) -> Leadership, guard;
             "let leadership = election.campaign(\"10.0.0.1:8080\")?;"
 
-        fn campaign_within(value: impl Into<String>, timeout: Duration) -> Leadership, leadership;
+        fn campaign_within(value: impl Into<String>, timeout: Duration) -> Leadership, guard;
             "let leadership = election.campaign_within(\"me\", Duration::from_secs(5))?;"
 
-        fn try_campaign(value: impl Into<String>) -> Option<Leadership>, optional_leadership;
+        fn try_campaign(value: impl Into<String>) -> Option<Leadership> => guard;
             "assert!(election.try_campaign(\"10.0.0.1:8080\")?.is_some());"
 
         fn leader() -> Option<Leader>; "assert!(election.leader()?.is_none());"
@@ -114,12 +98,8 @@ impl Election {
         Ok(Observer { inner, core: Arc::clone(&self.core) })
     }
 
-    fn leadership(&self, inner: primitives::Leadership) -> Leadership {
+    fn guard(&self, inner: primitives::Leadership) -> Leadership {
         Leadership { inner, core: Arc::clone(&self.core) }
-    }
-
-    fn optional_leadership(&self, inner: Option<primitives::Leadership>) -> Option<Leadership> {
-        inner.map(|inner| self.leadership(inner))
     }
 }
 

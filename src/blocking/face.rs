@@ -1,11 +1,13 @@
 //! Macros that generate methods for threads from a table. Each method waits for the method of the
 //! same name for tasks. A row is a signature and an example.
 
-/// Methods of a type that has the object for tasks in `inner`, and its `core`. `$wrap` is a method
-/// of it that makes a guard for threads. `$object` sets up the examples.
+/// Methods of a type that has the object for tasks in `inner`, and its `core`. `, guard` makes the
+/// guard for threads with the method `guard` of that type, and `=> guard` does so if a guard was
+/// returned. `$object` sets up the examples.
 macro_rules! waits {
     ($of:ident, $object:literal:
-        $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)?; $($example:literal)+)+
+        $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)? $(=> $maybe:ident)?;
+            $($example:literal)+)+
     ) => {$(
         #[doc = concat!("Blocks for [`", stringify!($of), "::", stringify!($name), "`](crate::",
             stringify!($of), "::", stringify!($name), ").")]
@@ -17,6 +19,7 @@ macro_rules! waits {
         pub fn $name(&self, $($arg: $type),*) -> Result<$out> {
             let returned = self.core.wait(self.inner.$name($($arg),*))??;
             $(let returned = self.$wrap(returned);)?
+            $(let returned = returned.map(|returned| self.$maybe(returned));)?
             Ok(returned)
         }
     )+};
@@ -37,4 +40,19 @@ macro_rules! returns {
     )+};
 }
 
-pub(super) use {returns, waits};
+/// The same for settings.
+macro_rules! sets {
+    ($of:ident, $object:literal:
+        $(fn $name:ident($arg:ident: $type:ty); $($example:literal)+)+
+    ) => {$(
+        #[doc = concat!("Does what [`", stringify!($of), "::", stringify!($name), "`](crate::",
+            stringify!($of), "::", stringify!($name), ") does.")]
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        #[must_use]
+        pub fn $name(self, $arg: $type) -> Self {
+            Self { inner: self.inner.$name($arg), ..self }
+        }
+    )+};
+}
+
+pub(super) use {returns, sets, waits};

@@ -3,15 +3,15 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore,
-    face::{returns, waits},
+    ExpirableSemaphore, FencedLock, Guard, Latch, Lock, ReadWriteLock, Semaphore,
+    face::{returns, sets, waits},
     waiting::Core,
 };
 use crate::{
     Name, Write,
     codec::{Codec, Text},
     error::{Error, Result},
-    primitives::{self, thread_example},
+    primitives::{self, settings::checked_timeout, thread_example},
 };
 
 /// A [`Map`](crate::Map) for threads.
@@ -94,18 +94,9 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
         Map { core: self.core, inner: self.inner.codecs(keys, values) }
     }
 
-    /// Does what [`Map::notify_local_caches`](crate::Map::notify_local_caches) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let orders = leasehold::blocking::Client::in_memory()?.map::<String, i64>("orders")?;
-    /// let orders = orders.notify_local_caches(true);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn notify_local_caches(self, notifies: bool) -> Self {
-        Self { core: self.core, inner: self.inner.notify_local_caches(notifies) }
+    sets! { Map, "let orders = client.map::<String, i64>(\"orders\")?;":
+        fn notify_local_caches(notifies: bool);
+            "let orders = orders.notify_local_caches(true);"
     }
 
     returns! { Map, "let orders = client.map::<String, u32>(\"orders\")?;":
@@ -219,10 +210,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         timeout: Duration,
         compute: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
+        let timeout = checked_timeout(timeout).map_err(Error::from)?;
         if let Some(value) = self.get(key)? {
             return Ok(value);
         }
-        let guard = self.lock(key)?.acquire_owned_within(timeout)?;
+        let guard = self.core.wait(self.inner.lock(key)?.acquire_in_time(timeout))??;
+        let guard = Guard::new(guard, &self.core, ());
         // Another thread may have inserted it meanwhile.
         if let Some(value) = self.get(key)? {
             return Ok(value);
@@ -260,11 +253,16 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
 /// assert_eq!(orders.stream().next()?, None);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "it reads nothing until its next entry is asked for"]
 pub struct MapStream<K, V, KC = Text, VC = Text> {
     core: Arc<Core>,
     inner: primitives::MapStream<K, V, KC, VC>,
+}
+
+impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for MapStream<K, V, KC, VC> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
@@ -284,5 +282,22 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
     #[expect(clippy::should_implement_trait, reason = "it fails, and goes on after a failure")]
     pub fn next(&mut self) -> Result<Option<(K, V)>> {
         self.core.wait(self.inner.next())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::Client;
+
+    #[test]
+    fn thread_gets_the_error_of_a_task_when_its_timeout_is_zero() {
+        let client = Client::in_memory().unwrap();
+        let orders = client.map::<u32, u32>("orders").unwrap();
+        orders.insert(&42, &7).unwrap();
+        let task = orders.inner.get_or_insert_with(&42, Duration::ZERO, || async { Ok(8) });
+        let task: Error = orders.core.wait(task).unwrap().unwrap_err();
+        let thread: Error = orders.get_or_insert_with(&42, Duration::ZERO, || Ok(8)).unwrap_err();
+        assert_eq!(thread.to_string(), task.to_string());
     }
 }

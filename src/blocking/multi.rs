@@ -62,7 +62,7 @@ impl MultiLock {
         fn acquire_within(timeout: Duration) -> MultiGuard, guard;
             "let guard = both.acquire_within(Duration::from_secs(5))?;"
 
-        fn try_acquire() -> Option<MultiGuard>, some_guard;
+        fn try_acquire() -> Option<MultiGuard> => guard;
             "assert!(both.try_acquire()?.is_some());"
     }
 
@@ -87,10 +87,6 @@ impl MultiLock {
 
     fn guard(&self, inner: primitives::MultiGuard) -> MultiGuard {
         MultiGuard { inner, core: self.core.clone() }
-    }
-
-    fn some_guard(&self, inner: Option<primitives::MultiGuard>) -> Option<MultiGuard> {
-        inner.map(|inner| self.guard(inner))
     }
 }
 

@@ -55,10 +55,6 @@ impl ExpirableSemaphore {
         Guard::new(guard, &self.core, ())
     }
 
-    fn maybe(&self, guard: Option<primitives::ExpirablePermits>) -> Option<ExpirablePermits> {
-        guard.map(|guard| self.guard(guard))
-    }
-
     returns! { ExpirableSemaphore, "let permits = client.expirable_semaphore(\"printers\")?;":
         fn name() -> &Name; "assert_eq!(permits.name().as_str(), \"printers\");"
     }
@@ -76,10 +72,10 @@ impl ExpirableSemaphore {
         fn acquire_many_within(count: u32, timeout: Duration) -> ExpirablePermits, guard;
             "let guard = permits.acquire_many_within(2, Duration::from_secs(5))?;"
 
-        fn try_acquire() -> Option<ExpirablePermits>, maybe;
+        fn try_acquire() -> Option<ExpirablePermits> => guard;
             "assert!(permits.try_acquire()?.is_some());"
 
-        fn try_acquire_many(count: u32) -> Option<ExpirablePermits>, maybe;
+        fn try_acquire_many(count: u32) -> Option<ExpirablePermits> => guard;
             "assert!(permits.try_acquire_many(4)?.is_none());"
 
         fn set_if_absent(count: u32) -> bool; "assert!(!permits.set_if_absent(9)?);"

@@ -1,19 +1,16 @@
 //! The queue, for threads.
 
-use std::{borrow::Borrow, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use super::{
-    face::{returns, waits},
+    face::{returns, sets, waits},
     waiting::Core,
 };
 use crate::{
     LostReason, Name, Owner, Release, Replicas, WaitStrategy,
     codec::{Codec, Text},
     error::Result,
-    primitives::{
-        self,
-        settings::{Settings, replicated},
-    },
+    primitives::{self, settings::replicated},
 };
 
 /// A [`Queue`](crate::Queue) for threads.
@@ -28,10 +25,21 @@ use crate::{
 /// claim.done()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
 pub struct Queue<T, C = Text> {
     core: Arc<Core>,
     inner: primitives::Queue<T, C>,
+}
+
+impl<T, C: Clone> Clone for Queue<T, C> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core), inner: self.inner.clone() }
+    }
+}
+
+impl<T, C: fmt::Debug> fmt::Debug for Queue<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<T> Queue<T> {
@@ -41,10 +49,6 @@ impl<T> Queue<T> {
 }
 
 impl<T, C> Queue<T, C> {
-    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
-        Self { inner: self.inner.with(change), ..self }
-    }
-
     /// Does what [`Queue::codec`](crate::Queue::codec) does.
     ///
     /// # Examples
@@ -61,51 +65,18 @@ impl<T, C> Queue<T, C> {
         Queue { core: self.core, inner: self.inner.codec(codec) }
     }
 
-    /// Does what [`Queue::ttl`](crate::Queue::ttl) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let jobs = client.queue::<String>("jobs")?.ttl(std::time::Duration::from_secs(10));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|settings| settings.ttl = ttl)
-    }
+    sets! { Queue, "let jobs = client.queue::<String>(\"jobs\")?;":
+        fn ttl(ttl: Duration); "let jobs = jobs.ttl(Duration::from_secs(10));"
 
-    /// Does what [`Queue::max_hold`](crate::Queue::max_hold) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let jobs = client.queue::<String>("jobs")?.max_hold(std::time::Duration::from_secs(3600));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        self.with(|settings| settings.max_hold = Some(most))
-    }
+        fn max_hold(most: Duration); "let jobs = jobs.max_hold(Duration::from_secs(3600));"
 
-    /// Does what [`Queue::wait_strategy`](crate::Queue::wait_strategy) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::WaitStrategy;
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let jobs = client.queue::<String>("jobs")?.wait_strategy(WaitStrategy::PubSub);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
-        self.with(|settings| settings.wait_strategy = wait_strategy)
+        fn wait_strategy(wait_strategy: WaitStrategy);
+            "let jobs = jobs.wait_strategy(leasehold::WaitStrategy::PubSub);"
     }
 
     replicated!("leasehold::blocking::Client", "queue::<String>", |this, replicas| {
-        this.with(|settings| settings.replicas = replicas)
+        let inner = this.inner.replicated(replicas);
+        Self { inner, ..this }
     });
 
     returns! { Queue, "let jobs = client.queue::<String>(\"jobs\")?;":
@@ -122,12 +93,8 @@ impl<T, C> Queue<T, C> {
 }
 
 impl<T, C: Codec<T>> Queue<T, C> {
-    fn bound(&self, inner: primitives::Claim<T>) -> Claim<T> {
+    fn guard(&self, inner: primitives::Claim<T>) -> Claim<T> {
         Claim { inner, core: Arc::clone(&self.core) }
-    }
-
-    fn maybe(&self, claim: Option<primitives::Claim<T>>) -> Option<Claim<T>> {
-        claim.map(|claim| self.bound(claim))
     }
 
     waits! { Queue, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;":
@@ -136,12 +103,12 @@ impl<T, C: Codec<T>> Queue<T, C> {
         fn push_all(values: impl IntoIterator<Item = impl Borrow<T>>) -> u64;
             "assert_eq!(jobs.push_all([\"b\", \"c\"].map(str::to_owned))?, 3);"
 
-        fn claim() -> Claim<T>, bound; "assert_eq!(jobs.claim()?.value(), \"a\");"
+        fn claim() -> Claim<T>, guard; "assert_eq!(jobs.claim()?.value(), \"a\");"
 
-        fn claim_within(timeout: Duration) -> Claim<T>, bound;
+        fn claim_within(timeout: Duration) -> Claim<T>, guard;
             "assert_eq!(jobs.claim_within(Duration::from_secs(5))?.value(), \"a\");"
 
-        fn try_claim() -> Option<Claim<T>>, maybe; "assert!(jobs.try_claim()?.is_some());"
+        fn try_claim() -> Option<Claim<T>> => guard; "assert!(jobs.try_claim()?.is_some());"
 
         fn pop() -> Option<T>; "assert_eq!(jobs.pop()?.as_deref(), Some(\"a\"));"
     }
@@ -233,5 +200,34 @@ impl<T> Claim<T> {
         fn owner() -> &Owner; "println!(\"{}\", jobs.claim()?.owner());"
 
         fn name() -> &Name; "assert_eq!(jobs.claim()?.name().as_str(), \"jobs\");"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use crate::blocking;
+
+    /// A type of jobs, keys and elements that is neither `Clone` nor `Debug`.
+    enum Job {}
+
+    fn object<T: Clone + Debug>() {}
+
+    fn stream<T: Debug>() {}
+
+    /// Derived impls require `Job: Clone` and `Job: Debug`.
+    #[test]
+    fn object_of_a_type_without_clone_is_still_clone() {
+        object::<crate::Map<Job, Job>>();
+        object::<crate::Set<Job>>();
+        object::<crate::Queue<Job>>();
+        object::<blocking::Map<Job, Job>>();
+        object::<blocking::Set<Job>>();
+        object::<blocking::Queue<Job>>();
+        stream::<crate::MapStream<Job, Job>>();
+        stream::<crate::SetStream<Job>>();
+        stream::<blocking::MapStream<Job, Job>>();
+        stream::<blocking::SetStream<Job>>();
     }
 }

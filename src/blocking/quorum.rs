@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Client,
-    face::{returns, waits},
+    face::{returns, sets, waits},
     waiting::{Core, Cores},
 };
 use crate::{LostReason, Name, QuorumContext, Release, RunOutcome, error::Result, quorum};
@@ -123,34 +123,9 @@ pub struct QuorumLock {
 }
 
 impl QuorumLock {
-    /// Does what [`QuorumLock::ttl`](crate::QuorumLock::ttl) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
-    /// let lock = lock.ttl(std::time::Duration::from_secs(10));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { inner: self.inner.ttl(ttl), ..self }
-    }
-
-    /// Does what [`QuorumLock::lease`](crate::QuorumLock::lease) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::blocking::{Client, QuorumClient};
-    /// let lock = QuorumClient::of([Client::in_memory()?])?.lock("orders:42")?;
-    /// let lock = lock.lease(std::time::Duration::from_secs(60));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self { inner: self.inner.lease(lease), ..self }
+    sets! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
+        fn ttl(ttl: Duration); "let lock = lock.ttl(Duration::from_secs(10));"
+        fn lease(lease: Duration); "let lock = lock.lease(Duration::from_secs(60));"
     }
 
     returns! { QuorumLock, "let lock = leasehold::blocking::QuorumClient::of([client])?.lock(\"orders:42\")?;":
@@ -163,7 +138,7 @@ impl QuorumLock {
         fn acquire_within(timeout: Duration) -> QuorumGuard, guard;
             "let guard = lock.acquire_within(Duration::from_secs(5))?;"
 
-        fn try_acquire() -> Option<QuorumGuard>, some_guard;
+        fn try_acquire() -> Option<QuorumGuard> => guard;
             "assert!(lock.try_acquire()?.is_some());"
 
         fn force_release() -> usize; "assert_eq!(lock.force_release()?, 0);"
@@ -190,10 +165,6 @@ impl QuorumLock {
 
     fn guard(&self, inner: quorum::QuorumGuard) -> QuorumGuard {
         QuorumGuard { inner, core: self.core.clone() }
-    }
-
-    fn some_guard(&self, inner: Option<quorum::QuorumGuard>) -> Option<QuorumGuard> {
-        inner.map(|inner| self.guard(inner))
     }
 }
 

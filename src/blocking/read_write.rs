@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Lock, face::returns, waiting::Core};
+use super::{
+    Lock,
+    face::{returns, sets},
+    waiting::Core,
+};
 use crate::{
     Name, Replicas,
     primitives::{self, settings::replicated},
@@ -43,18 +47,8 @@ impl ReadWriteLock {
         Self { inner, ..this }
     });
 
-    /// Does what [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers) does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let prices = client.read_write_lock("prices")?.prefer_writers(false);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn prefer_writers(self, prefers_writers: bool) -> Self {
-        Self { inner: self.inner.prefer_writers(prefers_writers), ..self }
+    sets! { ReadWriteLock, "let prices = client.read_write_lock(\"prices\")?;":
+        fn prefer_writers(prefers_writers: bool); "let prices = prices.prefer_writers(false);"
     }
 
     returns! { ReadWriteLock, "let prices = client.read_write_lock(\"prices\")?;":

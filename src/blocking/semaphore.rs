@@ -52,10 +52,6 @@ impl Semaphore {
         Guard::new(guard, &self.core, ())
     }
 
-    fn maybe(&self, guard: Option<primitives::SemaphoreGuard>) -> Option<SemaphoreGuard> {
-        guard.map(|guard| self.guard(guard))
-    }
-
     returns! { Semaphore, "let printers = client.semaphore(\"printers\")?;":
         fn name() -> &Name; "assert_eq!(printers.name().as_str(), \"printers\");"
     }
@@ -66,7 +62,7 @@ impl Semaphore {
         fn acquire_within(permits: u32, timeout: Duration) -> SemaphoreGuard, guard;
             "let guard = printers.acquire_within(1, Duration::from_secs(5))?;"
 
-        fn try_acquire(permits: u32) -> Option<SemaphoreGuard>, maybe;
+        fn try_acquire(permits: u32) -> Option<SemaphoreGuard> => guard;
             "assert!(printers.try_acquire(4)?.is_none());"
 
         fn set_if_absent(permits: u32) -> bool; "assert!(!printers.set_if_absent(20)?);"

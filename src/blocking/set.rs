@@ -125,11 +125,16 @@ impl<T, C: Codec<T>> Set<T, C> {
 /// assert_eq!(seen.stream().next()?, None);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "it reads nothing until its next element is asked for"]
 pub struct SetStream<T, C = Text> {
     core: Arc<Core>,
     inner: primitives::SetStream<T, C>,
+}
+
+impl<T, C: fmt::Debug> fmt::Debug for SetStream<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<T, C: Codec<T>> SetStream<T, C> {

@@ -75,6 +75,26 @@ pub struct Arrived {
 /// The members that were there at the last reply.
 pub(super) type Present = Mutex<Members>;
 
+/// Waits for `passing` within the timeout. If it takes longer, `late` makes the error, from the time
+/// waited and the members present.
+pub(super) async fn in_time<T>(
+    name: &Name,
+    timeout: Duration,
+    passing: impl AsyncFnOnce(&Present) -> Result<T>,
+    late: impl FnOnce(Duration, Members) -> Error,
+) -> Result<T> {
+    checked_timeout(timeout)?;
+    let (since, present) = (Instant::now(), Present::default());
+    if let Ok(passed) = tokio::time::timeout(timeout, passing(&present)).await {
+        return passed;
+    }
+    let (limit, members) = (in_millis(since.elapsed()), std::mem::take(&mut *present.lock()));
+    Err(match members.count {
+        0 => Error::silent(name.clone(), format!("no reply within {limit:?}")),
+        _ => late(limit, members),
+    })
+}
+
 impl Barrier {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: Name, parties: u32) -> Result<Self> {
         match parties {
@@ -148,29 +168,17 @@ impl Barrier {
         Ok(arrived)
     }
 
-    /// Waits for `passing` within the timeout, or returns an error with the members that were there.
+    /// Waits for `passing` within the timeout, or returns an error with the members that arrived.
     pub(super) async fn in_time<T>(
         &self,
         timeout: Duration,
         passing: impl AsyncFnOnce(&Present) -> Result<T>,
     ) -> Result<T> {
-        checked_timeout(timeout)?;
-        let (since, present) = (Instant::now(), Present::default());
-        match tokio::time::timeout(timeout, passing(&present)).await {
-            Ok(passed) => passed,
-            Err(_) => Err(self.missing(in_millis(since.elapsed()), present)),
-        }
-    }
-
-    fn missing(&self, limit: Duration, present: Present) -> Error {
-        let (name, parties) = (self.name().clone(), self.parties);
-        let Members { count, some } = std::mem::take(&mut *present.lock());
-        match count {
-            0 => Error::silent(name, format!("no reply within {limit:?}")),
-            arrived => {
-                Error::MembersMissing { name, waited: limit, arrived, parties, members: some }
-            }
-        }
+        let missing = |waited, Members { count: arrived, some: members }| {
+            let (name, parties) = (self.name().clone(), self.parties);
+            Error::MembersMissing { name, waited, arrived, parties, members }
+        };
+        in_time(self.name(), timeout, passing, missing).await
     }
 
     /// Arrives, and waits until the barrier opens. A double barrier has a `lease`.

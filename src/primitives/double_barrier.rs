@@ -2,16 +2,14 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use super::{
     Arrived, Barrier, Guard, OnLoss, Release,
-    barrier::Present,
+    barrier::{Present, in_time},
     example,
-    settings::{Settings, checked_timeout},
+    settings::Settings,
 };
 use crate::{
-    domain::{Failure, Kind, LostReason, Name, Share, in_millis},
+    domain::{Failure, Kind, LostReason, Name, Share},
     engine::{Engine, acquire::pacing::Paced, timing::LONGEST_WAIT},
     error::{Error, Result},
     store::{
@@ -196,18 +194,12 @@ impl DoubleBarrierGuard {
         "assert!(left.is_err_and(|error| error.is_busy()));",
         "# drop(other);")]
     pub async fn leave_within(self, timeout: Duration) -> Result<Release> {
-        checked_timeout(timeout)?;
-        let (since, present) = (Instant::now(), Present::default());
         let name = self.barrier.name().clone();
-        if let Ok(left) = tokio::time::timeout(timeout, self.leave_noting(&present)).await {
-            return left;
-        }
-        let limit = in_millis(since.elapsed());
-        let Members { count, some } = std::mem::take(&mut *present.lock());
-        Err(match count {
-            0 => Error::silent(name, format!("no reply within {limit:?}")),
-            _ => Error::MembersInside { name, waited: limit, count, members: some },
-        })
+        let inside = |waited, Members { count, some: members }| {
+            let name = name.clone();
+            Error::MembersInside { name, waited, count, members }
+        };
+        in_time(&name, timeout, async |present| self.leave_noting(present).await, inside).await
     }
 
     async fn leave_noting(self, present: &Present) -> Result<Release> {

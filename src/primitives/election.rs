@@ -63,7 +63,7 @@ impl Election {
         Self { lock: lock.with_tokens() }
     }
 
-    pub(crate) fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
         Self { lock: self.lock.with(change) }
     }
 

@@ -78,7 +78,7 @@ impl<T, C> Queue<T, C> {
         Queue { engine, object, settings, codec, of }
     }
 
-    pub(crate) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
         self
     }
