@@ -1,6 +1,6 @@
 //! The map, for threads.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use super::{
     ExpirableSemaphore, FencedLock, Guard, Latch, Lock, ReadWriteLock, Semaphore,
@@ -11,7 +11,7 @@ use crate::{
     Name, Write,
     codec::{Codec, Text},
     error::{Error, Result},
-    primitives::{self, settings::checked_timeout, thread_example},
+    primitives::{self, thread_example},
 };
 
 /// A [`Map`](crate::Map) for threads.
@@ -210,16 +210,10 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         timeout: Duration,
         compute: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
-        let timeout = checked_timeout(timeout).map_err(Error::from)?;
-        if let Some(value) = self.get(key)? {
-            return Ok(value);
-        }
-        let guard = self.core.wait(self.inner.lock(key)?.acquire_in_time(timeout))??;
-        let guard = Guard::new(guard, &self.core, ());
-        // Another thread may have inserted it meanwhile.
-        if let Some(value) = self.get(key)? {
-            return Ok(value);
-        }
+        let guard = match self.core.wait(self.inner.value_or_guard(key, timeout))?? {
+            ControlFlow::Break(value) => return Ok(value),
+            ControlFlow::Continue(guard) => Guard::new(guard, &self.core, ()),
+        };
         let computed = guard.run(|held| {
             let value = compute()?;
             Ok(self.core.wait(self.inner.insert_under(held, key, value))??)

@@ -1,9 +1,9 @@
 //! The map: entries of keys and values, with a lock for each key.
 
-use std::{fmt, future::Future, marker::PhantomData, time::Duration};
+use std::{fmt, future::Future, marker::PhantomData, ops::ControlFlow, time::Duration};
 
 use super::{
-    ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, ReadWriteLock, Semaphore,
+    ExpirableSemaphore, FencedLock, Latch, Lock, LockContext, LockGuard, ReadWriteLock, Semaphore,
     coded::{decode, encode, too_long},
     example,
     keyed::Keyed,
@@ -466,26 +466,36 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         F: Future<Output = Result<V, E>>,
         E: From<Error>,
     {
-        let timeout = checked_timeout(timeout).map_err(Error::from)?;
-        if let Some(value) = self.get(key).await? {
-            return Ok(value);
-        }
-        let acquired = self.lock(key)?.acquire_in_time(timeout).await;
-        // Another task may have inserted it meanwhile. If that task has ended, it may not have
-        // released the lock.
-        if let Some(value) = self.get(key).await? {
-            if let Ok(guard) = acquired {
-                // The program may end before a background release. Nothing was written.
-                guard.release().await.ok();
-            }
-            return Ok(value);
-        }
-        let guard = acquired?;
+        let guard = match self.value_or_guard(key, timeout).await? {
+            ControlFlow::Break(value) => return Ok(value),
+            ControlFlow::Continue(guard) => guard,
+        };
         let computed = guard.run(async |held| {
             let value = compute().await?;
             Ok(self.insert_under(&held, key, value).await?)
         });
         computed.await.into_result()?
+    }
+
+    /// Returns the value of `key`, or its lock if there is no value.
+    pub(crate) async fn value_or_guard(
+        &self,
+        key: &K,
+        timeout: Duration,
+    ) -> Result<ControlFlow<V, LockGuard>> {
+        let timeout = checked_timeout(timeout)?;
+        if let Some(value) = self.get(key).await? {
+            return Ok(ControlFlow::Break(value));
+        }
+        let acquired = self.lock(key)?.acquire_in_time(timeout).await;
+        // Another task may have inserted it meanwhile. If that task has ended, it may not have
+        // released the lock.
+        let Some(value) = self.get(key).await? else { return acquired.map(ControlFlow::Continue) };
+        if let Ok(guard) = acquired {
+            // The program may end before a background release. Nothing was written.
+            guard.release().await.ok();
+        }
+        Ok(ControlFlow::Break(value))
     }
 
     /// Inserts the value while the lock is held, unless there is one, and returns the one that is
