@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    face::{returns, waits},
+    face::{ends, returns, waits},
     waiting::Core,
 };
 use crate::{Arrived, LostReason, Name, Release, error::Result, primitives};
@@ -108,42 +108,11 @@ impl DoubleBarrierGuard {
         fn arrived() -> Arrived; "assert_eq!(it.arrived().generation, 1);"
     }
 
-    /// Blocks for [`DoubleBarrierGuard::leave`](crate::DoubleBarrierGuard::leave).
-    ///
-    /// # Errors
-    ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
-    /// background task leaves.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 1)?;
-    /// barrier.enter()?.leave()?.into_result()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn leave(self) -> Result<Release> {
-        let Self { inner, core } = self;
-        core.wait(inner.leave())?
-    }
+    ends! { DoubleBarrierGuard, "let it = client.double_barrier(\"phase\", 1)?.enter()?;", "leaves":
+        fn leave(); "it.leave()?.into_result()?;"
 
-    /// Blocks for [`DoubleBarrierGuard::leave_within`](crate::DoubleBarrierGuard::leave_within).
-    ///
-    /// # Errors
-    ///
-    /// As there, and as [`leave`](Self::leave).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let barrier = leasehold::blocking::Client::in_memory()?.double_barrier("phase", 1)?;
-    /// barrier.enter()?.leave_within(Duration::from_secs(5))?.into_result()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn leave_within(self, timeout: Duration) -> Result<Release> {
-        let Self { inner, core } = self;
-        core.wait(inner.leave_within(timeout))?
+        fn leave_within(timeout: Duration);
+            "it.leave_within(Duration::from_secs(5))?.into_result()?;"
     }
 
     /// Blocks for [`DoubleBarrierGuard::lost`](crate::DoubleBarrierGuard::lost).

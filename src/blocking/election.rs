@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    face::{returns, sets, waits},
+    face::{ends, returns, sets, waits},
     waiting::Core,
 };
 use crate::{
@@ -136,23 +136,8 @@ impl Leadership {
         fn proclaim(value: impl Into<String>) -> (); "it.proclaim(\"ready\")?;"
     }
 
-    /// Blocks for [`Leadership::step_down`](crate::Leadership::step_down).
-    ///
-    /// # Errors
-    ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
-    /// background task steps down.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let election = leasehold::blocking::Client::in_memory()?.election("scheduler")?;
-    /// election.campaign("10.0.0.1:8080")?.step_down()?.into_result()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn step_down(self) -> Result<Release> {
-        let Self { inner, core } = self;
-        core.wait(inner.step_down())?
+    ends! { Leadership, "let it = client.election(\"scheduler\")?.campaign(\"me\")?;", "steps down":
+        fn step_down(); "it.step_down()?.into_result()?;"
     }
 
     /// Does what [`Leadership::run`](crate::Leadership::run) does, but cannot stop the work.

@@ -55,4 +55,24 @@ macro_rules! sets {
     )+};
 }
 
-pub(super) use {returns, sets, waits};
+/// The same for methods that consume a guard. If a task calls one, a background task does `$instead`.
+macro_rules! ends {
+    ($of:ident, $object:literal, $instead:literal:
+        $(fn $name:ident($($arg:ident: $type:ty),*); $($example:literal)+)+
+    ) => {$(
+        #[doc = concat!("Blocks for [`", stringify!($of), "::", stringify!($name), "`](crate::",
+            stringify!($of), "::", stringify!($name), ").")]
+        ///
+        /// # Errors
+        ///
+        /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
+        #[doc = concat!("background task ", $instead, ".")]
+        #[doc = $crate::primitives::thread_example!($object: $($example),+)]
+        pub fn $name(self, $($arg: $type),*) -> Result<Release> {
+            let Self { inner, core } = self;
+            core.wait(inner.$name($($arg),*))?
+        }
+    )+};
+}
+
+pub(super) use {ends, returns, sets, waits};

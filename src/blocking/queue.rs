@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use super::{
-    face::{returns, sets, waits},
+    face::{ends, returns, sets, waits},
     waiting::Core,
 };
 use crate::{
@@ -133,44 +133,13 @@ pub struct Claim<T> {
 }
 
 impl<T> Claim<T> {
-    /// Blocks for [`Claim::done`](crate::Claim::done).
-    ///
-    /// # Errors
-    ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
-    /// background task gives the element back.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-    /// jobs.push(&"a".to_owned())?;
-    /// assert_eq!(jobs.claim()?.done()?, leasehold::Release::Released);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn done(self) -> Result<Release> {
-        let Self { inner, core } = self;
-        core.wait(inner.done())?
-    }
+    ends! { Claim, "let jobs = client.queue::<String>(\"jobs\")?; jobs.push(&\"a\".to_owned())?;",
+        "gives the element back":
+        fn done(); "assert_eq!(jobs.claim()?.done()?, leasehold::Release::Released);"
 
-    /// Blocks for [`Claim::give_back`](crate::Claim::give_back).
-    ///
-    /// # Errors
-    ///
-    /// As [`done`](Self::done).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let jobs = leasehold::blocking::Client::in_memory()?.queue::<String>("jobs")?;
-    /// jobs.push(&"a".to_owned())?;
-    /// jobs.claim()?.give_back()?.into_result()?;
-    /// assert_eq!(jobs.len()?, 1);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn give_back(self) -> Result<Release> {
-        let Self { inner, core } = self;
-        core.wait(inner.give_back())?
+        fn give_back();
+            "jobs.claim()?.give_back()?.into_result()?;"
+            "assert_eq!(jobs.len()?, 1);"
     }
 
     /// Blocks for [`Claim::lost`](crate::Claim::lost).
