@@ -50,12 +50,8 @@ impl InRedis for Election {
             .iter()
             .flat_map(|it| [it.object.name.to_string(), keys::leader(&it.object.name)])
             .collect();
-        let several = renewals.len() > 1;
-        let mut request = Request::script(&RENEW, &keys, NOTHING).reporting_split(several);
-        for Renewal { owner, ttl, .. } in renewals {
-            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
-        }
-        store.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
+        let request = Request::script(&RENEW, &keys, NOTHING);
+        store.renew_by(request, renewals, Owner::as_str).await
     }
 
     async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
