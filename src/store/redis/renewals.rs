@@ -1,19 +1,37 @@
 //! Renews many holds by one request.
 
 use futures_util::future::join_all;
+use redis::ToRedisArgs;
 
 use super::{
     RedisStore, Reply,
+    ask::Request,
     kinds::{InRedis, by_kind},
-    replies::is_split,
+    replies::{self, is_split},
+    scripts::millis,
 };
-use crate::domain::{Failure, Kind, Outcome, Renewal};
+use crate::domain::{Failure, Kind, Outcome, Owner, Renewal};
 
 /// The highest number of parts in which a rejected batch of renewals is repeated. To find one
 /// rejected renewal of a hundred takes 14.
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
+    /// Sends `request`, whose script renews all these holds. Adds the field and the new lease of
+    /// each. A lease of 0 only checks the hold.
+    pub(super) async fn renew_by<'a, F: ToRedisArgs>(
+        &self,
+        mut request: Request<'_>,
+        renewals: &'a [Renewal],
+        field: fn(&'a Owner) -> F,
+    ) -> Reply<Vec<Outcome>> {
+        for Renewal { owner, ttl, .. } in renewals {
+            request.command.arg(field(owner)).arg(ttl.map_or(0, millis));
+        }
+        let request = request.reporting_split(renewals.len() > 1);
+        self.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
+    }
+
     /// Renews holds that can be renewed together: see `RedisStore::group`.
     pub(super) async fn renew_or_halve(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         match self.renew_all(renewals).await {

@@ -123,7 +123,7 @@ fn unsupported<T>() -> Reply<T> {
     Err(Failure::Unsupported("this primitive does not support the request"))
 }
 
-/// Evaluates `$answer` with the type of `$kind`. This is the only code that distinguishes kinds.
+/// Evaluates `$answer` with the type of `$kind`. Only this and [`held_as`] distinguish kinds.
 macro_rules! by_kind {
     ($kind:expr, $InRedis:ident => $answer:expr) => {
         match $kind {
@@ -177,6 +177,15 @@ macro_rules! by_kind {
 
 pub(super) use by_kind;
 
+/// Returns the kind whose requests read and change a hold of this `kind`. A fair lock and an
+/// election are held like a lock.
+fn held_as(kind: Kind) -> Kind {
+    match kind {
+        Kind::Fair | Kind::Election => Kind::Lock,
+        other => other,
+    }
+}
+
 impl RedisStore {
     /// Grants `claim` if the lock is free, with a hold count of 1.
     ///
@@ -208,7 +217,7 @@ impl RedisStore {
         count: u32,
         ttl: Option<Duration>,
     ) -> Reply<Outcome> {
-        by_kind!(claim.object.kind, K => Box::pin(K::recount(self, claim, count, ttl)).await)
+        by_kind!(held_as(claim.object.kind), K => Box::pin(K::recount(self, claim, count, ttl)).await)
     }
 
     /// Removes the hold of the claim's owner, whatever its count. Notifies waiters, or reserves the
@@ -244,7 +253,7 @@ impl RedisStore {
     /// Returns how many replicas have executed the grant of `claim`, as soon as there are enough,
     /// or when the time is over. Returns 0 if its owner no longer holds.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
-        match by_kind!(claim.object.kind, K => K::granted(claim)) {
+        match by_kind!(held_as(claim.object.kind), K => K::granted(claim)) {
             Some(Granted(evidence)) => {
                 let (slot, Replicas { least, within }) = (slot_of_name(claim.name()), replicas);
                 Box::pin(self.topology.replicated(slot, evidence, (least, within))).await
@@ -258,17 +267,17 @@ impl RedisStore {
     ///
     /// **Must not be repeated**: the work would be done twice.
     pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
-        by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)).await)
+        by_kind!(held_as(claim.object.kind), K => Box::pin(K::guarded(self, claim, work)).await)
     }
 
     /// Returns the holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Reply<Option<Holder>> {
-        by_kind!(object.kind, K => Box::pin(K::holder(self, object)).await)
+        by_kind!(held_as(object.kind), K => Box::pin(K::holder(self, object)).await)
     }
 
     /// Returns how many times `owner` holds `object`.
     pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Reply<u32> {
-        by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)).await)
+        by_kind!(held_as(object.kind), K => Box::pin(K::held_by(self, object, owner)).await)
     }
 
     /// Frees `object` of any holder, and notifies waiters. Returns whether it was held.

@@ -64,13 +64,8 @@ impl InRedis for DoubleBarrier {
         let names = renewals.iter().map(|it| &it.object.name);
         let keys: Vec<String> =
             names.flat_map(|name| [keys::inside(name), keys::generation(name)]).collect();
-        let several = renewals.len() > 1;
-        let mut request =
-            Request::script(&RENEW, &keys, millis(GENERATION_RESTS)).reporting_split(several);
-        for Renewal { owner, ttl, .. } in renewals {
-            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
-        }
-        store.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
+        let request = Request::script(&RENEW, &keys, millis(GENERATION_RESTS));
+        store.renew_by(request, renewals, Owner::as_str).await
     }
 }
 

@@ -10,13 +10,12 @@ use redis::Value;
 use super::{InRedis, Reply, lock::Lock};
 use crate::{
     domain::{
-        self, Claim, Failure, Holder, Leader, Name, Object, Outcome, Owner, Place, ReleaseMode,
-        ReleaseReply, Renewal, Verdict, Work,
+        Claim, Failure, Leader, Name, Object, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
+        Renewal, Verdict,
     },
     store::redis::{
         RedisStore,
         ask::{NOTHING, Request},
-        granted::Granted,
         keys, replies,
         scripts::{Script, Scripts, millis, script},
     },
@@ -38,21 +37,8 @@ impl InRedis for Election {
         Lock::channel(name)
     }
 
-    fn granted(claim: &Claim) -> Option<Granted> {
-        Lock::granted(claim)
-    }
-
     async fn acquire(store: &RedisStore, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
         Lock::acquire(store, claim, place).await
-    }
-
-    async fn recount(
-        store: &RedisStore,
-        claim: &Claim,
-        count: u32,
-        ttl: Option<Duration>,
-    ) -> Reply<Outcome> {
-        Lock::recount(store, claim, count, ttl).await
     }
 
     async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
@@ -64,28 +50,8 @@ impl InRedis for Election {
             .iter()
             .flat_map(|it| [it.object.name.to_string(), keys::leader(&it.object.name)])
             .collect();
-        let several = renewals.len() > 1;
-        let mut request = Request::script(&RENEW, &keys, NOTHING).reporting_split(several);
-        for Renewal { owner, ttl, .. } in renewals {
-            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
-        }
-        store.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
-    }
-
-    async fn guarded(
-        store: &RedisStore,
-        claim: &Claim,
-        work: &Work,
-    ) -> Reply<Option<domain::Value>> {
-        Lock::guarded(store, claim, work).await
-    }
-
-    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
-        Lock::holder(store, object).await
-    }
-
-    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
-        Lock::held_by(store, object, owner).await
+        let request = Request::script(&RENEW, &keys, NOTHING);
+        store.renew_by(request, renewals, Owner::as_str).await
     }
 
     async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {

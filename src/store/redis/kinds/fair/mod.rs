@@ -7,23 +7,18 @@ mod tests;
 use std::{
     future::{Future, ready},
     sync::LazyLock,
-    time::Duration,
 };
 
 use redis::ToRedisArgs;
 
 use super::{InRedis, Reply, lock::Lock};
 use crate::{
-    domain::{
-        self, Claim, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode, ReleaseReply,
-        Renewal, Verdict, Work,
-    },
+    domain::{Claim, Name, Object, Outcome, Place, ReleaseMode, ReleaseReply, Renewal, Verdict},
     store::{
         KNOWN_FOR,
         redis::{
             RedisStore,
             ask::Request,
-            granted::Granted,
             keys, replies,
             scripts::{Script, Scripts, millis, script},
         },
@@ -44,10 +39,6 @@ impl InRedis for Fair {
     /// The prefix of the channels of all waiters.
     fn channel(name: &Name) -> String {
         Lock::channel(name)
-    }
-
-    fn granted(claim: &Claim) -> Option<Granted> {
-        Lock::granted(claim)
     }
 
     /// The channel is that of the head of the queue, which only a script knows.
@@ -75,33 +66,8 @@ impl InRedis for Fair {
         store.ask(request.read(|reply| replies::freed(reply, name))).await
     }
 
-    async fn recount(
-        store: &RedisStore,
-        claim: &Claim,
-        count: u32,
-        ttl: Option<Duration>,
-    ) -> Reply<Outcome> {
-        Lock::recount(store, claim, count, ttl).await
-    }
-
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         Lock::renew(store, renewals).await
-    }
-
-    async fn guarded(
-        store: &RedisStore,
-        claim: &Claim,
-        work: &Work,
-    ) -> Reply<Option<domain::Value>> {
-        Lock::guarded(store, claim, work).await
-    }
-
-    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
-        Lock::holder(store, object).await
-    }
-
-    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
-        Lock::held_by(store, object, owner).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests in virtual time: the queue and its deadlines as Redisson computes them, dead waiters, and
 //! damaged queues.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use leasehold_twin::Twin;
 use redis::{Value, cmd};

@@ -80,11 +80,8 @@ impl InRedis for Queue {
 
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let keys: Vec<_> = renewals.iter().map(|it| keys::claimants(&it.object.name)).collect();
-        let mut request = Request::script(&RENEW, &keys, NOTHING).reporting_split(keys.len() > 1);
-        for Renewal { owner, ttl, .. } in renewals {
-            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
-        }
-        store.ask(request.read(|reply| replies::outcomes(reply, keys.len()))).await
+        let request = Request::script(&RENEW, &keys, NOTHING);
+        store.renew_by(request, renewals, Owner::as_str).await
     }
 }
 

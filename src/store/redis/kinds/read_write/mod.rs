@@ -174,12 +174,8 @@ impl InRedis for Writers {
 
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
-        let mut request =
-            Request::script(&RENEW_WRITERS, &names, NOTHING).reporting_split(names.len() > 1);
-        for Renewal { owner, ttl, .. } in renewals {
-            request.command.arg(writer(owner)).arg(ttl.map_or(0, millis));
-        }
-        store.ask(request.read(|reply| replies::outcomes(reply, names.len()))).await
+        let request = Request::script(&RENEW_WRITERS, &names, NOTHING);
+        store.renew_by(request, renewals, writer).await
     }
 
     async fn guarded(
