@@ -111,6 +111,20 @@ async fn waiter_acquires_when_the_holder_releases() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn timed_out_caller_gets_its_wait_in_whole_milliseconds() {
+    let setup = Setup::<3>::new();
+    let _guard = acquire(&setup.lock()).await;
+    let (lock, start) = (setup.lock(), Instant::now());
+    let between = tokio::time::advance(Duration::from_micros(300));
+    let (acquired, ()) = tokio::join!(lock.acquire_within(SECOND), between);
+    let error = acquired.unwrap_err();
+    let Error::TimedOut { waited, .. } = error else { panic!("{error}") };
+    let left_out = start.elapsed() - waited;
+    assert_eq!(waited.subsec_nanos() % 1_000_000, 0, "{waited:?}");
+    assert!(!left_out.is_zero() && left_out < Duration::from_millis(1), "{left_out:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn minority_of_grants_is_released_at_once() {
     let setup = Setup::<3>::new();
     let others: Vec<_> = setup.servers[..2].iter().map(Client::with_store).collect();

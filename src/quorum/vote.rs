@@ -296,9 +296,7 @@ impl Obstacle {
         let name = name.clone();
         match &self.silence {
             Some(reason) => Error::silent(name, reason.clone()),
-            None => {
-                Error::TimedOut { name, waited, holder: None, by_this_client: false, unset: false }
-            }
+            None => Error::timed_out(name, waited),
         }
     }
 }
