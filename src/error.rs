@@ -6,7 +6,7 @@ use crate::{
     codec::{self, CodecError},
     domain::{
         Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason,
-        Name, Owner, Refusal,
+        Name, Owner, Refusal, in_millis,
     },
 };
 
@@ -542,6 +542,12 @@ impl Error {
         let codec = format!("{codec:?}");
         let remedy = codec::remedy(&codec, bytes);
         Self::Codec { name: name.clone(), codec, remedy, source }
+    }
+
+    /// Returns the error if the timeout elapsed and the holder of `name` is not known.
+    pub(crate) fn timed_out(name: Name, waited: Duration) -> Self {
+        let waited = in_millis(waited);
+        Self::TimedOut { name, waited, holder: None, by_this_client: false, unset: false }
     }
 
     /// Returns the error if only the `reason` is known about `name`.

@@ -1,6 +1,7 @@
 //! The quorum lock on simulated servers, in virtual time.
 
 use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -8,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use leasehold::{
     Client, Error, LostReason, MemoryStore, QuorumClient, QuorumGuard, QuorumLock, Release,
     RunOutcome,
@@ -106,6 +108,20 @@ async fn waiter_acquires_when_the_holder_releases() {
     let (next, entered) = waiter.await.unwrap();
     assert!(next.is_held());
     assert!(entered - released < SECOND / 10, "{:?}", entered - released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn timed_out_caller_gets_its_wait_in_whole_milliseconds() {
+    let setup = Setup::<3>::new();
+    let _guard = acquire(&setup.lock()).await;
+    let (lock, start) = (setup.lock(), Instant::now());
+    let between = tokio::time::advance(Duration::from_micros(300));
+    let (acquired, ()) = tokio::join!(lock.acquire_within(SECOND), between);
+    let error = acquired.unwrap_err();
+    let Error::TimedOut { waited, .. } = error else { panic!("{error}") };
+    let left_out = start.elapsed() - waited;
+    assert_eq!(waited.subsec_nanos() % 1_000_000, 0, "{waited:?}");
+    assert!(!left_out.is_zero() && left_out < Duration::from_millis(1), "{left_out:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,6 +304,44 @@ async fn work_stops_when_the_hold_is_lost() {
     let outcome = work.await.unwrap();
     assert!(matches!(outcome, RunOutcome::Cancelled { reason: LostReason::NotOwned, .. }));
     assert!(lock.run(async |held| held.check().is_ok()).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_of_work_does_not_wait_for_silent_servers() {
+    for limit in [None, Some(SECOND / 50)] {
+        let setup = Setup::<3>::known().await;
+        let builder = || match limit {
+            None => Client::builder(),
+            Some(limit) => Client::builder().run_release_wait(limit),
+        };
+        let clients = setup.servers.iter().map(|server| builder().with_store(server));
+        let lock = QuorumClient::of(clients).unwrap().lock("door").unwrap();
+        let guard = acquire(&lock).await;
+        sleep(SECOND).await;
+        let stopped = &setup.servers[..2];
+        stopped.iter().for_each(MemoryStore::stall);
+        let (limit, start) = (limit.unwrap_or(SECOND / 2), Instant::now());
+        assert_eq!(guard.run(async |_held| 42).await, RunOutcome::Completed(42));
+        let waited = start.elapsed();
+        assert!(waited >= limit && waited < limit + SECOND / 100, "{waited:?}");
+
+        stopped.iter().for_each(MemoryStore::resume);
+        sleep(SECOND).await;
+        assert_eq!(setup.held_at().await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_of_the_work_releases_the_lock_and_continues() {
+    let setup = Setup::<3>::known().await;
+    let guard = acquire(&setup.lock()).await;
+    sleep(SECOND).await;
+    let run = guard.run(async |_held| resume_unwind(Box::new(42)));
+    let panic: Box<_> =
+        AssertUnwindSafe(run).catch_unwind().await.map(|_: RunOutcome<()>| ()).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&42));
+    let held = setup.servers.iter().filter(|server| server.lose("door")).count();
+    assert!(held < 2, "a majority has released the lock: {held}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,7 +174,7 @@ impl Object {
     }
 }
 
-/// The name of the kind in reports.
+/// The name of the object in reports.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)

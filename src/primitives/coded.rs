@@ -4,13 +4,13 @@ use crate::{
     codec::Codec,
     domain::Name,
     error::{Error, Result},
-    store::map::LONGEST,
+    store::MAX_VALUE_BYTES,
 };
 
 /// Returns the bytes of `value`, which belongs to the object `name`.
 pub(super) fn encode<T>(name: &Name, codec: &impl Codec<T>, value: &T) -> Result<Vec<u8>> {
     let bytes = codec.encode(value).map_err(|source| Error::unwritable(name, codec, source))?;
-    match bytes.len() <= LONGEST {
+    match bytes.len() <= MAX_VALUE_BYTES {
         true => Ok(bytes),
         false => Err(too_long(name)),
     }
@@ -23,5 +23,5 @@ pub(super) fn decode<T>(name: &Name, codec: &impl Codec<T>, bytes: &[u8]) -> Res
 
 /// Returns the error for a value that is longer than a reply of the store may be.
 pub(super) fn too_long(name: &Name) -> Error {
-    Error::ValueTooLong { name: name.clone(), most: LONGEST }
+    Error::ValueTooLong { name: name.clone(), most: MAX_VALUE_BYTES }
 }

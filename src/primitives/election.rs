@@ -11,7 +11,7 @@ use super::{
 #[cfg(test)]
 use crate::engine::held::Watch;
 use crate::{
-    domain::{Failure, Kind, Leader, LostReason, Name, Object, Owner, Replicas, in_millis},
+    domain::{Failure, Kind, Leader, LostReason, Name, Object, Owner, Replicas},
     engine::{
         Engine,
         acquire::{SILENCE, following::Follower, pacing::Paced},
@@ -134,7 +134,7 @@ impl Election {
         let guard = self.lock.acquire_in_time(checked_timeout(timeout)?).await?;
         let limit = timeout.saturating_sub(since.elapsed());
         let begun = tokio::time::timeout(limit, Leadership::begin(guard, value.into())).await;
-        begun.unwrap_or_else(|_| Err(self.unpublished(limit, in_millis(since.elapsed()))))
+        begun.unwrap_or_else(|_| Err(self.unpublished(limit, since.elapsed())))
     }
 
     /// The error of a candidate that won, and could not publish its value in the rest of its
@@ -143,13 +143,7 @@ impl Election {
         let name = self.name().clone();
         if rest < SILENCE {
             // It won too late. The store may well have replied in time.
-            return Error::TimedOut {
-                name,
-                waited,
-                holder: None,
-                by_this_client: false,
-                unset: false,
-            };
+            return Error::timed_out(name, waited);
         }
         Error::silent(name, format!("no reply within {rest:?}"))
     }

@@ -22,7 +22,7 @@ mod permits;
 mod queue;
 mod rate_limiter;
 mod read_write;
-mod run;
+pub(crate) mod run;
 mod semaphore;
 mod set;
 pub(crate) mod settings;

@@ -261,7 +261,7 @@ where
 
 /// Runs `work` with `context`, then awaits `release`. If `lost` ends first, stops the work and
 /// drops `release`, which owns what is held.
-pub(super) async fn under<T, C, W, F>(
+pub(crate) async fn under<T, C, W, F>(
     context: C,
     lost: impl Future<Output = Loss>,
     release: impl Future<Output = Option<Loss>>,
@@ -310,15 +310,28 @@ async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<
     timeout(limit, future).await.ok()
 }
 
-/// Releases after work that completed, and returns why the hold was lost before, if it was. Waits
-/// for the release only for the run release wait.
+/// Releases after work that completed, and returns why the hold was lost before, if it was.
 pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
-    let released = at_most(limit, held.release()).await;
+    let release = async {
+        Ok(match held.release().await? {
+            ReleaseResult::Lost { reason, .. } => Some(reason),
+            ReleaseResult::Released | ReleaseResult::StillShared(_) => None,
+        })
+    };
+    release_within(limit, name, release).await
+}
+
+/// Awaits a `release` for at most `limit`, the run release wait. It returns why the hold was lost
+/// before, if it was.
+pub(crate) async fn release_within(
+    limit: Duration,
+    name: Name,
+    release: impl Future<Output = Result<Option<LostReason>>>,
+) -> Option<Loss> {
     let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
-    match released.unwrap_or_else(silent) {
-        Ok(ReleaseResult::Lost { reason, .. }) => Some((name, reason)),
-        Ok(ReleaseResult::Released | ReleaseResult::StillShared(_)) => None,
+    match at_most(limit, release).await.unwrap_or_else(silent) {
+        Ok(lost) => lost.map(|reason| (name, reason)),
         // It was held when the work completed; a background task releases it.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error,

@@ -13,7 +13,10 @@ use super::{
 use crate::{
     domain::{LostReason, Name},
     error::{Error, Result},
-    primitives::{Lock, LockGuard, Release, RunOutcome},
+    primitives::{
+        Lock, LockGuard, OnLoss, Release, RunOutcome,
+        run::{self, Loss},
+    },
 };
 
 /// The guard of a [`QuorumLock`](super::QuorumLock). Dropping it releases the lock at all servers,
@@ -28,6 +31,7 @@ use crate::{
 pub struct QuorumGuard {
     shared: Arc<Shared>,
     keeper: AbortHandle,
+    run_release_wait: Duration,
 }
 
 impl QuorumGuard {
@@ -38,8 +42,10 @@ impl QuorumGuard {
         late: Vec<Asking>,
     ) -> Self {
         let shared = Arc::new(Shared::new(members[0].name().clone(), grants));
+        let waits = members.iter().map(|member| member.engine().limits.release_after_run);
+        let run_release_wait = waits.max().unwrap_or_default();
         let keeper = keep(Arc::clone(&shared), Arc::clone(members), failed, late);
-        Self { shared, keeper: tokio::spawn(keeper).abort_handle() }
+        Self { shared, keeper: tokio::spawn(keeper).abort_handle(), run_release_wait }
     }
 
     /// Returns the name of the lock.
@@ -126,7 +132,8 @@ impl QuorumGuard {
     /// Runs `work` under this guard, releases it, and returns what happened.
     ///
     /// If the hold is lost, the work is dropped at the await where it stands. A panic of the work
-    /// releases the guard, and then continues.
+    /// releases the guard, and then continues. It waits for the release for at most the longest
+    /// [run release wait](crate::ClientBuilder::run_release_wait) of the clients.
     ///
     /// # Cancel safety
     ///
@@ -139,27 +146,21 @@ impl QuorumGuard {
         W: FnOnce(QuorumContext) -> F,
         F: Future<Output = T>,
     {
-        let name = self.name().clone();
-        let value = tokio::select! {
-            biased;
-            reason = self.lost() => return RunOutcome::Cancelled { name, reason },
-            value = work(self.context()) => value,
-        };
-        RunOutcome::of(value, self.release_after_run().await)
+        let (context, name, lost) = (self.context(), self.name().clone(), self.lost());
+        let lost = async { (name, lost.await) };
+        run::under(context, lost, self.release_after_run(), OnLoss::Cancel, work).await
     }
 
     /// Releases after work that completed, and returns why the hold was lost before, if it was.
-    pub(crate) async fn release_after_run(self) -> Option<(Name, LostReason)> {
-        let name = self.name().clone();
-        match self.release().await {
-            Ok(Release::NotHeld { reason, .. }) => Some((name, reason)),
-            Ok(_) => None,
-            Err(error) => {
-                tracing::warn!(target: "leasehold", lock = %name, %error,
-                    "release not confirmed after the work: continuing in the background");
-                None
-            }
-        }
+    pub(crate) async fn release_after_run(self) -> Option<Loss> {
+        let (limit, name) = (self.run_release_wait, self.name().clone());
+        let release = async {
+            Ok(match self.release().await? {
+                Release::NotHeld { reason, .. } => Some(reason),
+                Release::Released | Release::StillHeld { .. } => None,
+            })
+        };
+        run::release_within(limit, name, release).await
     }
 
     /// Returns what work under this guard gets.

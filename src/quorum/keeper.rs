@@ -15,11 +15,12 @@ use crate::{
     primitives::{Lock, LockGuard},
 };
 
-/// The pause before a server is asked again after another caller held the lock there.
-const SOON: Duration = Duration::from_secs(1);
+/// The pause before a server is asked again that failed in the vote, or where another caller held
+/// the lock.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long after the end of a lease the keeper notes it at the latest.
-const AFTER_ITS_END: Duration = Duration::from_millis(1);
+/// How long after the end of the leases the hold is checked, so that they have certainly ended.
+const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 
 /// The hold of a quorum, which its guard, its context and its keeper share.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Shared {
                 tokio::select! {
                     biased;
                     _ = over.wait_for(Option::is_some) => {}
-                    () = sleep(left + AFTER_ITS_END) => {}
+                    () = sleep(left + EXPIRY_MARGIN) => {}
                 }
             }
         }
@@ -160,7 +161,7 @@ pub(super) async fn keep(
 ) {
     let mut coming: FuturesUnordered<Coming> = shared.endings().into_iter().collect();
     coming.extend(late.into_iter().map(voted));
-    coming.extend(failed.into_iter().filter_map(|number| due(&members, number, SOON)));
+    coming.extend(failed.into_iter().filter_map(|number| due(&members, number, RETRY_PAUSE)));
     while let Some(event) = coming.next().await {
         let next = match event {
             Event::Due(number) => Some(voted(ask_again(&members, number))),
@@ -170,7 +171,7 @@ pub(super) async fn keep(
                 let is_busy = matches!(vote, Vote::No);
                 match vote.grant() {
                     Some(guard) => shared.add(number, guard),
-                    None if is_busy => due(&members, number, SOON),
+                    None if is_busy => due(&members, number, RETRY_PAUSE),
                     None => due(&members, number, members[number].terms().0 / 3),
                 }
             }

@@ -16,7 +16,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::guard::{QuorumContext, QuorumGuard};
-use self::vote::{Obstacle, Outcome, elect, majority};
+use self::vote::{Outcome, VoteFailure, elect, majority};
 use crate::{
     client::Client,
     domain::{Backoff, Name},
@@ -26,7 +26,7 @@ use crate::{
 
 /// How long a waiter waits at one server before it asks all of them again. The holder may have the
 /// lock at other servers.
-const AT_ONE_SERVER: Duration = Duration::from_secs(2);
+const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 
 /// The first and the longest pause after a vote that no caller won, or to which too few servers
 /// replied.
@@ -245,7 +245,7 @@ impl QuorumLock {
     /// Dropping the future leaves nothing behind: background tasks release the grants.
     #[doc = example!("let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<QuorumGuard> {
-        self.wait(&mut Obstacle::default()).await
+        self.wait(&mut VoteFailure::default()).await
     }
 
     /// Acquires the lock, waiting for at most `timeout`.
@@ -261,10 +261,10 @@ impl QuorumLock {
     #[doc = example!("let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
     pub async fn acquire_within(&self, timeout: Duration) -> Result<QuorumGuard> {
         checked_timeout(timeout)?;
-        let (start, mut obstacle) = (Instant::now(), Obstacle::default());
-        match tokio::time::timeout(timeout, self.wait(&mut obstacle)).await {
+        let (start, mut failure) = (Instant::now(), VoteFailure::default());
+        match tokio::time::timeout(timeout, self.wait(&mut failure)).await {
             Ok(acquired) => acquired,
-            Err(_) => Err(obstacle.error(self.name(), start.elapsed())),
+            Err(_) => Err(failure.error(self.name(), start.elapsed())),
         }
     }
 
@@ -287,7 +287,7 @@ impl QuorumLock {
             Outcome::Won { grants, failed, late } => {
                 Ok(Some(QuorumGuard::new(&self.members, grants, failed, late)))
             }
-            Outcome::Lost(Obstacle { silence: Some(reason), .. }) => {
+            Outcome::Lost(VoteFailure { silence: Some(reason), .. }) => {
                 Err(Error::silent(self.name().clone(), reason))
             }
             Outcome::Lost(_) => Ok(None),
@@ -315,22 +315,22 @@ impl QuorumLock {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    /// Repeats votes until a majority grants the lock. `obstacle` has the reason of the last lost
+    /// Repeats votes until a majority grants the lock. `failure` has the reason of the last lost
     /// vote.
-    async fn wait(&self, obstacle: &mut Obstacle) -> Result<QuorumGuard> {
+    async fn wait(&self, failure: &mut VoteFailure) -> Result<QuorumGuard> {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
             match elect(&self.members, granted.take()).await? {
                 Outcome::Won { grants, failed, late } => {
                     return Ok(QuorumGuard::new(&self.members, grants, failed, late));
                 }
-                Outcome::Lost(lost) => *obstacle = lost,
+                Outcome::Lost(lost) => *failure = lost,
             }
             // Two callers that ask at the same time would divide the servers again.
-            if obstacle.divided || obstacle.busy_at.is_none() {
+            if failure.divided || failure.busy_at.is_none() {
                 sleep(backoff.next(PAUSES)).await;
             }
-            if let Some(number) = obstacle.busy_at {
+            if let Some(number) = failure.busy_at {
                 granted = self.wait_at(number).await.map(|guard| (number, guard));
             }
         }
@@ -341,7 +341,7 @@ impl QuorumLock {
     /// An error is ignored here. The next vote reports it, if no majority is possible without this
     /// server.
     async fn wait_at(&self, number: usize) -> Option<LockGuard> {
-        timeout(AT_ONE_SERVER, self.members[number].acquire()).await.ok()?.ok()
+        timeout(WAIT_AT_ONE_SERVER, self.members[number].acquire()).await.ok()?.ok()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 
 /// Timeout for the reply of one server. A server that is down must not delay a decision for as
 /// long as a command may take.
-const ANSWER: Duration = Duration::from_millis(500);
+const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The vote of one server.
 #[derive(Debug)]
@@ -63,12 +63,12 @@ pub(super) enum Outcome {
         late: Vec<Asking>,
     },
     /// No majority granted it. All grants are released.
-    Lost(Obstacle),
+    Lost(VoteFailure),
 }
 
 /// Why a vote was lost.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Obstacle {
+pub(super) struct VoteFailure {
     /// The first server at which another owner holds the lock.
     pub(super) busy_at: Option<usize>,
     /// Whether some servers granted the lock: several callers may have divided the servers.
@@ -88,8 +88,8 @@ pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuar
     Box::pin(async move {
         let lock = &members[number];
         let silent =
-            || Err(Error::silent(lock.name().clone(), format!("no reply within {ANSWER:?}")));
-        let vote = timeout(ANSWER, vote(lock, granted)).await;
+            || Err(Error::silent(lock.name().clone(), format!("no reply within {VOTE_TIMEOUT:?}")));
+        let vote = timeout(VOTE_TIMEOUT, vote(lock, granted)).await;
         (number, vote.unwrap_or_else(|_| silent()).unwrap_or_else(Vote::Failed))
     })
 }
@@ -97,15 +97,15 @@ pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuar
 /// Asks like [`ask`], for a caller that has a majority without this server. So if the server is
 /// new, it has lost its data.
 pub(super) fn ask_again(members: &Arc<[Lock]>, number: usize) -> Asking {
-    noting(members, ask(members, number, None))
+    note_if_new(members, ask(members, number, None))
 }
 
 /// Notes that a new server has data from now on.
-fn noting(members: &Arc<[Lock]>, asking: Asking) -> Asking {
+fn note_if_new(members: &Arc<[Lock]>, asking: Asking) -> Asking {
     let members = Arc::clone(members);
     Box::pin(async move {
         let (number, vote) = asking.await;
-        (number, noted(&members[number], vote).await)
+        (number, mark_known(&members[number], vote).await)
     })
 }
 
@@ -129,19 +129,19 @@ async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Vote> {
 }
 
 /// Notes that a new server has data from now on, so that it counts after a lease.
-async fn noted(lock: &Lock, vote: Vote) -> Vote {
+async fn mark_known(lock: &Lock, vote: Vote) -> Vote {
     let Vote::New(granted) = vote else { return vote };
-    let noting = lock.engine().ask(lock.name(), quorum::note);
+    let marking = lock.engine().ask(lock.name(), quorum::note);
     // If that fails, the server is new at the next vote as well.
-    timeout(ANSWER, noting).await.ok();
+    timeout(VOTE_TIMEOUT, marking).await.ok();
     granted.map_or(Vote::No, Vote::Young)
 }
 
 /// Notes that a new server always had data: all servers are new.
-async fn trusted(lock: &Lock, vote: Vote) -> Vote {
+async fn mark_trusted(lock: &Lock, vote: Vote) -> Vote {
     let Vote::New(granted) = vote else { return vote };
-    let trusting = lock.engine().ask(lock.name(), quorum::trust);
-    match (timeout(ANSWER, trusting).await, granted) {
+    let marking = lock.engine().ask(lock.name(), quorum::trust);
+    match (timeout(VOTE_TIMEOUT, marking).await, granted) {
         (Ok(Ok(())), Some(guard)) => Vote::Yes(guard),
         (_, granted) => Vote::New(granted),
     }
@@ -164,14 +164,14 @@ pub(super) async fn elect(
         let Some((number, vote)) = late.next().await else { break };
         ballot.votes[number] = Some(vote);
         if ballot.are_all_new(late.len()) {
-            ballot.change(members, trusted).await;
+            ballot.replace_new(members, mark_trusted).await;
         }
         if ballot.is_won() {
             return Ok(ballot.won(members, late));
         }
     }
     // Some servers have lost their data, or this cannot be excluded.
-    ballot.change(members, noted).await;
+    ballot.replace_new(members, mark_known).await;
     ballot.lost()
 }
 
@@ -209,13 +209,13 @@ impl Ballot {
     fn won(self, members: &Arc<[Lock]>, late: FuturesUnordered<Asking>) -> Outcome {
         let mut failed = vec![];
         let mut grants: Vec<_> = (0..self.votes.len()).map(|_| None).collect();
-        let mut late: Vec<Asking> = late.into_iter().map(|it| noting(members, it)).collect();
+        let mut late: Vec<Asking> = late.into_iter().map(|it| note_if_new(members, it)).collect();
         for (number, vote) in self.votes.into_iter().enumerate() {
             match vote {
                 None => {}
                 Some(Vote::No | Vote::Failed(_)) => failed.push(number),
                 Some(vote @ Vote::New(_)) => {
-                    late.push(noting(members, Box::pin(async move { (number, vote) })));
+                    late.push(note_if_new(members, Box::pin(async move { (number, vote) })));
                 }
                 Some(vote) => grants[number] = vote.grant(),
             }
@@ -223,62 +223,86 @@ impl Ballot {
         Outcome::Won { grants, failed, late }
     }
 
-    /// Changes all votes of new servers.
-    async fn change<'a, F>(&mut self, members: &'a [Lock], change: impl Fn(&'a Lock, Vote) -> F)
-    where
+    /// Replaces all votes of new servers.
+    async fn replace_new<'a, F>(
+        &mut self,
+        members: &'a [Lock],
+        replace: impl Fn(&'a Lock, Vote) -> F,
+    ) where
         F: Future<Output = Vote>,
     {
         let numbered = self.votes.iter_mut().enumerate();
-        let changing = numbered.filter_map(|(number, vote)| {
-            let changed = change(&members[number], vote.take_if(|vote| is_new(vote))?);
-            Some(async move { (number, changed.await) })
+        let replacing = numbered.filter_map(|(number, vote)| {
+            let replaced = replace(&members[number], vote.take_if(|vote| is_new(vote))?);
+            Some(async move { (number, replaced.await) })
         });
-        let changing: Vec<_> = changing.collect();
-        for (number, vote) in join_all(changing).await {
+        let replacing: Vec<_> = replacing.collect();
+        for (number, vote) in join_all(replacing).await {
             self.votes[number] = Some(vote);
         }
     }
 
-    /// The result of a vote that no majority won.
+    /// Returns the result of a vote that no majority won.
     fn lost(self) -> Result<Outcome> {
         let (need, of) = (self.need, self.votes.len());
-        let (mut obstacle, mut errors) = (Obstacle::default(), vec![]);
-        let (mut voted, mut young) = (0, 0);
-        for (number, vote) in self.votes.into_iter().enumerate() {
+        let mut count = Count::of(self.votes);
+        let permanent = count.errors.iter().filter(|error| !error.is_transient()).count();
+        if of - permanent < need {
+            count.errors.retain(|error| !error.is_transient());
+            return Err(count.errors.swap_remove(0));
+        }
+        let silence = (count.voted < need).then(|| count.too_few(need, of));
+        let Count { busy_at, divided, .. } = count;
+        Ok(Outcome::Lost(VoteFailure { busy_at, divided, silence }))
+    }
+}
+
+/// The votes of a vote that no majority won. Counting releases the grants.
+#[derive(Default)]
+struct Count {
+    voted: usize,
+    young: usize,
+    busy_at: Option<usize>,
+    divided: bool,
+    errors: Vec<Error>,
+}
+
+impl Count {
+    fn of(votes: Vec<Option<Vote>>) -> Self {
+        let mut count = Self::default();
+        for (number, vote) in votes.into_iter().enumerate() {
             match vote {
-                Some(Vote::Failed(error)) => errors.push(error),
+                Some(Vote::Failed(error)) => count.errors.push(error),
                 Some(Vote::No | Vote::New(None)) => {
-                    voted += 1;
-                    obstacle.busy_at.get_or_insert(number);
+                    count.voted += 1;
+                    count.busy_at.get_or_insert(number);
                 }
                 // Its grant excludes other callers for a moment, even if it does not count.
                 Some(Vote::Young(_) | Vote::New(Some(_))) => {
-                    young += 1;
-                    obstacle.divided = true;
+                    count.young += 1;
+                    count.divided = true;
                 }
                 Some(Vote::Yes(_)) => {
-                    voted += 1;
-                    obstacle.divided = true;
+                    count.voted += 1;
+                    count.divided = true;
                 }
-                None => voted += 1,
+                None => count.voted += 1,
             }
         }
-        let lasting = errors.iter().filter(|error| !error.is_transient()).count();
-        if of - lasting < need {
-            errors.retain(|error| !error.is_transient());
-            return Err(errors.swap_remove(0));
+        count
+    }
+
+    /// Returns why fewer than `need` servers voted.
+    fn too_few(&self, need: usize, of: usize) -> String {
+        let Self { voted, young, errors, .. } = self;
+        let mut reason = format!("{voted} of {of} servers voted, and {need} must grant it");
+        if *young > 0 {
+            reason += &format!("; {young} have had data for less than a lease");
         }
-        if voted < need {
-            let mut reason = format!("{voted} of {of} servers voted, and {need} must grant it");
-            if young > 0 {
-                reason += &format!("; {young} have had data for less than a lease");
-            }
-            if let Some(error) = errors.first() {
-                reason += &format!("; {error}");
-            }
-            obstacle.silence = Some(reason);
+        if let Some(error) = errors.first() {
+            reason += &format!("; {error}");
         }
-        Ok(Outcome::Lost(obstacle))
+        reason
     }
 }
 
@@ -290,15 +314,13 @@ fn is_new(vote: &Vote) -> bool {
     matches!(vote, Vote::New(_))
 }
 
-impl Obstacle {
+impl VoteFailure {
     /// Returns the error for a caller whose timeout is over after `waited`.
     pub(super) fn error(&self, name: &Name, waited: Duration) -> Error {
         let name = name.clone();
         match &self.silence {
             Some(reason) => Error::silent(name, reason.clone()),
-            None => {
-                Error::TimedOut { name, waited, holder: None, by_this_client: false, unset: false }
-            }
+            None => Error::timed_out(name, waited),
         }
     }
 }

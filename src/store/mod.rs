@@ -63,6 +63,9 @@ pub(crate) const MEMBER_RESTS: Duration = Duration::from_secs(10);
 /// How long the openings of a barrier are counted after the last one.
 pub(crate) const GENERATION_RESTS: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How many bytes a key or a value of a map may have, and an element of a set or a queue.
+pub(crate) const MAX_VALUE_BYTES: usize = 100_000;
+
 /// The messages of a name that the client receives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum SubscriptionLevel {

@@ -11,7 +11,7 @@ use super::Reply;
 use crate::{
     domain::{Failure, Name, Notice, Owner},
     store::{
-        RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_RESTS,
         redis::{
             RedisStore,
             ask::{NOTHING, Request},
@@ -29,11 +29,8 @@ static SCAN: LazyLock<Script> = script!("scan");
 
 pub(super) const SCRIPTS: Scripts = &[&CHANGE, &ADD, &INSERT_MANY, &READ, &SCAN];
 
-/// How many bytes a key, a value or an element may have.
-pub(crate) const LONGEST: usize = 100_000;
-
 /// How many bytes one reply may have: enough for a key and its value.
-const LONGEST_REPLY: usize = 2 * LONGEST;
+const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 
 /// A change of an entry.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +105,8 @@ pub(crate) async fn change(
         _ => 0,
     };
     let receipt = keys::receipt("map", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), LONGEST, verb, key, value, old, ttl, words(notice));
+    let arguments =
+        (millis(RECEIPT_RESTS), MAX_VALUE_BYTES, verb, key, value, old, ttl, words(notice));
     let request = Request::of(name, &CHANGE, &[&receipt], arguments);
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;

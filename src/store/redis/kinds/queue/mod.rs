@@ -14,14 +14,12 @@ use crate::{
         RemoteWaiters, Renewal, Share, Taken, Verdict,
     },
     store::{
-        RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_RESTS,
         redis::{
             RedisStore,
             ask::{NOTHING, Request},
             granted::Granted,
-            keys,
-            kinds::map::LONGEST,
-            replies,
+            keys, replies,
             scripts::{Script, Scripts, millis, script},
         },
     },
@@ -53,7 +51,8 @@ impl InRedis for Queue {
     async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
         let name = claim.name();
         let others = [&*keys::claims(name), &keys::claimants(name), &keys::aside(name)];
-        let arguments = (claim.owner.as_str(), millis(claim.ttl), Self::channel(name), LONGEST);
+        let arguments =
+            (claim.owner.as_str(), millis(claim.ttl), Self::channel(name), MAX_VALUE_BYTES);
         let request = Request::of(name, &ACQUIRE, &others, arguments);
         let verdict = store.ask(request.read(|reply| verdict(reply, &claim.owner)));
         store.announced::<Self, _>(name, verdict).await

@@ -6,12 +6,12 @@ use redis::Value;
 
 use super::{
     Reply,
-    map::{self, Changed, Cursor, LONGEST, Page},
+    map::{self, Changed, Cursor, Page},
 };
 use crate::{
     domain::{Failure, Name, Owner},
     store::{
-        RECEIPT_RESTS,
+        MAX_VALUE_BYTES, RECEIPT_RESTS,
         redis::{
             RedisStore,
             ask::Request,
@@ -59,7 +59,7 @@ pub(crate) async fn change(
 /// Removes any element, and returns it.
 pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<Changed> {
     let receipt = keys::receipt("set", name, receipt);
-    let arguments = (millis(RECEIPT_RESTS), LONGEST);
+    let arguments = (millis(RECEIPT_RESTS), MAX_VALUE_BYTES);
     let request = Request::of(name, &POP, &[&receipt], arguments);
     let read: fn(&Value) -> Result<Changed, Failure> = map::changed;
     store.ask(request.read(read)).await
