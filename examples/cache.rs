@@ -10,11 +10,13 @@ use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    // If a process dies while it asks, the others ask after this time: before their timeout ends.
+    let builder = || Client::builder().ttl(Duration::from_secs(3));
     let (one, other) = match std::env::var("REDIS_URL") {
-        Ok(url) => (Client::connect(&url).await?, Client::connect(&url).await?),
+        Ok(url) => (builder().connect(&url).await?, builder().connect(&url).await?),
         Err(_) => {
             let store = MemoryStore::new();
-            (Client::with_store(&store), Client::with_store(&store))
+            (builder().with_store(&store), builder().with_store(&store))
         }
     };
     let (first, second) = tokio::join!(
@@ -27,9 +29,9 @@ async fn main() -> Result<(), Error> {
 async fn show_prices(process: &str, prices: Map<String, u64>) -> Result<(), Error> {
     for product in ["apples", "pears", "plums"].map(str::to_owned) {
         // Another process may be asking already: wait for its answer, but not for ever.
-        let patience = Duration::from_secs(5);
+        let timeout = Duration::from_secs(5);
         let ask = || ask_the_service(process, &product);
-        let price = prices.get_or_insert_with(&product, patience, ask).await?;
+        let price = prices.get_or_insert_with(&product, timeout, ask).await?;
         println!("{process:>5}: {product} cost {price} cents");
     }
     Ok(())

@@ -129,6 +129,21 @@ async fn claim_of_a_hanging_worker_ends_after_its_longest_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn claim_is_lost_when_the_store_loses_everything() {
+    let store = MemoryStore::new();
+    let jobs = Client::with_store(&store).queue::<String>("jobs").unwrap();
+    push(&jobs, &["a"]).await;
+    let claim = jobs.claim().await.unwrap();
+    // The claims of a queue stay.
+    assert!(!store.lose("jobs"));
+    sleep(secs(60)).await;
+    assert!(claim.is_held());
+    store.lose_everything();
+    assert_eq!(claim.lost().await, LostReason::NotOwned);
+    assert_eq!(counts(&jobs).await, (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn done_after_a_loss_gives_the_element_back() {
     let [one, other] = two();
     push(&one, &["a"]).await;

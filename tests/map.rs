@@ -191,6 +191,21 @@ async fn waiting_for_a_computation_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn value_of_a_dead_process_is_computed_after_its_lease() {
+    let store = MemoryStore::new();
+    let dies = Client::builder().ttl(Duration::from_secs(3)).with_store(&store);
+    let dies = dies.map::<String, u32>("orders").unwrap();
+    // Nothing renews its hold, and nothing releases it.
+    dies.lock(&order()).unwrap().acquire().await.unwrap().forget();
+    let compute = async || Ok::<_, Error>(7);
+    let short = orders(&store).get_or_insert_with(&order(), Duration::from_secs(2), compute).await;
+    assert!(matches!(short, Err(Error::TimedOut { .. })), "{short:?}");
+    let computed =
+        orders(&store).get_or_insert_with(&order(), Duration::from_secs(2), compute).await;
+    assert_eq!(computed.unwrap(), 7);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_inserted_after_the_loss_of_the_lock() {
     let store = MemoryStore::new();
     let (first, second) = (orders(&store), orders(&store));

@@ -1,6 +1,8 @@
 //! The map and the set on a real server: their bytes, their costs, and the result of faults.
 
-use crate::common::{SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within};
+use crate::common::{
+    GUIDE, SOON, as_user, client, commands_of_the_guide, follow, hash, keys, ms, within,
+};
 use leasehold::{Client, Error, Map, Set};
 use testkit::{Proxy, Redis};
 use tokio::time::sleep;
@@ -178,4 +180,40 @@ async fn guide_user_for_maps_has_exact_permissions() {
     // `del` is for a change that the ACL denies.
     let idle: Vec<&str> = may_run.filter(|it| calls.of(it) == 0 && *it != "del").collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
+}
+
+/// The permissions that the section on maps adds for the locks of keys. Redis 7.0 has no `HPEXPIRE`.
+fn permissions_for_locks_of_keys() -> Vec<&'static str> {
+    let (_, from) = GUIDE.split_once("The lock of a key or an element").unwrap();
+    let (paragraph, _) = from.split_once("\n\n").unwrap();
+    let quoted = paragraph.split('`').skip(1).step_by(2).map(|it| it.trim_matches('\''));
+    quoted.filter(|it| it.starts_with(['~', '&', '+']) && *it != "+hpexpire").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guide_users_for_maps_lock_keys() {
+    let redis = Redis::start();
+    follow(&redis, &commands_of_the_guide("maps")[0]);
+    let once = ["on", ">secret", "resetkeys", "resetchannels", "-@all", "leasehold"];
+    let mut lock = commands_of_the_guide("leasehold").swap_remove(0);
+    lock.retain(|word| !once.contains(word));
+    lock.insert(2, "maps");
+    follow(&redis, &[lock, permissions_for_locks_of_keys()].concat());
+    follow(&redis, &commands_of_the_guide("everything")[0]);
+    for user in ["maps", "everything"] {
+        redis.command(&["ACL", "LOG", "RESET"]);
+        let one = as_user(&redis, user).await.map::<String, u32>("app:orders").unwrap();
+        let other = as_user(&redis, user).await.map("app:orders").unwrap();
+        let [one, other] = [one, other].map(|orders| orders.notify_local_caches(true));
+        let guard = one.lock(&order()).unwrap().acquire().await.unwrap();
+        let computing = tokio::spawn(async move {
+            other.get_or_insert_with(&order(), SOON, async || Ok::<_, Error>(7)).await
+        });
+        sleep(ms(1_500)).await;
+        guard.release().await.unwrap().into_result().unwrap();
+        assert_eq!(computing.await.unwrap().unwrap(), 7);
+        assert_eq!(one.remove(&order()).await.unwrap(), Some(7));
+        let refused = redis.command(&["ACL", "LOG"]);
+        assert!(refused.list().is_empty(), "{user}: {refused:?}");
+    }
 }

@@ -335,7 +335,7 @@ impl<K> Guard<Lock<K>> {
     "    _ => {}",
     "}")]
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use = "the lock may have been lost before: `into_result()` makes that an error"]
+#[must_use = "the hold may have been lost before: `into_result()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
     /// The hold had ended before this release: the work may have overlapped with that of another holder.

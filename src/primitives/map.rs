@@ -26,7 +26,11 @@ const TOGETHER: usize = 100;
 ///
 /// A `Map` is a name: creating one costs nothing and sends no request. Java's Redisson knows it as
 /// the `RMap` of the same name, and as the `RMapCacheNative`. The [codecs](crate::codec) have to be
-/// those of Java. The default is [`Text`] for keys and values.
+/// those of Java. The default is [`Text`] for keys and values. A wrong codec of the keys causes
+/// no error: entries are not found, and the locks of keys have other names.
+///
+/// Keys are passed as `&K`, because a codec belongs to one type: if `K` is `String`, pass
+/// `&"42".to_owned()`, and not a `&str`.
 ///
 /// A change that is retried after a lost reply takes effect once, and its reply is that of the
 /// first request. Reads go to the primary.
@@ -438,7 +442,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// inserted. If another client has inserted a value without the lock, that one is returned.
     /// Java's `computeIfAbsent` uses the same lock.
     ///
-    /// A caller waits for the lock at most `timeout`, and `compute` may take longer than that.
+    /// `timeout` limits the wait for the lock. It does not limit `compute`. The reads and the
+    /// insertion may add one [request timeout](crate::ClientBuilder::request_timeout) each.
+    ///
+    /// If the process that computes dies, the others wait until its lease ends: one
+    /// [`ttl`](crate::ClientBuilder::ttl) of its client, 30 s by default. With a shorter `timeout`,
+    /// they get [`Error::TimedOut`] until then. So use a client with a `ttl` shorter than `timeout`.
     ///
     /// # Errors
     ///
@@ -671,7 +680,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// The entries of a [`Map`], one by one: see [`Map::stream`].
+/// The entries of a [`Map`], one by one: see [`Map::stream`]. It is not a `futures::Stream`: call
+/// [`next`](Self::next).
 #[doc = example!(orders:
     "let mut entries = orders.stream();",
     "assert_eq!(entries.next().await?, None);")]

@@ -511,6 +511,9 @@ impl MultiGuard {
     }
 
     /// Returns the holds of all members, ordered by name.
+    ///
+    /// A write by a member checks only the hold of this member. Write each value by its own member.
+    /// For values that change together, use one lock for the group.
     #[doc = example!(both: "assert_eq!(both.acquire().await?.members().len(), 2);")]
     #[must_use]
     pub fn members(&self) -> &[LockContext] {
@@ -518,7 +521,8 @@ impl MultiGuard {
     }
 
     /// Returns the hold of the member `name`: its owner, its token if it is fenced, and guarded
-    /// writes. Of several clients with one name, it is that of one of them.
+    /// writes. Of several clients with one name, it is that of one of them. A write checks only the
+    /// hold of this member: see [`members`](Self::members).
     #[doc = example!(both:
         "use leasehold::Write;",
         "let guard = both.acquire().await?;",

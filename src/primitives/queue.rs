@@ -67,7 +67,8 @@ impl<T> Queue<T> {
 /// Settings. The first claim checks them: it returns [`Error::Duration`] for a duration that Redis
 /// cannot keep.
 impl<T, C> Queue<T, C> {
-    /// Sets the codec of the elements. Default: [`Text`].
+    /// Sets the codec of the elements. Default: [`Text`]. For structs, `codec::Json` needs the
+    /// feature `serde`.
     #[doc = example!(jobs:
         "use leasehold::codec::Bytes;",
         "let images = client.queue::<Vec<u8>>(\"images\")?.codec(Bytes);",
@@ -346,6 +347,9 @@ impl<T, C: Codec<T>> Queue<T, C> {
 /// The claim is renewed until it ends. The drop gives back **soon**, in a background task. Call
 /// [`Client::shutdown`](crate::Client::shutdown) before `main` returns: it completes what is
 /// pending.
+///
+/// A claim has no `run`, because only the worker knows when the job is done. Stop the work with
+/// [`lost`](Self::lost):
 #[doc = example!(jobs:
     "jobs.push(&\"a\".to_owned()).await?;",
     "let claim = jobs.claim().await?;",
@@ -398,6 +402,10 @@ impl<T> Claim<T> {
     }
 
     /// Gives the element back to the head of the queue, for the next worker.
+    ///
+    /// This is for a worker that stops. After a failed job, the next worker would claim it again at
+    /// once. Instead, push the element again, with a count of attempts in its value, or push it to
+    /// a queue of failures. Then call [`done`](Self::done). A claim has no count of attempts.
     ///
     /// # Errors
     ///

@@ -269,7 +269,8 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 }
 
-/// The elements of a [`Set`], one by one: see [`Set::stream`].
+/// The elements of a [`Set`], one by one: see [`Set::stream`]. It is not a `futures::Stream`: call
+/// [`next`](Self::next).
 #[doc = example!(seen:
     "let mut elements = seen.stream();",
     "assert_eq!(elements.next().await?, None);")]

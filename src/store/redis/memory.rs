@@ -62,7 +62,8 @@ impl MemoryStore {
 
     /// Forgets the holds of `name` without a message, as Redis does when it restarts without its
     /// data or fails over too early. Permits that were held are free then; of a semaphore nothing
-    /// is left. Returns whether `name` was held.
+    /// is left. It does not forget the claims of a queue: use
+    /// [`lose_everything`](Self::lose_everything). Returns whether `name` was held.
     ///
     /// # Examples
     ///
