@@ -14,9 +14,8 @@ use crate::{
 
 /// A [`Guard`](crate::Guard) for threads: the proof of a grant of a lock or a semaphore.
 ///
-/// `K` is the async type that granted it, such as [`Lock`](crate::Lock). `B` says what the guard is
-/// bound to: to nothing, or
-/// to [`ThisThread`]. Each of these guards has a shorter name, such as
+/// `K` is the async type that granted it, such as [`Lock`]. `B` says what the guard is bound to: to
+/// nothing, or to [`ThisThread`]. Each of these guards has a shorter name, such as
 /// [`LockGuard`](super::LockGuard), [`OwnedLockGuard`](super::OwnedLockGuard) or
 /// [`ExpirablePermits`](super::ExpirablePermits).
 ///
