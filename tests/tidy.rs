@@ -143,7 +143,7 @@ fn messages_lists_every_text_of_errors_and_logs() {
 fn guide_has_a_row_for_every_error_and_every_setting() {
     let guide = guide();
     none(errors(&read("src/error.rs"), &guide));
-    let client = read("src/client.rs");
+    let client = read("src/client/builder.rs");
     none(settings_of_a_client(&client, &guide));
 }
 
@@ -159,9 +159,9 @@ fn texts_that_users_read_are_in_plain_words() {
 
 #[test]
 fn threads_have_the_api_that_tasks_have() {
-    let mut tasks = api("src/primitives", "src/client.rs");
-    tasks.extend(api("src/quorum", "src/client.rs"));
-    let threads = api("src/blocking", "src/blocking/client.rs");
+    let mut tasks = api_of("src/client.rs");
+    tasks.extend(["src/primitives", "src/quorum", "src/client"].into_iter().flat_map(api));
+    let threads = api("src/blocking");
     let objects = [
         "Lock",
         "Lock<Fenced>",
@@ -1137,11 +1137,14 @@ const SHARED: [&str; 7] = [
     "MultiRelease",
 ];
 
-/// The public methods of the files in `folder` and of `client`.
-fn api(folder: &str, client: &str) -> Api {
-    let files: BTreeSet<_> = files(folder, "rs").into_iter().chain([client.to_owned()]).collect();
-    let settings = read("src/primitives/settings.rs");
-    files.iter().flat_map(|path| methods(&read(path), &settings)).collect()
+/// The public methods of the files in `folder`.
+fn api(folder: &str) -> Api {
+    files(folder, "rs").iter().flat_map(|path| api_of(path)).collect()
+}
+
+/// The public methods of a file.
+fn api_of(path: &str) -> Api {
+    methods(&read(path), &read("src/primitives/settings.rs"))
 }
 
 /// The public methods of `text`. A macro of `settings` counts as the methods that it writes, and a
