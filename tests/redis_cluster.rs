@@ -1243,7 +1243,7 @@ async fn hanging_node_costs_only_its_own_holds() {
 /// Once, one request covered all holds of a node, and its reply waited for the last slot. So no
 /// hold was renewed while a hung node delayed one of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn migrating_slot_to_a_hung_node_costs_no_other_holds() {
+async fn hold_in_a_slot_that_migrates_to_a_hung_node_is_lost_alone() {
     // given holds at one node, and one whose slot migrates to another
     let cluster = Cluster::options().replicas(0).node_timeout(secs(60)).start();
     let client = Client::builder().ttl(secs(3)).connect(&cluster.url()).await.unwrap();

@@ -215,7 +215,7 @@ async fn polling_waiter_acquires_behind_any_leases() {
 // Similar names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
+async fn waiters_of_names_with_and_without_braces_queue_apart_and_both_wake() {
     // given one client that waits for two names that Redisson announces on one channel
     let redis = Redis::start();
     let client = client(&redis).await;

@@ -48,7 +48,7 @@ async fn enters(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_queue_entry_is_served_after_one_round() {
+async fn queued_waiter_acquires_before_its_own_timer_fires() {
     // Its own timer would take longer than a notification.
     let bound = ms(2_500);
     let redis = Redis::start();

@@ -591,7 +591,7 @@ async fn revoked_permission_affects_only_its_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_without_eval_gets_the_words_of_the_server() {
+async fn user_without_eval_gets_the_error_text_of_the_server() {
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
     let lock = client.lock("door").unwrap();

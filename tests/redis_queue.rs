@@ -832,7 +832,7 @@ async fn passed_on_after(waits: Duration, ttl: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ttl_below_a_reservation_passes_the_queue() {
+async fn reservation_does_not_lengthen_a_shorter_ttl() {
     // given a waiter for a lease that ends before its reservation would
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

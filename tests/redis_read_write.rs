@@ -438,7 +438,7 @@ async fn many_dead_readers_do_not_block_a_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn short_writer_lease_keeps_the_longer_reader_lease() {
+async fn writer_with_a_shorter_lease_does_not_shorten_its_read_lease() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     let reading = t.ours().acquire_read_with(&writing).await.unwrap();
@@ -827,7 +827,7 @@ async fn release_works_without_publish_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_refuses_both_sides_and_releases_old_ones() {
+async fn full_server_refuses_new_holds_of_both_sides_and_releases_old_ones() {
     let t = Setup::new().await;
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     let window = t.ours();

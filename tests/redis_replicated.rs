@@ -370,7 +370,7 @@ async fn cancelled_replicated_acquire_releases_its_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shutdown_fails_waits_for_replicas() {
+async fn shutdown_ends_waits_for_replicas_with_an_error() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = door(&client, Replicas::at_least(1).within(secs(60)));

@@ -132,7 +132,7 @@ fn observer_prints_each_leader() {
 }
 
 #[test]
-fn http_shows_the_leader_with_200_for_itself_and_503_for_others() {
+fn http_returns_200_at_the_leader_and_503_at_other_candidates() {
     let redis = Redis::start();
     let (here, there) = (address(), address());
     let leader = candidate(&redis, "one", &["--http", &here, "jobs"]);

@@ -1,6 +1,7 @@
 //! The kind of channels: plain, or sharded by slot.
 //!
-//! The version of the servers decides, as in Redisson. Otherwise its clients and those of this crate
+//! The version of the servers decides, as in Redisson. By another rule, its clients and those of
+//! this crate
 //! would not receive each other's messages.
 
 /// The commands by which messages are sent and received.

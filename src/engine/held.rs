@@ -413,7 +413,7 @@ mod tests {
         store.fail("ERR asked");
         let own = guard.write([Write::set("data", "1"), Write::delete("door")]).await;
         assert!(
-            matches!(own, Err(Error::Refused { message, .. }) if message.contains("key of the lock"))
+            matches!(own, Err(Error::Refused { message, .. }) if message.contains("key of its own lock"))
         );
         let never = guard.write([Write::expire("data", Duration::ZERO)]).await;
         assert!(matches!(never, Err(Error::Duration(_))), "{never:?}");

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) enum PendingRelease {
     /// Release the hold.
     Release(Withdrawal),
-    /// Repeat a release that another server has executed.
+    /// Repeat a release: the server that executed it may have been replaced.
     Repeat { claim: Claim, until: Instant },
     /// Send the number of shares of the hold.
     Recount { hold: Arc<Hold> },

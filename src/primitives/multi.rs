@@ -8,7 +8,8 @@
 //!
 //! - at first it keeps only the members before the busy one in that order. It does so as long as
 //!   the holder of the busy one changes, because then the queue moves;
-//! - after that it holds no member until the busy one is granted.
+//! - when a check finds the same holder as before, or after the last check, it holds no member
+//!   until the busy one is granted.
 //!
 //! So multi-locks never wait for each other in a circle. Redisson's multi-locks and nested locks
 //! may acquire in another order, and wait for this multi-lock in a circle. Then the holder of the

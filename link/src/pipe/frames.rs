@@ -1,6 +1,6 @@
-//! Finds the replies in a stream of bytes, and continues where it stopped when more has come. The
+//! Finds replies in a stream of bytes. When more bytes come, it continues where it stopped. The
 //! parser of the `redis` crate clears some kilobytes for each reply, so this file parses the
-//! commonest itself.
+//! most common kinds of reply itself.
 //!
 //! It keeps no more bytes than the longest expected reply has. Other clients choose the length of a
 //! pushed message, so a longer one is skipped as it comes.

@@ -37,9 +37,9 @@ pub(crate) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 /// How much is read at once.
 const READ: usize = 16 * 1024;
 
-/// The part of the requests in flight that is written together. So the server works on one part
+/// In how many parts the requests in flight are written. So the server works on one part
 /// while the client prepares the next. If all were written together, each side would be idle in
-/// turn: 75,000 pairs a second with 64 tasks, and 120,000 in quarters.
+/// turn: 75,000 pairs a second with 64 tasks, not 120,000.
 const BATCHES: usize = 4;
 
 /// A buffer that has grown beyond this is dropped.

@@ -1,4 +1,4 @@
-//! A table for tests that subscribe to nothing.
+//! A subscription table without subscriptions, for tests that need none.
 
 use redis::Value;
 use tokio::time::Instant;

@@ -21,7 +21,7 @@ pub(super) struct NodeDialer {
     client_id: String,
     /// User, password and TLS of the first seed; all nodes have the same.
     seed: Target,
-    /// Shared by all dialers, because TLS reads all authorities that the system trusts.
+    /// Shared by all dialers: for TLS, making one reads all authorities that the system trusts.
     reach: Arc<Reach>,
 }
 

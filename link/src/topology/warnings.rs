@@ -1,6 +1,7 @@
 //! Logs each hazard when it appears and when it is resolved.
 //!
-//! The one mutex guards the hazards of the last health checks; it is a leaf.
+//! The one mutex guards the hazards of the last health checks. It is a leaf: no other lock is taken
+//! while it is held.
 
 use std::{
     mem::discriminant,

@@ -1,4 +1,5 @@
-//! Waits for a change of a name that the task does not acquire, such as the leader of an election.
+//! Waits until the state of an object changes that the task does not acquire, for example until an
+//! election has a new leader.
 //! Each task sends its own requests, after each message and by a timer.
 
 use std::{future::Future, time::Duration};

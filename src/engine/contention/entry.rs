@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) slot: SlotOwner,
     /// The hold that this client relies on: an exclusive one, or a shared one.
     pub(super) held: Weak<Hold>,
-    /// Most names are only held. A box saves 150 bytes for each such name.
+    /// `None` for most names: nobody waits for them. A box saves 150 bytes for each of these.
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 

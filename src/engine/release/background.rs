@@ -1,4 +1,5 @@
-//! Completes pending releases: one task for all of them, each until its lease would have ended.
+//! Completes pending releases. One task retries all of them, each one until the lease of its hold
+//! would have ended.
 
 use std::sync::Arc;
 

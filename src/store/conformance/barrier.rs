@@ -96,7 +96,7 @@ async fn silent_member_does_not_count(t: &Bench) {
     let [one, other] = [(); 2].map(|()| t.member("b-dead"));
     assert_eq!(t.arrive(&one, 3).await, Err(1));
     assert_eq!(t.arrive(&dead, 3).await, Err(2));
-    // The keys live as long as the last arrival says.
+    // The last arrival sets the TTL of the keys. That of `dead` would delete them too early.
     assert_eq!(t.arrive(&one, 3).await, Err(2));
     sleep(2 * short).await;
     assert_eq!(t.arrive(&other, 3).await, Err(2));

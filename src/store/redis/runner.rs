@@ -41,7 +41,7 @@ impl RedisStore {
         }
     }
 
-    /// Adds the type of the key `name`, if it has another type.
+    /// Explains a failure by a wrong type: adds the type that the key `name` has.
     pub(super) async fn explained(&self, name: &Name, failure: Failure) -> Failure {
         let Failure::Refused { code, .. } = &failure else { return failure };
         match &**code {

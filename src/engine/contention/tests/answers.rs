@@ -19,7 +19,7 @@ fn entrance(waits: &mut Line<'_>) -> Entrance {
     waits.now_or_never().expect("it gets in").unwrap()
 }
 
-/// Returns the request slot that it has now.
+/// Returns the request slot with which the task leaves the line now.
 fn slot(waits: &mut Line<'_>) -> RequestSlot {
     match entrance(waits) {
         Entrance::Slot(slot) => slot,

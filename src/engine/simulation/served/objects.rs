@@ -1,4 +1,5 @@
-//! Stories of the other objects on the simulated server: a fair lock, a read-write lock, a
+//! Stories: runs on the simulated server that test an object other than a plain lock:
+//! a fair lock, a read-write lock, a
 //! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier, a double barrier,
 //! a queue, a map.
 //! Each story has one of them.
@@ -17,9 +18,9 @@
 //! | one claimant | two tasks believe in claims of one element |
 //! | done elements | an element that is done is claimed again, or done twice |
 //! | no lost element | the push of an element was confirmed, and at the end it is neither done nor in the queue |
-//! | no lost update | the counter of a map, which grows under its lock, is lower than the number of confirmed writes, or higher than that and the unconfirmed ones |
+//! | no lost update | the counter of a map, which grows under its lock, is lower than the number of confirmed writes, or higher than the number of confirmed and unconfirmed writes together |
 //! | one computation | two callers get different values of one computed entry |
-//! | true replies | an insertion returns a value that was not there, or was returned before; or more values vanish than replies |
+//! | true replies | an insertion returns a value that was not there, or was returned before; or more values vanish than replies were lost |
 //! | one generation inside | members of two generations believe that they are inside a double barrier |
 //! | leaving together | a member has left while another one believes that it is inside |
 //! | number of permits | guards have more permits together than the semaphore has |

@@ -1,5 +1,5 @@
 //! The subscriptions of this client: the channels of each name for which it waits, as far as its
-//! user has the permissions. `leasehold_link` keeps the subscriptions.
+//! user has the permissions. `leasehold_link` sends the requests for them.
 //!
 //! [`Table`] keeps the wanted and the confirmed subscriptions. One mutex for each connection guards
 //! it, and no event is sent while it is held.
