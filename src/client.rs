@@ -783,8 +783,8 @@ impl Client {
 
     /// Returns a client of `store`.
     #[cfg(test)]
-    pub(crate) fn asking(store: Arc<RedisStore>) -> Self {
-        Self::builder().client(Identity::random(), store)
+    pub(crate) fn asking(store: Arc<crate::store::redis::RedisStore>) -> Self {
+        Self::builder().client(crate::domain::Identity::random(), store)
     }
 
     /// Returns a client of an engine that a simulation has made.

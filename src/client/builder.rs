@@ -496,7 +496,7 @@ impl ClientBuilder {
         self.client(identity, Arc::new(store))
     }
 
-    fn client(self, identity: Identity, store: Arc<RedisStore>) -> Client {
+    pub(super) fn client(self, identity: Identity, store: Arc<RedisStore>) -> Client {
         let info = self.info.map(|(application, version)| ClientInfo::of(application, version));
         let engine = Engine::within(self.limits, info, identity, store, Clock::new(), here());
         Client { engine, ttl: self.ttl, replicas: self.replicas }
