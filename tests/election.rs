@@ -128,6 +128,7 @@ async fn candidate_dropped_before_its_record_does_not_lead() {
         drop(candidate.await.map(drop));
         sleep(secs(4)).await;
         assert_eq!(one.leader().await.unwrap(), None);
+        sleep(secs(30)).await;
         assert_eq!(store.field("leasehold_election:{scheduler}", "owner"), None);
     }
 }

@@ -54,7 +54,9 @@ async fn leader_is_redissons_lock_and_a_record() {
     leadership.proclaim("ready").await.unwrap();
     assert_eq!(listener.received(), ["1", "1"]);
     steps_down(leadership).await;
-    assert_eq!(keys(&redis), ["redisson_lock_token:{scheduler}"]);
+    assert_eq!(keys(&redis), [RECORD, "redisson_lock_token:{scheduler}"]);
+    assert!((1..=30_000).contains(&pttl(&redis, RECORD)));
+    assert_eq!(election.leader().await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,6 @@ use crate::store::election;
 pub(super) async fn all(t: &Bench) {
     leader_is_known_by_its_record(t).await;
     record_of_a_former_leader_is_ignored(t).await;
-    record_of_another_leader_is_not_deleted(t).await;
     renewal_keeps_the_record(t).await;
     record_announces_itself_to_observers(t).await;
 }
@@ -74,18 +73,6 @@ async fn record_of_a_former_leader_is_ignored(t: &Bench) {
     assert_eq!(t.led_by(&one).await, Some((other.owner.clone(), None)));
     assert!(!t.proclaim(&one, term, "late").await);
     t.proclaim(&other, next, "other").await;
-    assert_eq!(t.led_by(&one).await, Some((other.owner.clone(), Some("other".into()))));
-    t.broadcast(&other).await;
-}
-
-async fn record_of_another_leader_is_not_deleted(t: &Bench) {
-    let [one, other] = [(); 2].map(|()| t.candidate("e-retired", TTL));
-    t.lead(&one).await;
-    t.other.force_release(&one.object).await.unwrap();
-    let term = t.lead(&other).await;
-    t.proclaim(&other, term, "other").await;
-    let released = t.one.release(&one, ReleaseMode::HandOver).await.unwrap();
-    assert!(matches!(released, ReleaseReply::NotHeld { holder: Some(_) }), "{released:?}");
     assert_eq!(t.led_by(&one).await, Some((other.owner.clone(), Some("other".into()))));
     t.broadcast(&other).await;
 }

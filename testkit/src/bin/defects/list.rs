@@ -1991,17 +1991,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
-        Defect {
-            says: "a former leader deletes the record of the next one",
-            edits: &[Edit {
-                file: "src/store/redis/kinds/election/retire.lua",
-                from: "if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then",
-                to: "if true then",
-            }],
-        },
-    ),
-    (
         Finder::Simulation("run_objects"),
         Defect {
             says: "a repeated acquisition takes permits again",

@@ -1,7 +1,7 @@
 //! The election: a fenced lock of Redisson's, and a record of its holder that only Leasehold has.
 //!
 //! The lock alone decides which client leads. The record counts only while its owner holds the
-//! lock.
+//! lock. After that it stays until its TTL ends.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -24,14 +24,12 @@ use crate::{
 static LEADER: LazyLock<Script> = script!("../holder", "leader");
 static PROCLAIM: LazyLock<Script> = script!("proclaim");
 static RENEW: LazyLock<Script> = script!("renew");
-static RETIRE: LazyLock<Script> = script!("retire");
 
-/// Requests are those of a lock, except renewals, which also renew the record, and releases, which
-/// also delete it.
+/// Requests are those of a lock, except renewals, which also renew the record.
 pub(in crate::store::redis) struct Election;
 
 impl InRedis for Election {
-    const SCRIPTS: Scripts = &[&LEADER, &PROCLAIM, &RENEW, &RETIRE];
+    const SCRIPTS: Scripts = &[&LEADER, &PROCLAIM, &RENEW];
 
     const WAKES: &'static str = Lock::WAKES;
 
@@ -44,11 +42,7 @@ impl InRedis for Election {
     }
 
     async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
-        let released = Lock::release(store, claim, mode).await?;
-        if mode != ReleaseMode::Leave {
-            retire(store, claim).await;
-        }
-        Ok(released)
+        Lock::release(store, claim, mode).await
     }
 
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
@@ -62,17 +56,6 @@ impl InRedis for Election {
 
     async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
         Lock::force_release(store, object).await
-    }
-}
-
-/// Deletes the record of a leader that has stepped down. Clients ignore it already, so after a
-/// failure it only stays until its TTL ends.
-async fn retire(store: &RedisStore, claim: &Claim) {
-    let keys = [keys::leader(claim.name())];
-    let request = Request::script(&RETIRE, &keys, claim.owner.as_str());
-    if let Err(failure) = store.ask(request.read(replies::number)).await {
-        tracing::debug!(target: "leasehold", election = %claim.name(), %failure,
-            "record of a former leader not deleted: it expires");
     }
 }
 
