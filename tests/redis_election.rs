@@ -95,20 +95,6 @@ async fn redisson_holder_leads_without_a_value() {
     assert_eq!(leader.unwrap().owner(), leadership.owner());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn record_of_a_former_leader_is_ignored() {
-    let redis = Redis::start();
-    let election = election(&redis).await;
-    let leadership = election.campaign("former").await.unwrap();
-    redis.command(&["DEL", "scheduler"]);
-    assert_eq!(hash(&redis, RECORD).len(), 4);
-    assert_eq!(election.leader().await.unwrap(), None);
-    hold_by_hand(&redis, "scheduler", "another:1", secs(30));
-    let leader = election.leader().await.unwrap().unwrap();
-    assert_eq!((leader.owner().as_str(), leader.value(), leader.term()), ("another:1", None, None));
-    drop(leadership);
-}
-
 /// For a hot standby, this is the time without a leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_leads_in_the_time_of_a_release() {
