@@ -104,6 +104,9 @@ impl Seen {
         now: Instant,
     ) -> Option<String> {
         let lock = self.locks.get(name).filter(|lock| lock.held_by.is_empty())?;
+        // A grant in a migrating slot leaves the queue entry of its client. If the next release
+        // notifies that client, the other waiters ask only when their wait for a message ends.
+        let acquired = if lock.moved.is_some() { ACQUIRED.max(acquired) } else { acquired };
         let waits = |it: &&Waiter| it.name == *name;
         let waiters = self.waiters.values().filter(waits);
         let since = waiters.map(|it| it.since.max(it.gate.opens())).min()?;
