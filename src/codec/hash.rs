@@ -1,5 +1,5 @@
-//! HighwayHash with 128 bits and Redisson's secret. The name of a synchronizer that belongs to a
-//! key of a map contains this hash of the key.
+//! HighwayHash with 128 bits, and with the constant that Redisson uses as its key. The name of a
+//! synchronizer that belongs to a key of a map contains this hash of the key.
 //!
 //! This is Google's portable algorithm, without streaming and vector instructions: only its result
 //! has to be the same as in Java.
