@@ -73,7 +73,7 @@ impl<K> Guard<K> {
     ///
     /// [`Error::Unavailable`] if the store did not reply within the [release
     /// timeout](crate::ClientBuilder::release_timeout). The release continues in the background. If
-    /// it never succeeds, the lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
+    /// it never succeeds, a lease ends the hold. [`Error::NotReady`], [`Error::Forbidden`] and
     /// [`Error::Refused`] if the store rejected the request.
     ///
     /// # Cancel safety
@@ -256,15 +256,15 @@ impl<K> Guard<Lock<K>> {
     ///
     /// - [`Error::Lost`] if the hold is over, in this process or in the store. Nothing was written.
     /// - [`Error::Unavailable`] if no reply came within the [request
-    /// timeout](crate::ClientBuilder::request_timeout). Then the write **may have happened, or may
-    /// still happen** while this hold lasts. The client never sends it twice. After a release of
-    /// the lock, it cannot happen.
+    ///   timeout](crate::ClientBuilder::request_timeout). Then the write **may have happened, or may
+    ///   still happen** while this hold lasts. The client never sends it twice. After a release of
+    ///   the lock, it cannot happen.
     /// - [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the
-    /// request. Nothing was written. For example, `Refused` is the error of a write to a field of a
-    /// key that is not a hash, and of a write to the key of the lock.
+    ///   request. Nothing was written. For example, `Refused` is the error of a write to a field of a
+    ///   key that is not a hash, and of a write to the key of the lock.
     /// - [`Error::Duration`] if a time in `writes` is invalid.
     /// - [`Error::PartialWrite`] if the Redis user lacks the ACL permission for a later write. The
-    /// earlier writes stay.
+    ///   earlier writes stay.
     /// - [`Error::Unsupported`] for the guard of a read lock, because other readers share it.
     ///
     /// # Cancel safety
@@ -363,8 +363,8 @@ pub enum Release {
         name: Name,
         /// Why the hold was over.
         reason: LostReason,
-        /// The current holder, or the waiter for which the lock is reserved. `None` if the lock is
-        /// free.
+        /// The current holder, or the waiter for which the lock is reserved, if the store returned
+        /// one.
         holder: Option<Holder>,
     },
     /// The hold lasted until this release. The lock is now free, or passed to the next waiter.
