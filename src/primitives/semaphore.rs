@@ -16,8 +16,9 @@ use crate::{
 /// A number of permits. **A process that crashes keeps its permits for ever.**
 ///
 /// Use an [`ExpirableSemaphore`](crate::ExpirableSemaphore) instead, unless Redisson clients use
-/// this semaphore: its permits have a lease, so the permits of a dead process come back. Permits of
-/// a crashed process's `Semaphore` come back only when a client [adds](Self::add) the same number.
+/// this semaphore: its permits have a lease, so the permits of a dead process come back. If a
+/// process crashes while it holds permits of a `Semaphore`, they come back only when a client
+/// [adds](Self::add) the same number.
 ///
 /// A guard that is dropped just before the program ends may also leak its permits, because the
 /// background task that releases them ends with the runtime. So call
@@ -33,8 +34,8 @@ use crate::{
 /// before each acquisition, and not only when the program starts.
 ///
 /// **A dead client stays in the hash of holders** until an operator deletes its field, by the
-/// commands in the guide. Until then, the semaphore treats the dead client as a holder: waiters
-/// that want more than the free permits count on its permits.
+/// commands in the guide. Until then, the dead client counts as a holder. So the other clients may
+/// let a waiter go first that can only wait for the permits of the dead client.
 ///
 /// In the first 10 ms after a grant, released permits go to a waiting task of the same client that
 /// wants the same number. Such a hand-off needs no request. After these 10 ms, a release goes to
