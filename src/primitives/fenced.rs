@@ -79,7 +79,7 @@ impl Lock<Fenced> {
     ///
     /// Use this method after Redis has lost the counter. Pass the highest token that any receiver
     /// has seen, then acquire the lock again. The call never lowers the counter, and the store
-    /// executes it in one step. So many clients may call it at the same time, while the lock is
+    /// executes it in one step. So several clients may call it at the same time. The lock may be
     /// held or free.
     ///
     /// Each token that the store grants later is higher than `least`. **An existing hold keeps its

@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What `run` does with work whose lock is lost while the work runs.
+/// How `run` stops work whose lock is lost while the work runs.
 ///
 /// Requests that the work has already sent still arrive after it was stopped. Only their receiver
 /// can reject a late write: see [`fence`](crate::fence).
