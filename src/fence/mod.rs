@@ -10,7 +10,7 @@
 //!
 //! | the data is in | receiver |
 //! |---|---|
-//! | a server in Rust | [`Gate`] |
+//! | the memory of a Rust process | [`Gate`] |
 //! | Redis | [`redis`]: scripts that your own Redis client sends |
 //! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
 //!

@@ -47,11 +47,11 @@
 //! - **The fence stays** when the data is [deleted](delete) or expires. Otherwise a late write
 //!   would pass. So each key that was ever written costs one more small key. Delete a fence by hand
 //!   when no holder of an older token can still run.
-//! - The fence stops only late writes that use this module and a token of the same lock. A plain
-//!   `SET` is not checked.
+//! - The fence stops a late write only if it uses this module, and a token of the same lock as
+//!   other writes. Nothing checks a plain `SET`.
 //! - `maxmemory-policy` has to be `noeviction`, as for locks: if Redis evicts the fence, a late
 //!   write passes. A late write also passes after a restart or a failover that loses the fence.
-//! - The user needs the ACL permissions for `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`,
+//! - The Redis user needs the ACL permissions for `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`,
 //!   `+set`, and for the data.
 //! - Do not use the key of the lock as the key of the data.
 //!
@@ -284,7 +284,7 @@ pub fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
     Ok(call(text, keys, args.into_iter().map(bytes).collect(), token))
 }
 
-/// Why a script cannot be fenced.
+/// Why [`script`] rejects a script.
 ///
 /// # Examples
 ///

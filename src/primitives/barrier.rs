@@ -21,14 +21,14 @@ use crate::{
 
 /// A barrier, at which tasks of all processes wait until a number of them has arrived.
 ///
-/// A `Barrier` is a name and this number, so creating one sends no request. **All clients must use
-/// the same number.** After an opening, the barrier can be used again at once. Each opening is
-/// called a generation. Redisson has no such object.
+/// A `Barrier` is a name and the number of members, so creating one sends no request. **All clients
+/// must use the same number.** After an opening, the barrier can be used again at once. Each
+/// opening is called a generation. Redisson has no such object.
 ///
 /// Each waiting task is a member. If the process of a member dies, the member counts for up to 10
 /// seconds. After that, the other members wait until another task arrives. **A process that
 /// restarts within 10 seconds counts twice**, so the barrier may open early. If a process is paused
-/// for more than 10 seconds, its members do not count meanwhile, and arrive again when it
+/// for more than 10 seconds, its members no longer count. They arrive again when the process
 /// continues.
 ///
 /// **A failover may lose an opening.** Members that have not received the reply before the failover
@@ -133,7 +133,7 @@ impl Barrier {
     /// # Cancel safety
     ///
     /// If the future is dropped, this member leaves the barrier in the background. If the barrier
-    /// opens before the member has left, it counts, and the other members continue.
+    /// opens before this member has left, this member counts, and the other members continue.
     #[doc = example!(barrier:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -150,9 +150,9 @@ impl Barrier {
     /// # Errors
     ///
     /// [`Error::MembersMissing`] if too few members have arrived. The error names members that have
-    /// arrived. This member then leaves in the background. If the barrier opens before it has left,
-    /// it counts, and the other members continue. [`Error::Duration`] if the timeout is zero. Other
-    /// errors as for [`arrive_and_wait`](Self::arrive_and_wait).
+    /// arrived. This member then leaves in the background. If the barrier opens before this member
+    /// has left, this member counts, and the other members continue. [`Error::Duration`] if the
+    /// timeout is zero. Other errors as for [`arrive_and_wait`](Self::arrive_and_wait).
     ///
     /// # Cancel safety
     ///

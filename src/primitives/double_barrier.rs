@@ -21,10 +21,10 @@ use crate::{
 /// A double barrier. Tasks of all processes enter when a number of them has arrived, and leave when
 /// all of them have ended their work.
 ///
-/// A `DoubleBarrier` is a name and this number, so creating one sends no request. **All clients
-/// must use the same number**, and must not use the same name for a [`Barrier`]. The members that
-/// enter together are a generation. The next generation enters after all members of the one before
-/// have left. Redisson has no such object.
+/// A `DoubleBarrier` is a name and the number of members, so creating one sends no request. **All
+/// clients must use the same number**, and must not use the name for a [`Barrier`], too. The
+/// members that enter together are a generation. The next generation enters after all members of
+/// the one before have left. Redisson has no such object.
 ///
 /// As at a [`Barrier`], each waiting task is a member. While a member is inside, a background task
 /// renews its membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). If the
@@ -94,7 +94,7 @@ impl DoubleBarrier {
     /// # Cancel safety
     ///
     /// If the future is dropped, this member leaves the barrier in the background. If the barrier
-    /// has just opened, the other members have entered.
+    /// has just opened for this member, the other members have entered and work without it.
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -222,7 +222,7 @@ impl DoubleBarrierGuard {
     /// Waits until this member is no longer inside, and returns the reason.
     ///
     /// If the store does not reply to the renewals, the future returns before the lease ends in the
-    /// store. The future borrows nothing. When the member leaves, it returns
+    /// store. The future borrows nothing. When the member leaves, the future returns
     /// [`LostReason::Released`].
     ///
     /// # Cancel safety

@@ -28,10 +28,9 @@ const MOST_VALUE: usize = 64 * 1024;
 
 /// An election: of all candidates, at most one leads at a time.
 ///
-/// An `Election` is a name and some settings. Creating one costs nothing and sends no request. The
-/// leader holds the [`FencedLock`] of the same name, and the token of its hold is its term. A
-/// Redisson client can take part: if it locks the `RFencedLock` of the same name, it leads without
-/// a value.
+/// An `Election` is a name and some settings, so creating one sends no request. The leader holds
+/// the [`FencedLock`] of the same name, and the token of its hold is its term. A Redisson client
+/// can take part: if it locks the `RFencedLock` of the same name, it leads without a value.
 ///
 /// Candidates wait for that lock. When the leader steps down, the next candidate acquires the lock,
 /// and leads. If the leader dies, the lock is free after at most the [`ttl`](Self::ttl).
@@ -92,7 +91,7 @@ impl Election {
     }
 }
 
-/// Candidacy.
+/// Methods of a candidate.
 impl Election {
     /// Waits until this candidate leads, and publishes `value`, such as its address.
     ///
@@ -202,7 +201,7 @@ impl Election {
     }
 }
 
-/// Looking up the leader.
+/// Methods that look up the leader.
 impl Election {
     /// Returns the leader at the moment of the store's reply.
     ///
@@ -227,7 +226,7 @@ impl Election {
         self.lock.engine.ask(name, |store| election::leader(store, name)).await
     }
 
-    /// Returns an observer. Its first result is the present leader.
+    /// Returns an observer, whose first result is the present leader.
     ///
     /// # Errors
     ///
@@ -314,7 +313,7 @@ impl Leadership {
 
     /// Steps down, and returns whether this candidate had led until now.
     ///
-    /// First end the work of the leader, because the next candidate leads at once.
+    /// End the work of the leader before this call, because the next candidate leads at once.
     ///
     /// # Errors
     ///
@@ -331,7 +330,7 @@ impl Leadership {
         self.guard.release().await
     }
 
-    /// Runs `work` as the leader, steps down, and returns the outcome of both.
+    /// Runs `work` as the leader, steps down, and returns the outcome.
     ///
     /// If the leadership is lost, [`Election::on_loss`] decides how the work stops. If the work
     /// panics, the leader steps down, and the panic continues.

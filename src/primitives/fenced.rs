@@ -20,8 +20,8 @@ use crate::{
 /// your deployment has replicas, use [`replicated`](Lock::replicated) with as many replicas as may
 /// be promoted, or give the data a version of its own.
 ///
-/// No lock on Redis can keep a paused holder from writing late. A receiver that remembers the
-/// newest token can reject such a write: see [`fence`](crate::fence).
+/// No lock on Redis can keep a paused holder from writing late. But a receiver that remembers the
+/// newest token can reject a late write: see [`fence`](crate::fence).
 ///
 /// If Redis loses the counter, tokens start at 1 again. A receiver that has seen a higher token
 /// then rejects the writes of new holders, and accepts late writes of an old holder.
@@ -75,7 +75,7 @@ impl From<FencedLock> for Lock {
 }
 
 impl Lock<Fenced> {
-    /// Raises the counter of tokens to at least `least`, and returns its new value.
+    /// Raises the counter of tokens to at least `least`, and returns the new value of the counter.
     ///
     /// Use this method after Redis has lost the counter. Pass the highest token that any receiver
     /// has seen, then acquire the lock again. The call never lowers the counter, and the store
@@ -146,7 +146,7 @@ impl Guard<FencedLock> {
     }
 }
 
-/// The token, for work under a fenced lock.
+/// Methods that return the token, for work under a fenced lock.
 impl LockContext {
     /// Returns the token of this hold, or `None` if its lock is not a [`FencedLock`].
     #[doc = example!(fenced:

@@ -46,7 +46,7 @@ impl<K> Guard<K> {
         Self { held, on_loss, of: PhantomData }
     }
 
-    /// Returns a view of the hold, which does not keep it.
+    /// Returns a view of the hold. The view does not keep the hold alive.
     pub(crate) fn watch(&self) -> &Watch {
         &self.held.watch
     }
@@ -62,12 +62,12 @@ impl<K> Guard<K> {
     /// [`Release::into_result`] turns `NotHeld` into an error.
     ///
     /// If a failover happens during the release, the new primary may not know the hold. The call
-    /// then reports [`LostReason::InDoubt`]: either the old primary executed the release, or the
-    /// hold was lost before.
+    /// then reports [`LostReason::InDoubt`], because there are two possible reasons: the old
+    /// primary executed the release, or the hold was lost before.
     ///
     /// If some permits of the guard were lost, the call releases the rest. If another client has
-    /// deleted the semaphore, the call releases no permits, because a new semaphore of this name
-    /// would get permits that nobody set.
+    /// deleted the semaphore, the call releases no permits, because they would create permits that
+    /// no client has set.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl<K> Guard<K> {
         })
     }
 
-    /// Runs `work` under this guard, releases the guard, and returns the outcome of both.
+    /// Runs `work` under this guard, releases the guard, and returns the outcome.
     ///
     /// If the lock is lost while the work runs, [`Lock::run`](crate::Lock::run) returns only an
     /// error. This method also returns the result of the work, if the work completed.
@@ -107,7 +107,8 @@ impl<K> Guard<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work at its current await and releases in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the guard is
+    /// released in the background.
     #[doc = example!(lock:
         "use leasehold::RunOutcome;",
         "let guard = lock.acquire().await?;",
@@ -131,7 +132,7 @@ impl<K> Guard<K> {
         run::release_after_run(self.held).await
     }
 
-    /// Waits until the hold is over, and returns why.
+    /// Waits until the hold is over, and returns the reason.
     ///
     /// The future borrows nothing, so you can create several and move them. When the last guard of
     /// the hold is released, the future returns [`LostReason::Released`].
@@ -193,8 +194,8 @@ impl<K> Guard<K> {
 impl<K> Guard<Lock<K>> {
     /// Leaves the lock held until its lease ends, without further renewals.
     ///
-    /// A process that ends can so keep other processes out for a while. For example, cron starts a
-    /// job on several machines, and only one of them should run it: see [the
+    /// A process can call this before it ends, to keep other processes out for a while. For
+    /// example, cron starts a job on several machines, but only one machine should run it: see [the
     /// guide](crate::docs::guide::recipes#cron-job). The call sends no request, so it works while
     /// Redis is unreachable.
     ///
@@ -256,15 +257,15 @@ impl<K> Guard<Lock<K>> {
     ///
     /// - [`Error::Lost`] if the hold is over, in this process or in the store. Nothing was written.
     /// - [`Error::Unavailable`] if no reply came within the [request
-    ///   timeout](crate::ClientBuilder::request_timeout). Then the write **may have happened, or may
-    ///   still happen** while this hold lasts. The client never sends it twice. After a release of
-    ///   the lock, it cannot happen.
+    ///   timeout](crate::ClientBuilder::request_timeout). Then the write **may have happened, or
+    ///   may still happen** while this hold lasts. The client never sends the write twice. After a
+    ///   release of the lock, the write cannot happen.
     /// - [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the
-    ///   request. Nothing was written. For example, `Refused` is the error of a write to a field of a
-    ///   key that is not a hash, and of a write to the key of the lock.
+    ///   request. Nothing was written. For example, `Refused` is the error of a write to a field of
+    ///   a key that is not a hash, and of a write to the key of the lock.
     /// - [`Error::Duration`] if a time in `writes` is invalid.
     /// - [`Error::PartialWrite`] if the Redis user lacks the ACL permission for a later write. The
-    ///   earlier writes stay.
+    ///   writes before it stay.
     /// - [`Error::Unsupported`] for the guard of a read lock, because other readers share it.
     ///
     /// # Cancel safety

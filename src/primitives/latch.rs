@@ -63,14 +63,14 @@ impl Latch {
     }
 }
 
-/// Waiting.
+/// Methods that wait for the opening.
 impl Latch {
     /// Waits until the latch is open, also while the store is unreachable.
     ///
-    /// The call returns after the latch was open at some moment since the call. When it returns,
-    /// the latch may be closed again. If the latch opens, and is set again before the client's next
-    /// request, the call may not notice the opening. **The call also returns if the store has lost
-    /// the latch**, so check the condition for which you waited.
+    /// The call returns if the latch was open at some moment during the call. When the call
+    /// returns, the latch may be closed again. If the latch opens, and is set again before the
+    /// client's next request, the call may not notice the opening. **The call also returns if the
+    /// store has lost the latch**, so check the condition for which you waited.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Latch {
     }
 }
 
-/// Closing and opening.
+/// Methods that read or change the count.
 impl Latch {
     /// If the latch is open, closes it with this count, and returns whether it did so.
     ///

@@ -23,7 +23,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A lock with at most one holder at a time, in all processes together.
+/// A lock that at most one holder has at a time, in all processes together.
 ///
 /// A `Lock` is a name and some settings. Creating a `Lock` sends no request, so you may keep it,
 /// clone it, or create it again for each use. In Redisson, it is the `RLock` of the same name.
@@ -36,7 +36,8 @@ use crate::{
 /// is **never renewed**: it ends after that time, even if the work continues.
 ///
 /// Waiters of one process acquire in the order in which they came. While the lock is contended,
-/// processes also acquire in this order. [The guide][crate::docs::guide] describes this order.
+/// waiters of different processes also acquire in this order, with exceptions that [the
+/// guide][crate::docs::guide] describes.
 ///
 /// `K` is `()`, or [`Fenced`](crate::Fenced) for a [`FencedLock`](crate::FencedLock).
 ///
@@ -137,7 +138,8 @@ impl<K> Lock<K> {
     }
 }
 
-/// Reentry for threads.
+/// Methods that the blocking API and [`ReadWriteLock`](super::ReadWriteLock) use to join an
+/// existing hold.
 impl<K> Lock<K> {
     /// Reenters the hold of `holding`. If this lock is replicated, waits until enough replicas have
     /// acknowledged the hold.
@@ -182,7 +184,7 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire the lock.
 impl<K> Lock<K> {
     /// Acquires the lock, waiting until it is free.
     ///
@@ -289,13 +291,13 @@ impl<K> Lock<K> {
     ///
     /// As for [`acquire`](Self::acquire). After these errors, the work did not start.
     /// [`Error::Lost`], with the reason, if the lock was lost while the work ran. This error does
-    /// not show whether the work completed. If you need that, or the result of work that completed
-    /// after a loss, use [`Guard::run`].
+    /// not show whether the work completed. If you need to know, or if you need the result of work
+    /// that completed after a loss, use [`Guard::run`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work at its current await and releases the lock in the
-    /// background.
+    /// If the future is dropped, the work is dropped at its current await, and the lock is released
+    /// in the background.
     #[doc = example!(lock:
         "let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;",
         "assert_eq!(sum, 10);")]
@@ -369,7 +371,8 @@ impl<K> Lock<K> {
         Ok(self.engine.holder(&self.object).await?.is_some())
     }
 
-    /// Returns the holder of the lock, its hold count and its remaining lease.
+    /// Returns the holder of the lock with its hold count and its remaining lease, or `None` if the
+    /// lock is free.
     ///
     /// If this client has an [`application`](crate::ClientBuilder::application), a second request
     /// reads the client info that the holder's client publishes: see [`Holder::client`]. If the

@@ -130,7 +130,7 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     }
 }
 
-/// Reading.
+/// Methods that read entries.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the value of `key`.
     ///
@@ -254,14 +254,15 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Changing.
+/// Methods that change entries.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Sets the value of `key`, and returns the previous value.
     ///
     /// # Errors
     ///
     /// - [`Error::Codec`] if the codec cannot write the key or the value. Then nothing has changed.
-    ///   Also if the codec cannot read the previous value. Then the new value is set.
+    ///   It is also the error if the codec cannot read the previous value. Then the new value is
+    ///   set.
     /// - [`Error::ValueTooLong`] if the new or the previous value is too long. Then nothing has
     ///   changed.
     /// - [`Error::Unavailable`] if the store did not reply within the [request
@@ -511,12 +512,14 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             return Ok(ControlFlow::Break(value));
         }
         let acquired = self.lock(key)?.acquire_in_time(timeout).await;
-        // Another task may have inserted the value during the wait. The value is read even if the
-        // lock was not acquired, because that task may have died before it released the lock.
+        // Another task may have inserted the value during the wait. So this task reads it again,
+        // even if it did not acquire the lock: the other task may have died after the insertion,
+        // before it released the lock.
         let Some(value) = self.get(key).await? else { return acquired.map(ControlFlow::Continue) };
         if let Ok(guard) = acquired {
-            // The release is not left to a background task, because the program may end before that
-            // task runs. Its errors do not matter, because this task wrote nothing.
+            // This task awaits the release, because the program may end before a background task
+            // releases the lock. An error of the release does not matter, because this task wrote
+            // nothing.
             guard.release().await.ok();
         }
         Ok(ControlFlow::Break(value))
@@ -624,7 +627,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Writing with a guard.
+/// Writes of entries for a guard.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the write that sets the value of `key`, for [`Guard::write`](crate::Guard::write).
     ///

@@ -6,15 +6,18 @@
 //! An acquisition tries all missing members at the same time. If some of them are busy, it waits
 //! for the first busy one, in the order of their names:
 //!
-//! - At first it releases the members after the busy one, and keeps those before it. It keeps them
-//!   while the holder of the busy member changes, because then the queue moves.
-//! - If a check finds the same holder as the check before, the acquisition releases all members
-//!   until the busy one is granted. It also does so after the last check.
+//! - At first, the acquisition releases the members after the busy one, and keeps the members
+//!   before it. It keeps them while the holder of the busy member changes, because then the queue
+//!   moves.
+//! - If a check finds the same holder as the check before, or if the last check is over, the
+//!   acquisition releases all members. It then waits without a member until the busy one is
+//!   granted.
 //!
-//! So multi-locks never wait for each other in a circle: they acquire in the same order. A Redisson
-//! multi-lock, or a task with nested locks, may acquire in another order. It may then wait for a
-//! member of this multi-lock, which waits for it. In this case, the holder of the busy member does
-//! not change, so this multi-lock releases its members.
+//! Multi-locks never wait for each other in a circle, because all of them acquire in the same
+//! order. A Redisson multi-lock, or a task with nested locks, may acquire in another order. So it
+//! may wait for a member of this multi-lock while this multi-lock waits for one of its locks. In
+//! this case, the holder of the busy member does not change, so this multi-lock releases its
+//! members.
 //!
 //! While the server of one member sends no reply, the other members should stay free for other
 //! clients. So if a server has not replied for half a second after another member was granted, the
@@ -42,7 +45,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Several locks that are acquired together: a task holds all of them, or none.
+/// Several locks that a task acquires together: it holds all of them, or none.
 ///
 /// Each member is a [`Lock`], with or without tokens, or a side of a
 /// [`ReadWriteLock`](crate::ReadWriteLock). Members may belong to different clients and servers.
@@ -56,8 +59,8 @@ use crate::{
 /// **Two multi-locks never deadlock**, whatever the order of their members. While a multi-lock
 /// waits for a busy member, it keeps other members only while the holder of the busy member
 /// changes, and for at most ten seconds. So there is no deadlock with other clients either. For
-/// example, a client with Redisson's `getMultiLock` holds member A and waits for member B, which
-/// this multi-lock holds. Then the multi-lock releases B.
+/// example, a client with Redisson's `getMultiLock` holds A and waits for B, while this multi-lock
+/// holds B and waits for A. Then this multi-lock releases B.
 ///
 /// **A multi-lock may starve**, because it queues for only one member at a time. If other clients
 /// repeatedly acquire single members, the multi-lock waits longer than they do. If they hold a
@@ -74,7 +77,7 @@ use crate::{
     "both.run(async |_held| { /* move the money */ }).await?;")]
 #[derive(Clone, Debug)]
 pub struct MultiLock {
-    /// Sorted by their objects, so by name.
+    /// Sorted by their objects, so first by name.
     members: Vec<Lock>,
     on_loss: OnLoss,
 }
@@ -465,7 +468,7 @@ impl MultiGuard {
         MultiRelease { members: join_all(each).await }
     }
 
-    /// Runs `work` under this guard, releases all members, and returns the outcome of both.
+    /// Runs `work` under this guard, releases all members, and returns the outcome.
     ///
     /// This is [`Guard::run`](crate::Guard::run) for several locks. If a member was lost, the
     /// outcome names the first one.

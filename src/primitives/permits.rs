@@ -96,7 +96,7 @@ impl ExpirableSemaphore {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire permits.
 impl ExpirableSemaphore {
     /// Acquires a permit, waiting until one is free.
     ///
@@ -237,7 +237,7 @@ impl ExpirableSemaphore {
     }
 }
 
-/// The number of permits.
+/// Methods that read or change the number of permits.
 impl ExpirableSemaphore {
     /// Sets the number of permits if no number is set, and returns whether it did so.
     ///

@@ -184,7 +184,7 @@ impl<T, C> Queue<T, C> {
     }
 }
 
-/// Elements.
+/// Methods that push, claim and remove elements.
 impl<T, C: Codec<T>> Queue<T, C> {
     /// Appends an element, and returns how many elements the queue then has.
     ///
@@ -255,7 +255,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: if its request has claimed an element, or still claims one, a
+    /// Dropping the future is safe: if its request has claimed an element, or claims one later, a
     /// background task gives the element back. If that task fails, the element goes back when the
     /// lease ends.
     #[doc = example!(jobs:
@@ -285,7 +285,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         self.open(self.engine.acquire_within(&request, timeout).await?).await
     }
 
-    /// Claims the first element if there is one now, by one request.
+    /// Claims the first element by one request, or returns `None` if the queue is empty now.
     ///
     /// # Errors
     ///

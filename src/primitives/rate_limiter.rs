@@ -32,8 +32,8 @@ use crate::{
 /// [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
 /// Waiting tasks of one client acquire in the order in which they came. Only the first waiting task
-/// sends requests: it sends one when its permits should be free. If no task waits, tasks that come
-/// at the same moment acquire in any order. There is no order between different clients.
+/// sends requests: it sends a request when its permits should be free. If no task waits, tasks that
+/// come at the same moment acquire in any order. There is no order between different clients.
 ///
 /// Redis stores each acquisition for one interval. If there are more than about 10,000 acquisitions
 /// in an interval, or if you need a limiter for each user, use a [`Throttle`](crate::Throttle).
@@ -74,7 +74,7 @@ impl RateLimiter {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire and release permits.
 impl RateLimiter {
     /// Acquires permits, waiting until they are free.
     ///
@@ -91,9 +91,9 @@ impl RateLimiter {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, its task loses its position among the waiting tasks. Until the
-    /// store grants the permits, it stores nothing about the task. If it has just granted them, the
-    /// permits count.
+    /// If the future is dropped, its task loses its position among the waiting tasks. The store has
+    /// no data about the task until it grants the permits. If it has just granted the permits, they
+    /// count.
     #[doc = example!(api:
         "api.acquire(10).await?;",
         "api.acquire(10).await?; // a second later")]
@@ -181,10 +181,11 @@ impl RateLimiter {
         })
     }
 
-    /// Releases `unused` of the permits that a call granted.
+    /// Releases the permits that the caller did not use. `unused` is how many of `permits` these
+    /// are.
     ///
-    /// They are free at once. If one interval has passed since the grant, they are free without
-    /// this call.
+    /// The unused permits are free at once. If one interval has passed since the grant, all of its
+    /// permits are free without this call.
     ///
     /// # Errors
     ///
@@ -212,7 +213,7 @@ impl RateLimiter {
     }
 }
 
-/// The rate.
+/// Methods that read or change the rate.
 impl RateLimiter {
     /// Sets the rate if no rate is set, and returns whether it did so.
     ///

@@ -26,9 +26,9 @@ use crate::{
 /// [`prefer_writers`](Self::prefer_writers) switches this off. Redisson's readers never wait for a
 /// waiting writer.
 ///
-/// **A reader cannot become a writer.** If a task holds the readers' side and acquires the writers'
-/// side, it waits for itself. Release the readers' side first. A writer can become a reader by
-/// [`downgrade`](Self::downgrade).
+/// **A reader cannot become a writer.** If a task holds the readers' side and tries to acquire the
+/// writers' side, it waits for itself. Release the readers' side first. A writer can become a
+/// reader by [`downgrade`](Self::downgrade).
 #[doc = example!(prices:
     "let one = prices.read().acquire().await?;",
     "let other = prices.read().acquire().await?;",
@@ -61,8 +61,8 @@ impl ReadWriteLock {
 
     replicated!("leasehold::Client", "read_write_lock", |this, replicas| Self { replicas, ..this });
 
-    /// Sets whether readers let a writer that waits for longer go first. Default: yes, in ten of
-    /// every twenty seconds.
+    /// Sets whether readers let a writer go first that began to wait before them. Default: yes, in
+    /// ten of every twenty seconds.
     ///
     /// With `false`, a stream of readers can block a writer for ever.
     ///
@@ -145,7 +145,7 @@ impl ReadWriteLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases both sides in the background.
+    /// If the future is dropped, both sides are released in the background.
     #[doc = example!(prices:
         "let writing = prices.write().acquire().await?;",
         "let reading = prices.downgrade(writing).await?;",

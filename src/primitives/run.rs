@@ -52,8 +52,8 @@ pub enum OnLoss {
 pub enum RunOutcome<T> {
     /// The work completed, and the lock was held while it ran.
     ///
-    /// Both facts are based on this client's clock and the last reply of the store. If the store
-    /// did not reply to the release within the [run release
+    /// The client concludes from its clock and from the last reply of the store that the lock was
+    /// held. If the store did not reply to the release within the [run release
     /// wait](crate::ClientBuilder::run_release_wait), a background task continues the release.
     Completed(T),
     /// The work completed, but the lock was lost while it ran, or may have been lost in a failover.
@@ -240,7 +240,7 @@ impl LockContext {
     }
 }
 
-/// Returns the owner of a hold to the user.
+/// Returns the owner of a hold, for a user of this crate.
 pub(super) fn owner(watch: &Watch) -> &Owner {
     let claim = watch.claim();
     // The ids of permits are made from the owner, so the user may use them from now on. Permits

@@ -105,7 +105,7 @@ fn guard(held: Held) -> SemaphoreGuard {
     Guard::new(held, OnLoss::default())
 }
 
-/// Acquiring.
+/// Methods that acquire permits.
 impl Semaphore {
     /// Acquires `permits` permits, waiting until they are free.
     ///
@@ -198,7 +198,7 @@ impl Semaphore {
     }
 }
 
-/// The number of permits.
+/// Methods that read or change the number of permits.
 impl Semaphore {
     /// Sets the number of permits if no number is set, and returns whether it did so.
     ///

@@ -84,7 +84,7 @@ impl<T, C> Set<T, C> {
     }
 }
 
-/// Reading.
+/// Methods that read elements.
 impl<T, C: Codec<T>> Set<T, C> {
     /// Returns whether the set contains `element`.
     ///
@@ -169,7 +169,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 }
 
-/// Changing.
+/// Methods that change elements.
 impl<T, C: Codec<T>> Set<T, C> {
     /// Adds `element`, and returns whether the set did not contain it before.
     ///

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How a waiter waits for a lock, and how a holder keeps it.
+/// How a waiter waits for a lock, and how a client keeps the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
@@ -50,7 +50,7 @@ impl Settings {
         self.request_share(object, self.share)
     }
 
-    /// Returns the request for this share of `object`.
+    /// Returns the request that these settings make for this share of `object`, if they are valid.
     pub(crate) fn request_share(&self, object: &Object, share: Share) -> Result<AcquireRequest> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
