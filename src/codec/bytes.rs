@@ -2,7 +2,7 @@
 
 use super::{Codec, CodecError};
 
-/// Writes and reads bytes as they are: `ByteArrayCodec` of Redisson.
+/// Writes and reads bytes as they are, like `ByteArrayCodec` of Redisson.
 ///
 /// # Examples
 ///

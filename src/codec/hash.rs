@@ -1,7 +1,8 @@
-//! HighwayHash with 128 bits and Redisson's key: the names of synchronizers that belong to a key.
+//! HighwayHash with 128 bits, and with the constant that Redisson uses as its key. The name of a
+//! synchronizer that belongs to a key of a map contains this hash of the key.
 //!
-//! It is Google's portable algorithm. Only the result has to be the same as in Java, so it has no
-//! streaming and no vector instructions.
+//! This is Google's portable algorithm, without streaming and vector instructions: only its result
+//! has to be the same as in Java.
 
 const KEY: [u64; 4] =
     [0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95];
@@ -17,7 +18,7 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 pub(crate) fn hash(bytes: &[u8]) -> String {
     let hash = hash128(bytes);
     let letter = |at: u32| {
-        // The last letter has only two bits of the hash.
+        // A letter has six bits. The 22nd letter has only the last two bits of the hash.
         let six = if at < 21 { hash >> (122 - 6 * at) } else { hash << 4 };
         char::from(LETTERS[(six & 0x3f) as usize])
     };
@@ -68,7 +69,7 @@ impl State {
         zipper(v0, v1);
     }
 
-    /// Mixes the last 1 to 31 bytes.
+    /// Mixes the last 1 to 31 bytes, which do not fill a packet.
     fn update_rest(&mut self, rest: &[u8]) {
         let length = rest.len();
         let (size, turn) = (length as u64, length as u32);
@@ -104,7 +105,7 @@ impl State {
     }
 }
 
-/// Adds the bytes of `from` to `to`, in the order in which HighwayHash merges them.
+/// Adds the bytes of `from` to `to`, in the order that HighwayHash specifies for its zipper merge.
 fn zipper(from: &[u64; 4], to: &mut [u64; 4]) {
     for pair in [0, 2] {
         let (even, odd) = (from[pair], from[pair + 1]);

@@ -10,12 +10,14 @@ use serde_json::{
 
 use super::{Codec, CodecError};
 
-/// Plain JSON: `TypedJsonJacksonCodec` of Redisson, the best codec for new data.
+/// Writes and reads plain JSON, like `TypedJsonJacksonCodec` of Redisson. This is the best codec
+/// for new data.
 ///
-/// Fields are sorted, and those without a value are left out, so that the bytes are those of Java.
-/// Java uses the names of its fields: add `#[serde(rename_all = "camelCase")]`. Three things have
-/// other bytes than in Java, but Java reads them: floats, maps, and objects with a
-/// `@JsonCreator`. Do not compare or hash these.
+/// The codec sorts the fields of an object, and leaves out fields whose value is null, because
+/// Java's codec does the same. Names of fields in Java are in camel case, so add
+/// `#[serde(rename_all = "camelCase")]`. Floats, maps, and objects with a `@JsonCreator` may have
+/// other bytes than in Java. Java can read them, but do not use them as keys, as elements of sets,
+/// or as values that Redis compares.
 ///
 /// # Examples
 ///
@@ -42,15 +44,17 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     }
 }
 
-/// JSON with the Java class of the value: `JsonJacksonCodec` of Redisson.
+/// Writes and reads JSON that contains the Java class of the value, like `JsonJacksonCodec` of
+/// Redisson.
 ///
-/// [`new`](Self::new) is for objects of one class, whose fields are texts, numbers and truth
-/// values. [`plain`](Self::plain) is for texts, truth values and numbers, which need no class: an
-/// `i32` is an `Integer`, and a greater number is a `Long`. For a Java map of `Long`, use
-/// `TaggedJson::new("java.lang.Long")`.
+/// [`new`](Self::new) is for objects of one class, whose fields are texts, numbers and booleans.
+/// [`plain`](Self::plain) is for values without a class of their own: texts, booleans and numbers.
+/// With `plain`, Java reads a whole number that fits into an `i32` as an `Integer`, and a greater
+/// one as a `Long`. For a Java map of `Long`, use `TaggedJson::new("java.lang.Long")`.
 ///
-/// An object within an object has a class of its own, so it is rejected. Use [`Json`] and
-/// `TypedJsonJacksonCodec` for such data.
+/// In Java's format, an object within an object names its own class. This codec knows only one
+/// class, so it rejects nested objects and lists. For such data, use [`Json`] in Rust and
+/// `TypedJsonJacksonCodec` in Java.
 ///
 /// # Examples
 ///
@@ -70,7 +74,7 @@ const LONG: &str = "java.lang.Long";
 const CLASS: &str = "@class";
 
 impl TaggedJson {
-    /// Makes a codec for values of this Java class, such as `com.example.Order`.
+    /// Creates a codec for values of the Java class `class`, such as `com.example.Order`.
     ///
     /// # Examples
     ///
@@ -82,7 +86,7 @@ impl TaggedJson {
         Self { class: Some(class.into()) }
     }
 
-    /// Makes a codec for texts, numbers and truth values.
+    /// Creates a codec for texts, numbers and booleans.
     ///
     /// # Examples
     ///
@@ -105,7 +109,8 @@ impl TaggedJson {
         })
     }
 
-    /// Checks the class that the writer named.
+    /// Returns an error unless `class`, which the writer named, is the class of this codec. A codec
+    /// without a class expects `otherwise`.
     fn is_of(&self, class: &Value, otherwise: Option<&str>) -> Result<(), CodecError> {
         let expected = self.class.as_deref().or(otherwise);
         match class.as_str() {
@@ -160,7 +165,8 @@ impl TaggedJson {
     }
 }
 
-/// Whether Java's codec reads an `Integer` or a `Double` of this number.
+/// Returns whether Java's codec reads this number as an `Integer` or a `Double`, so that it needs
+/// no class.
 fn is_integer(number: &serde_json::Number) -> bool {
     number.is_f64() || number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
 }
@@ -169,7 +175,7 @@ fn needs_class() -> CodecError {
     CodecError::new("JsonJacksonCodec needs a class for each object and list")
 }
 
-/// Refuses objects and lists within an object.
+/// Rejects an object that contains objects or lists.
 fn flat(fields: Map<String, Value>) -> Result<Map<String, Value>, CodecError> {
     match fields.values().any(|value| value.is_object() || value.is_array()) {
         true => Err(needs_class()),
@@ -181,7 +187,8 @@ fn value_of(value: &impl Serialize) -> Result<Value, CodecError> {
     serde_json::to_value(value).map_err(CodecError::new)
 }
 
-/// Rejects a value that could not be read again, because a null that it needs is left out.
+/// Returns an error if the codec cannot read `bytes` again. For example, an enum variant such as
+/// `Resize(None)` needs the null that the codec leaves out.
 fn readable<T>(codec: &impl Codec<T>, value: &Value, bytes: &[u8]) -> Result<(), CodecError> {
     if has_null(value) {
         codec.decode(bytes)?;
@@ -206,7 +213,8 @@ fn written(value: &Value) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// Escapes as Jackson does: a character above U+FFFF as two, and with upper-case digits.
+/// Escapes characters as Jackson does: a character above U+FFFF becomes two escapes, and
+/// hexadecimal digits are in upper case.
 struct Jackson;
 
 impl Formatter for Jackson {
@@ -237,8 +245,9 @@ impl Formatter for Jackson {
     }
 }
 
-/// Sorts the fields of all objects, and leaves out those without a value. Another crate may make
-/// `serde_json` keep the order of insertion.
+/// Sorts the fields of all objects, and leaves out fields whose value is null. `serde_json` does
+/// not always sort: if another crate enables its feature `preserve_order`, it keeps the order of
+/// insertion.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -2,12 +2,12 @@
 
 use super::{Codec, CodecError};
 
-/// Writes and reads texts and numbers as `Kryo5Codec` of Redisson, its default since 3.19.
+/// Writes and reads texts and numbers like `Kryo5Codec`, the default codec of Redisson since 3.19.
 ///
-/// With this codec, you share an `RMap<String, Long>` or an `RSet<String>` with Java programs that
-/// set no codec. It supports `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64` (`Double`)
-/// and `bool`.
-/// Only Java reads other objects of Kryo. To share objects, set `TypedJsonJacksonCodec` in Java.
+/// With this codec, Rust can share an `RMap<String, Long>` or an `RSet<String>` with Java programs
+/// that set no codec. It supports `String`, `i32` (Java's `Integer`), `i64` (`Long`), `f64`
+/// (`Double`) and `bool`. Only Java can read other objects that Kryo wrote. To share objects, set
+/// `TypedJsonJacksonCodec` in Java.
 ///
 /// # Examples
 ///
@@ -20,14 +20,14 @@ use super::{Codec, CodecError};
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Kryo5Text;
 
-// The classes, each with the offset that Kryo adds.
+// The number of each class, as Kryo writes it in the first byte.
 const INT: u8 = 2;
 const STRING: u8 = 3;
 const BOOLEAN: u8 = 5;
 const LONG: u8 = 9;
 const DOUBLE: u8 = 10;
 
-/// The longest text that Kryo writes without its length.
+/// The length of the longest ASCII text that Kryo writes without its length.
 const SHORT: usize = 32;
 
 impl Codec<String> for Kryo5Text {
@@ -63,7 +63,7 @@ impl Codec<String> for Kryo5Text {
     }
 }
 
-/// Reads ASCII, whose last byte has the high bit.
+/// Reads an ASCII text. Kryo sets the high bit of its last byte to mark the end.
 fn short_text(bytes: &[u8]) -> Result<String, CodecError> {
     let (last, before) = bytes.split_last().ok_or_else(broken)?;
     if *last & 0x80 == 0 || !before.is_ascii() {
@@ -73,7 +73,7 @@ fn short_text(bytes: &[u8]) -> Result<String, CodecError> {
     Ok(all.map(char::from).collect())
 }
 
-/// Reads a text after its length, in UTF-16 units of one to three bytes.
+/// Reads a text that begins with its length. Each UTF-16 unit of the text has one to three bytes.
 fn long_text(first: u8, mut rest: &[u8]) -> Result<String, CodecError> {
     let mut length = u64::from(first & 0x3f);
     if first & 0x40 > 0 {
@@ -94,7 +94,8 @@ fn long_text(first: u8, mut rest: &[u8]) -> Result<String, CodecError> {
     }
 }
 
-/// Adds a UTF-16 unit. Kryo writes surrogates one by one, which is not UTF-8.
+/// Appends a UTF-16 unit. Kryo writes each surrogate of a pair separately, so the bytes are not
+/// valid UTF-8.
 fn put(unit: u16, bytes: &mut Vec<u8>) {
     let six = |shift: u16| 0x80 | (unit >> shift & 0x3f) as u8;
     match unit {
@@ -104,7 +105,7 @@ fn put(unit: u16, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Removes a UTF-16 unit from the beginning.
+/// Returns the first UTF-16 unit, and the bytes after it.
 fn take(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let six = |byte: u8| (byte & 0xc0 == 0x80).then_some(u16::from(byte & 0x3f));
     match *bytes {
@@ -178,7 +179,8 @@ fn read_number(class: u8, bytes: &[u8]) -> Result<i64, CodecError> {
     }
 }
 
-/// Adds seven bits for each byte, the low ones first. Kryo fills the ninth byte of a long.
+/// Appends a number in bytes of seven bits, the low bits first. The ninth byte has eight bits,
+/// because Kryo writes a long in at most nine bytes.
 fn varint(mut number: u64, bytes: &mut Vec<u8>) {
     for _ in 0..8 {
         if number < 0x80 {
@@ -193,7 +195,7 @@ fn varint(mut number: u64, bytes: &mut Vec<u8>) {
 fn read_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
     let mut number = 0;
     for (at, byte) in bytes.iter().enumerate().take(9) {
-        // The ninth byte has eight bits.
+        // The ninth byte has eight bits of the number: see `varint`.
         let bits = if at == 8 { 0xff } else { 0x7f };
         number |= u64::from(byte & bits) << (7 * at);
         if at == 8 || byte & 0x80 == 0 {
@@ -203,7 +205,7 @@ fn read_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
     Err(broken())
 }
 
-/// The bytes after the class.
+/// Returns the bytes after the class, or an error if the class is not `class`.
 fn of_class(class: u8, bytes: &[u8]) -> Result<&[u8], CodecError> {
     match bytes {
         [first, rest @ ..] if *first == class => Ok(rest),

@@ -1,21 +1,22 @@
 //! How keys and values become bytes in Redis.
 //!
-//! Redis stores only bytes. Java and Rust can share a value if the codec in Rust writes the same
-//! bytes as the codec in Java:
+//! Redis stores only bytes. If the codec in Rust writes the same bytes as the codec in Java, both
+//! languages can share a value:
 //!
-//! | Java side | codec |
+//! | codec in Java | codec in Rust |
 //! |---|---|
 //! | `StringCodec`, `LongCodec`, `IntegerCodec` | [`Text`], the default |
 //! | `ByteArrayCodec`, Protobuf | [`Bytes`] |
-//! | no codec is set, texts and numbers | [`Kryo5Text`] |
+//! | the default of Redisson, for texts and numbers | [`Kryo5Text`] |
 //! | `TypedJsonJacksonCodec` | `Json`, with the feature `serde` |
 //! | `JsonJacksonCodec` | `TaggedJson`, with the feature `serde` |
 //!
 //! For new data in a map, use `new CompositeCodec(StringCodec.INSTANCE, new
 //! TypedJsonJacksonCodec(String.class, Order.class))` in Java, and `Text` for keys with `Json` for values in Rust.
 //!
-//! Redis compares bytes. Two values are equal only if their bytes are equal, so both languages must
-//! write the same bytes for keys, for elements of sets, and for values that are compared.
+//! Redis compares bytes, so for Redis two values are equal only if their bytes are equal. So both
+//! languages must write the same bytes for keys, for elements of sets, and for values that Redis
+//! compares.
 //!
 //! # Examples
 //!
@@ -59,8 +60,8 @@ pub use self::{bytes::Bytes, kryo::Kryo5Text, text::Text};
 
 /// Converts values of type `T` to bytes, and bytes to values.
 ///
-/// A codec has no state that changes: two clones write the same bytes. Its `Debug` text is its name
-/// in errors. The [module](self) has an example.
+/// A codec has no state that changes: two clones write the same bytes. Errors show its `Debug` text
+/// as its name. The [module](self) has an example.
 pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the bytes of `value`.
     ///
@@ -73,7 +74,7 @@ pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`CodecError`] if another codec wrote them, or a value of another type.
+    /// [`CodecError`] if another codec wrote `bytes`, or if they are a value of another type.
     fn decode(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 
@@ -90,7 +91,7 @@ pub trait Codec<T>: Clone + fmt::Debug + Send + Sync + 'static {
 pub struct CodecError(String);
 
 impl CodecError {
-    /// Makes an error of its cause.
+    /// Creates an error from its cause.
     ///
     /// # Examples
     ///

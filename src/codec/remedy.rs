@@ -1,6 +1,6 @@
-//! Guesses which codec wrote some bytes, for the remedy of an error.
+//! Guesses which codec wrote some bytes, so that an error can name a remedy.
 
-/// Returns a remedy for `bytes` that `codec` cannot read.
+/// Returns the remedy for an error of `codec`, which cannot read `bytes`.
 pub(crate) fn remedy(codec: &str, bytes: &[u8]) -> String {
     match writer(bytes) {
         Some(Writer::Codec(writer)) if codec.starts_with(writer) => {
@@ -20,7 +20,7 @@ pub(crate) fn remedy(codec: &str, bytes: &[u8]) -> String {
 /// The likely writer of some bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Writer {
-    /// A codec of this crate, by its name.
+    /// A codec of this crate or the same codec in Java. The field is its name in this crate.
     Codec(&'static str),
     KryoObject,
     MapCache,
@@ -39,7 +39,8 @@ fn writer(bytes: &[u8]) -> Option<Writer> {
     }
 }
 
-/// Redisson packs an entry as `dLc0`: the idle time, the length and the value.
+/// Returns whether the bytes look like an entry of `RMapCache`. Redisson packs such an entry in Lua
+/// with the format `dLc0`: 8 bytes of idle time, 8 bytes of length, then the value.
 fn is_map_cache(bytes: &[u8]) -> bool {
     let value = bytes.len().checked_sub(16).and_then(|rest| u64::try_from(rest).ok());
     let length = bytes.get(8..16).and_then(|length| length.try_into().ok());

@@ -4,10 +4,10 @@ use std::{fmt, str::FromStr};
 
 use super::{Codec, CodecError};
 
-/// Writes the `Display` text of a value, and reads it by `FromStr`: the default codec.
+/// Writes the `Display` text of a value, and reads it with `FromStr`. This is the default codec.
 ///
-/// It is `StringCodec` of Redisson, and `LongCodec` or `IntegerCodec` for whole numbers. `f64` has
-/// the text of Rust, which may differ from that of Java.
+/// In Java, use `StringCodec` for texts, and `LongCodec` or `IntegerCodec` for whole numbers. The
+/// text of an `f64` is that of Rust. Java may write the same number as another text.
 ///
 /// # Examples
 ///

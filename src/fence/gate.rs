@@ -1,20 +1,20 @@
-//! A receiver in memory.
+//! A receiver that keeps its tokens in memory.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::Stale;
 use crate::domain::Mutex;
 
-/// Remembers the newest token of each resource in memory, and rejects older ones.
+/// Remembers the newest token of each resource in memory, and rejects older tokens.
 ///
-/// It is for a server in Rust that owns its data. If the token must survive a restart, store it
-/// with the data, in the same transaction.
+/// A gate is for a Rust process that keeps the data itself. It forgets all tokens when the process
+/// ends. If the data outlives the process, store the token with the data, in the same transaction.
 ///
-/// Only a newer token raises the gate. A hold that reads, decides and then writes must pass its
-/// token before it reads. Otherwise a late write may come in between.
+/// The gate rejects an old token only after it has seen a newer one. So if a holder reads the data,
+/// decides and then writes, it must pass its token before it reads. Otherwise a late write of an
+/// earlier holder may change the data after the read.
 ///
-/// It keeps one number for each resource, until that is [forgotten](Self::forget).
-/// [forgotten](Self::forget).
+/// The gate keeps one token for each resource, until [`forget`](Self::forget) removes it.
 ///
 /// # Examples
 ///
@@ -33,12 +33,13 @@ use crate::domain::Mutex;
 /// ```
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// An entry is only locked after the map was unlocked.
+    /// A task locks an entry only after it has unlocked the map, so a slow write blocks no other
+    /// resource.
     newest: Mutex<HashMap<String, Arc<Mutex<u64>>>>,
 }
 
 impl Gate {
-    /// Makes a gate that has seen no token.
+    /// Creates a gate that has seen no token.
     ///
     /// # Examples
     ///
@@ -50,16 +51,19 @@ impl Gate {
         Self::default()
     }
 
-    /// Calls `write` for the holder of this `token`. No other write to `resource` by this gate
-    /// comes between the check and the end of `write`.
+    /// Calls `write` if no newer token than `token` has passed for `resource`.
     ///
-    /// Other writers of the same resource wait for `write` on their threads, so keep it short. Do
-    /// not write to the same resource in it: that would wait for itself. Writers of other resources
-    /// do not wait. If `write` panics, its token still counts as seen.
+    /// No other write to `resource` through this gate runs between the check and the end of
+    /// `write`.
+    ///
+    /// Keep `write` short, because other writers of the same resource block their threads until it
+    /// ends. Writers of other resources do not wait. In `write`, do not use this gate for the same
+    /// resource: the call would wait for itself for ever. If `write` panics, its token still counts
+    /// as seen.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer token has passed: `write` was not called.
+    /// [`Stale`] if a newer token has passed. Then `write` was not called.
     ///
     /// # Examples
     ///
@@ -83,15 +87,18 @@ impl Gate {
         Ok(write())
     }
 
-    /// Checks the `token` of a write to `resource` that [`write`](Self::write) cannot make, because
-    /// it awaits.
+    /// Checks the `token` of an asynchronous write to `resource`.
     ///
-    /// Hold the guard of the resource, such as a `tokio::sync::Mutex`, during this call and the
-    /// write. Otherwise a newer write may come between them.
+    /// [`write`](Self::write) takes a closure, which cannot await. If your write awaits, call this
+    /// method first.
+    ///
+    /// Protect the resource by a mutex of your own, such as a `tokio::sync::Mutex`, and keep it
+    /// locked during this call and the write. Otherwise a newer write may happen between the call
+    /// and your write.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer token has passed: the write must not happen.
+    /// [`Stale`] if a newer token has passed. Then do not write.
     ///
     /// # Examples
     ///
@@ -104,11 +111,11 @@ impl Gate {
         self.write(resource, token, || ())
     }
 
-    /// Forgets `resource`, for servers that create resources without a limit.
+    /// Forgets the token of `resource`, which frees its memory.
     ///
-    /// From then on **any token passes**. Call it if the resource no longer exists, so that a late
-    /// write does no harm, or if no holder of an older token can be left. It does not wait for a
-    /// running write.
+    /// After this call, **any token passes** for `resource`. Call it only in one of two cases: the
+    /// resource no longer exists, so a late write does no harm; or no holder of an older token can
+    /// still run. The call does not wait for a running write.
     ///
     /// # Examples
     ///

@@ -1,21 +1,23 @@
 //! Receivers that reject late writes.
 //!
-//! A holder that was paused for longer than its lease writes late, and no lock on Redis can
-//! prevent that. A [`FencedLock`](crate::FencedLock) numbers its holds; the
-//! receiver rejects a write whose number is smaller than the newest one that it has seen.
+//! If a holder is paused for longer than its lease, it may write after another holder has acquired
+//! the lock. No lock on Redis can prevent such a late write. A [`FencedLock`](crate::FencedLock)
+//! gives each hold a token, a number that grows from hold to hold. The receiver rejects a write
+//! whose token is lower than the highest token that it has seen.
 //!
-//! Store the newest number next to the data. Compare it and write both in one step:
+//! The receiver stores the newest token next to the data. In one step, it compares the tokens, and
+//! writes the data and the new token:
 //!
-//! | the data lies in | its receiver |
+//! | the data is in | receiver |
 //! |---|---|
-//! | a server in Rust | [`Gate`] |
-//! | Redis | [`redis`]: scripts for the client that you have |
+//! | the memory of a Rust process | [`Gate`] |
+//! | Redis | [`redis`]: scripts that your own Redis client sends |
 //! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
 //!
-//! Use one lock for the data, because tokens of different locks cannot be compared, and neither can
-//! tokens from before and after the loss of a counter. A failover may lose the last tokens of a
-//! counter, which are then granted twice, unless the lock is
-//! [`replicated`](crate::FencedLock::replicated).
+//! Use only one lock for the data, because tokens of different locks cannot be compared. If Redis
+//! loses the counter of tokens, new tokens cannot be compared with old ones either. A failover may
+//! lose the last tokens of the counter. The new primary then grants these tokens a second time,
+//! unless the lock is [`replicated`](crate::FencedLock::replicated).
 
 mod gate;
 pub mod redis;
@@ -24,7 +26,7 @@ use std::{error, fmt};
 
 pub use self::gate::Gate;
 
-/// A write whose token is older than one that has written.
+/// The error of a rejected write: a newer token has already written to the same resource.
 ///
 /// # Examples
 ///
@@ -57,7 +59,7 @@ impl Stale {
         &self.resource
     }
 
-    /// Returns the token that is too old.
+    /// Returns the token of the rejected write.
     ///
     /// # Examples
     ///
@@ -71,7 +73,7 @@ impl Stale {
         self.token
     }
 
-    /// Returns the newest token so far.
+    /// Returns the newest token that the receiver had seen.
     ///
     /// # Examples
     ///

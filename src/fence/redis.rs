@@ -1,13 +1,14 @@
-//! Fenced writes to a Redis that holds your data, sent by the client that you have.
+//! Fenced writes to data in Redis, which your own Redis client sends.
 //!
-//! [`set`], [`hset`] and [`delete`], and [`script`] for everything else, make a [`Call`]: a text,
-//! keys and arguments for EVAL or EVALSHA. In one step the server compares the token with the
-//! newest one that has passed, refuses an older one, stores this one, and writes.
+//! [`set`], [`hset`] and [`delete`] create a [`Call`]: a script, its keys and its arguments, for
+//! EVAL or EVALSHA. [`script`] creates a `Call` for any other write. The server executes a `Call`
+//! in one step: it compares the token with the newest token that has passed. If the token is older,
+//! the server rejects the call. Otherwise it stores the token and writes.
 //!
 //! ```no_run
 //! use leasehold::fence::{self, redis::Call};
 //!
-//! /// Sends a call by the crate `redis`. Another client does it in the same way.
+//! /// Sends a call with the crate `redis`. Other clients have the same commands.
 //! fn send<T: redis::FromRedisValue>(
 //!     redis: &mut redis::Connection,
 //!     call: &Call,
@@ -31,32 +32,34 @@
 //!
 //! let call = fence::redis::set("orders:42:total", "15", guard.token());
 //! let reply: (u64, Option<String>) = send(&mut redis, &call)?;
-//! call.read(reply)?; // or `Stale`: a newer hold has written, and this one nothing
+//! call.read(reply)?; // `Stale` if a newer hold has written; then nothing was written
 //! # Ok(()) }
 //! ```
 //!
 //! # Where the newest token is stored
 //!
-//! The key `leasehold_fence:{KEY}` has the token in decimal, for the data's `KEY`, so that both are
-//! in one slot of a cluster. A key that contains a `{` follows a second colon without braces:
-//! `leasehold_fence::{tenant-7}:total`. If its braces are not a hash tag, its fence is in another
-//! slot, and a cluster rejects the call (`CROSSSLOT`).
+//! For data in the key `KEY`, the key `leasehold_fence:{KEY}` has the newest token, in decimal.
+//! This second key is called the fence. Its braces are a hash tag, so a cluster keeps both keys in
+//! one slot. If `KEY` itself contains a `{`, the fence has a second colon and no braces of its own,
+//! such as `leasehold_fence::{tenant-7}:total`. If the braces in `KEY` are not a hash tag, the
+//! fence is in another slot, and a cluster rejects the call (`CROSSSLOT`).
 //!
-//! - **It stays**, also after a [`delete`] and after the data's TTL. Otherwise a late write would
-//!   pass. This costs a small key for each key that was ever written. Delete it by hand when no
-//!   holder of an older token can be left.
-//! - It only protects against writes by this module, with tokens of one lock. A plain `SET` passes.
-//! - `maxmemory-policy` has to be `noeviction`, as for locks: without its fence, a late write
-//!   passes. The same holds after a restart or a failover that loses both keys.
-//! - The user needs the ACL permissions for `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`,
+//! - **The fence stays** when the data is [deleted](delete) or expires. Otherwise a late write
+//!   would pass. So each key that was ever written costs one more small key. Delete a fence by hand
+//!   when no holder of an older token can still run.
+//! - The fence stops a late write only if it uses this module, and a token of the same lock as
+//!   other writes. Nothing checks a plain `SET`.
+//! - `maxmemory-policy` has to be `noeviction`, as for locks: if Redis evicts the fence, a late
+//!   write passes. A late write also passes after a restart or a failover that loses the fence.
+//! - The Redis user needs the ACL permissions for `leasehold_fence:*`, `+eval`, `+evalsha`, `+get`,
 //!   `+set`, and for the data.
-//! - Do not write to the key of the lock itself.
+//! - Do not use the key of the lock as the key of the data.
 //!
 //! # Read, decide, write
 //!
-//! A late write is rejected only after a newer token has reached the fence. So if a hold reads,
-//! decides and then writes, it must also read by a fenced call. Otherwise a late write may come in
-//! between.
+//! The server rejects an old token only after a newer token has reached the fence. So if a holder
+//! reads the data, decides and then writes, it must also read with a fenced call. Otherwise a late
+//! write of an earlier holder may change the data after the read.
 //!
 //! ```
 //! use leasehold::fence::redis::script;
@@ -68,16 +71,17 @@
 //!
 //! # When a write fails
 //!
-//! Redis does not roll back. The token is stored before the write, so after a write that fails half
-//! way, the token and the first changes stay. Older holds are still rejected, and this one may
-//! write again. [`hset`] on a key of another type stores the token and writes nothing. If the fence
-//! itself has another type or holds no token, the server returns an error, and nothing is written.
+//! Redis does not roll back. The script stores the token before it writes. So if the write fails
+//! half way, the token and the first changes stay. The fence then rejects tokens of earlier holds,
+//! and the current holder may write again. If the key has another type than a hash, [`hset`] stores
+//! the token and writes nothing. If the fence is not a string with a token, the server returns an
+//! error and writes nothing.
 
 use std::fmt;
 
 use super::Stale;
 
-/// A fenced write, to send by EVAL or EVALSHA.
+/// A fenced write, which a Redis client sends with EVAL or EVALSHA.
 ///
 /// # Examples
 ///
@@ -95,9 +99,10 @@ pub struct Call {
     token: u64,
 }
 
-/// Methods that return the parts to send.
+/// Methods that return the parts of the command, and read its reply.
 impl Call {
-    /// The text of the script, for EVAL. It is the same for all calls of one kind.
+    /// Returns the text of the script, for EVAL. All calls of [`set`] have the same text, and so
+    /// have all calls of [`hset`] and of [`delete`].
     ///
     /// # Examples
     ///
@@ -110,8 +115,8 @@ impl Call {
         &self.source
     }
 
-    /// The hash of the text, for EVALSHA. A server that does not know it says `NOSCRIPT`; then
-    /// send the text.
+    /// Returns the SHA-1 hash of the script, for EVALSHA. If the server replies `NOSCRIPT`, it does
+    /// not have the script: send the text with EVAL.
     ///
     /// # Examples
     ///
@@ -123,7 +128,7 @@ impl Call {
         sha1_smol::Sha1::from(&self.source).digest().to_string()
     }
 
-    /// The keys of the data, then the key of the fence.
+    /// Returns the keys of the data, followed by the key of the fence.
     ///
     /// # Examples
     ///
@@ -136,7 +141,7 @@ impl Call {
         &self.keys
     }
 
-    /// The arguments of the write, then the token.
+    /// Returns the arguments of the write, followed by the token.
     ///
     /// # Examples
     ///
@@ -148,13 +153,15 @@ impl Call {
         &self.args
     }
 
-    /// Reads the reply: two elements, the newest token that has passed and what the write
-    /// replied, which is nil if the write was refused. So let the client make an
-    /// `(u64, Option<…>)` of it.
+    /// Returns the reply of the write, unless the server rejected the token.
+    ///
+    /// The server replies with two elements: the newest token that has passed, and the reply of the
+    /// write. The second element is nil if the server rejected the token. So let your client
+    /// convert the reply to `(u64, Option<…>)`.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if the token that has passed is another one: nothing was written.
+    /// [`Stale`] if a newer token has passed. Then nothing was written.
     ///
     /// # Examples
     ///
@@ -176,7 +183,7 @@ impl Call {
     }
 }
 
-/// Does not print the written data.
+/// Leaves the written data out, because it may be secret.
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Call");
@@ -185,7 +192,9 @@ impl fmt::Debug for Call {
     }
 }
 
-/// SET of a value, of any length. Replies `OK`. An earlier TTL of the key is removed.
+/// Creates a call that sets `key` to `value`, by SET. The reply of the write is `OK`.
+///
+/// SET removes an earlier TTL of the key.
 ///
 /// # Examples
 ///
@@ -198,7 +207,8 @@ pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, token: u64) -> Call {
     call(include_str!("lua/set.lua"), vec![bytes(key)], vec![bytes(value)], token)
 }
 
-/// HSET of fields and their values. Replies how many fields were not there before.
+/// Creates a call that writes fields of a hash, by HSET. The reply of the write is the number of
+/// new fields.
 ///
 /// # Examples
 ///
@@ -216,7 +226,10 @@ pub fn hset<F: AsRef<[u8]>, V: AsRef<[u8]>>(
     call(include_str!("lua/hset.lua"), vec![bytes(key)], fields.collect(), token)
 }
 
-/// DEL of a key. Replies 1 if it existed, and 0 otherwise. Its fence stays.
+/// Creates a call that deletes `key`, by DEL. The reply of the write is 1 if the key existed, and 0
+/// otherwise.
+///
+/// The fence of the key stays.
 ///
 /// # Examples
 ///
@@ -228,19 +241,22 @@ pub fn delete(key: impl AsRef<[u8]>, token: u64) -> Call {
     call(include_str!("lua/delete.lua"), vec![bytes(key)], vec![], token)
 }
 
-/// A script of your own in Lua, with `KEYS` and `ARGV` as you give them. Replies what the script
-/// returns.
+/// Creates a call that runs your own Lua script. The reply of the write is the result of the
+/// script.
 ///
-/// The newest token is stored next to the **first key**, for all keys. So scripts that write the
-/// same data must have the same first key. The text becomes the body of a function of `KEYS` and
-/// `ARGV`: its local variables are its own, and errors name its lines as you count them.
+/// In the script, `KEYS` are `keys`, and `ARGV` are `args`.
 ///
-/// A script that fails half way leaves what it has written, and the token: see
-/// [above](self#when-a-write-fails).
+/// All keys share one fence, which belongs to the **first key**. So scripts that write the same
+/// data must have the same first key. The text becomes the body of a Lua function. So its local
+/// variables are separate from those of the fence, and line numbers in errors are those of your
+/// text.
+///
+/// If the script fails half way, its first writes and the token stay: see [when a write
+/// fails](self#when-a-write-fails).
 ///
 /// # Errors
 ///
-/// [`InvalidScript`] if the text begins with `#!`, or if there is no key.
+/// [`InvalidScript`] if the text begins with `#!`, or if `keys` is empty.
 ///
 /// # Examples
 ///
@@ -268,7 +284,7 @@ pub fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
     Ok(call(text, keys, args.into_iter().map(bytes).collect(), token))
 }
 
-/// Why a script cannot be fenced.
+/// Why [`script`] rejects a script.
 ///
 /// # Examples
 ///
@@ -280,11 +296,11 @@ pub fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidScript {
-    /// It begins with `#!`, which only a whole script may. Leave that line out, because its flags
-    /// would not apply to the fence.
+    /// The text begins with `#!`. Redis accepts such a line only at the beginning of a whole
+    /// script, and here the text is the body of a function. Remove the line.
     #[error("a script behind a fence must not begin with `#!`; remove that line")]
     Shebang,
-    /// It has no key next to which the newest token could be stored.
+    /// There is no key, and the name of the fence is made from the first key.
     #[error(
         "a script behind a fence needs a key: the newest token is stored next to the first \
          key; pass a key"
@@ -292,8 +308,11 @@ pub enum InvalidScript {
     NoKey,
 }
 
-/// Puts the write first, so that it sees no local variable of `pass.lua`, and on the first line, so
-/// that its lines keep their numbers.
+/// Creates a script of the function `write` and of `pass.lua`.
+///
+/// The function comes before `pass.lua`, so it cannot see the local variables of `pass.lua`. Its
+/// body begins on the first line of the script, so line numbers in errors are those of the caller's
+/// text.
 fn call(write: &str, mut keys: Vec<Vec<u8>>, mut args: Vec<Vec<u8>>, token: u64) -> Call {
     let pass = include_str!("lua/pass.lua");
     let source = format!("local write = function(KEYS, ARGV) {write}\nend\n{pass}");
@@ -302,7 +321,8 @@ fn call(write: &str, mut keys: Vec<Vec<u8>>, mut args: Vec<Vec<u8>>, token: u64)
     Call { source, keys, args, token }
 }
 
-/// Returns the key of the newest token of `key`: in the same slot, and different for each key.
+/// Returns the key of the fence of `key`. It is in the same slot of a cluster, and no two keys have
+/// the same fence.
 fn fence(key: &[u8]) -> Vec<u8> {
     match key.contains(&b'{') {
         true => [b"leasehold_fence::", key].concat(),

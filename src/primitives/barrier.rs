@@ -1,4 +1,4 @@
-//! The barrier: a number of members that wait for each other.
+//! The barrier: its members wait until a number of them has arrived.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,19 +19,20 @@ use crate::{
     },
 };
 
-/// A barrier: tasks of all processes wait at it until a number of them has arrived.
+/// A barrier, at which tasks of all processes wait until a number of them has arrived.
 ///
-/// A `Barrier` is a name and the number. Creating one costs nothing and sends no request. **All
-/// clients must use the same number.** After an opening, the barrier can be used again at once.
-/// Each opening is called a generation. Redisson has no such object.
+/// A `Barrier` is a name and the number of members, so creating one sends no request. **All clients
+/// must use the same number.** After an opening, the barrier can be used again at once. Each
+/// opening is called a generation. Redisson has no such object.
 ///
-/// Each waiting task is a member. A member of a dead process counts for up to 10 seconds. After
-/// that the others wait for another member. **A process that restarts within that time counts
-/// twice**, and the barrier may open early. A member that was paused for longer arrives again when
-/// it continues.
+/// Each waiting task is a member. If the process of a member dies, the member counts for up to 10
+/// seconds. After that, the other members wait until another task arrives. **A process that
+/// restarts within 10 seconds counts twice**, so the barrier may open early. If a process is paused
+/// for more than 10 seconds, its members no longer count. They arrive again when the process
+/// continues.
 ///
-/// **A failover may forget an opening.** Members that have not continued by then wait for the next
-/// opening.
+/// **A failover may lose an opening.** Members that have not received the reply before the failover
+/// then wait for the next opening.
 #[doc = example!(barrier:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -65,18 +66,18 @@ impl fmt::Debug for Barrier {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Arrived {
-    /// A number from 0 on, which no other member of this generation has. The last one to arrive has
-    /// the highest.
+    /// The index of this member, from 0 on. No other member of this generation has the same index.
+    /// The member whose arrival opens the barrier has the highest index.
     pub index: u32,
-    /// How often the barrier has opened. It starts again at 1 after a day without an opening.
+    /// The number of this opening. After a day without an opening, the numbers start again at 1.
     pub generation: u64,
 }
 
-/// The members that were there at the last reply.
+/// The members that the last reply listed.
 pub(super) type Present = Mutex<Members>;
 
-/// Waits for `passing` within the timeout. If it takes longer, `late` makes the error, from the time
-/// waited and the members present.
+/// Awaits `passing` for at most `timeout`. After that, calls `late` with the time waited and the
+/// members of the last reply, to create the error.
 pub(super) async fn in_time<T>(
     name: &Name,
     timeout: Duration,
@@ -110,7 +111,7 @@ impl Barrier {
         &self.object.name
     }
 
-    /// Returns how many members open the barrier.
+    /// Returns how many members must arrive to open the barrier.
     #[doc = example!(barrier: "assert_eq!(barrier.parties(), 2);")]
     #[must_use]
     pub fn parties(&self) -> u32 {
@@ -119,20 +120,20 @@ impl Barrier {
 
     /// Arrives, and waits until enough members have arrived.
     ///
-    /// Each call is a member, also of one process. A request that is retried after a lost reply
-    /// counts once.
+    /// Each call is a member, even if several calls come from one process. If the client retries
+    /// the request after a lost reply, the store counts the member once.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer for 30 seconds; then the barrier may have
+    /// [`Error::Unavailable`] if the store did not reply for 30 seconds. Then the barrier may have
     /// opened with this member. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if
-    /// the store rejects the request. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of
-    /// tokio.
+    /// the store rejects the request. [`Error::ShutDown`] if the client was shut down.
+    /// [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the barrier, in the background. If the barrier opens at that
-    /// moment, the other members continue.
+    /// If the future is dropped, this member leaves the barrier in the background. If the barrier
+    /// opens before this member has left, this member counts, and the other members continue.
     #[doc = example!(barrier:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.arrive_and_wait().await });",
@@ -142,19 +143,20 @@ impl Barrier {
         self.pass(&Present::default()).await
     }
 
-    /// Does what [`arrive_and_wait`](Self::arrive_and_wait) does, for at most `timeout`.
+    /// Does what [`arrive_and_wait`](Self::arrive_and_wait) does, but waits for at most `timeout`.
     ///
-    /// Whatever the network does, this returns by then.
+    /// The call returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
-    /// [`Error::MembersMissing`] if too few have arrived. The error names those that have. This
-    /// member leaves. If the barrier opens at that moment, the other members continue. Other errors
-    /// as for [`arrive_and_wait`](Self::arrive_and_wait). A timeout of zero is invalid.
+    /// [`Error::MembersMissing`] if too few members have arrived. The error names members that have
+    /// arrived. This member then leaves in the background. If the barrier opens before this member
+    /// has left, this member counts, and the other members continue. [`Error::Duration`] if the
+    /// timeout is zero. Other errors as for [`arrive_and_wait`](Self::arrive_and_wait).
     ///
     /// # Cancel safety
     ///
-    /// As [`arrive_and_wait`](Self::arrive_and_wait).
+    /// As for [`arrive_and_wait`](Self::arrive_and_wait).
     #[doc = example!(barrier:
         "let alone = barrier.arrive_and_wait_within(Duration::from_secs(5)).await;",
         "assert!(alone.is_err_and(|error| error.is_busy()));")]
@@ -168,7 +170,8 @@ impl Barrier {
         Ok(arrived)
     }
 
-    /// Waits for `passing` within the timeout, or returns an error with the members that arrived.
+    /// Awaits `passing` for at most `timeout`. After that, returns an error with the members that
+    /// have arrived.
     pub(super) async fn in_time<T>(
         &self,
         timeout: Duration,
@@ -181,7 +184,8 @@ impl Barrier {
         in_time(self.name(), timeout, passing, missing).await
     }
 
-    /// Arrives, and waits until the barrier opens. A double barrier has a `lease`.
+    /// Arrives, and waits until the barrier opens. `lease` is the lease of a member inside, and
+    /// `None` unless this is a double barrier.
     pub(super) async fn arrive(
         &self,
         present: &Present,

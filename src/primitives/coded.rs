@@ -1,4 +1,4 @@
-//! Keys and values as bytes, for the objects that have data.
+//! Converts keys and values to bytes and back, for the objects that have data.
 
 use crate::{
     codec::Codec,
@@ -16,12 +16,12 @@ pub(super) fn encode<T>(name: &Name, codec: &impl Codec<T>, value: &T) -> Result
     }
 }
 
-/// Returns the value of `bytes`, which were read from the object `name`.
+/// Returns the value of `bytes`, which the object `name` contained.
 pub(super) fn decode<T>(name: &Name, codec: &impl Codec<T>, bytes: &[u8]) -> Result<T> {
     codec.decode(bytes).map_err(|source| Error::undecodable(name, codec, bytes, source))
 }
 
-/// Returns the error for a value that is longer than a reply of the store may be.
+/// Returns the error for a value that is longer than the longest allowed value.
 pub(super) fn too_long(name: &Name) -> Error {
     Error::ValueTooLong { name: name.clone(), most: MAX_VALUE_BYTES }
 }

@@ -1,4 +1,4 @@
-//! The double barrier: a number of members that enter together, and leave together.
+//! The double barrier: its members enter together, and leave together.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -18,20 +18,21 @@ use crate::{
     },
 };
 
-/// A double barrier: tasks of all processes enter when a number of them has arrived, and leave when
+/// A double barrier. Tasks of all processes enter when a number of them has arrived, and leave when
 /// all of them have ended their work.
 ///
-/// A `DoubleBarrier` is a name and the number. Creating one costs nothing and sends no request.
-/// **All clients must use the same number**, and must not use the name for a [`Barrier`] as well.
-/// The members of one opening are a generation. The next generation enters after all of them have
-/// left. Redisson has no such object.
+/// A `DoubleBarrier` is a name and the number of members, so creating one sends no request. **All
+/// clients must use the same number**, and must not use the name for a [`Barrier`], too. The
+/// members that enter together are a generation. The next generation enters after all members of
+/// the one before have left. Redisson has no such object.
 ///
-/// A waiting task is a member, as at a [`Barrier`]. After it has entered, a background task renews
-/// its membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). If a member dies
-/// inside, its membership ends at most one ttl later, and the others no longer wait for it.
+/// As at a [`Barrier`], each waiting task is a member. While a member is inside, a background task
+/// renews its membership every third of the client's [`ttl`](crate::ClientBuilder::ttl). If the
+/// process of a member inside dies, its membership ends at most one ttl later. Then the other
+/// members no longer wait for it.
 ///
-/// **A failover may forget an opening**, as that of a [`Barrier`]. Then the members inside are
-/// notified by [`lost`](DoubleBarrierGuard::lost).
+/// **A failover may lose an opening**, as at a [`Barrier`]. The members inside then notice by
+/// [`lost`](DoubleBarrierGuard::lost) that they are no longer inside.
 #[doc = example!(double:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -80,18 +81,20 @@ impl DoubleBarrier {
 
     /// Arrives, and enters when enough members have arrived and the generation before has left.
     ///
-    /// Each call is a member, also of one process. A request that is retried after a lost reply
-    /// counts once. If more members wait than enter together, any of them enter first.
+    /// Each call is a member, even if several calls come from one process. If the client retries
+    /// the request after a lost reply, the store counts the member once. If more members wait than
+    /// can enter together, those that enter first are not chosen by their order of arrival.
     ///
     /// # Errors
     ///
-    /// As [`Barrier::arrive_and_wait`]. [`Error::Lost`] if the barrier opened while this process was
-    /// paused, or the store unreachable, for longer than the ttl.
+    /// As for [`Barrier::arrive_and_wait`]. [`Error::Lost`] if the barrier opened for this member,
+    /// but its membership ended before it received the reply. For example, the process was paused
+    /// for longer than the ttl, or could not reach the store for that time.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the barrier, in the background. If it has just opened, the others
-    /// have entered.
+    /// If the future is dropped, this member leaves the barrier in the background. If the barrier
+    /// has just opened for this member, the other members have entered and work without it.
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -101,19 +104,20 @@ impl DoubleBarrier {
         self.pass(&Present::default()).await
     }
 
-    /// Does what [`enter`](Self::enter) does, for at most `timeout`.
+    /// Does what [`enter`](Self::enter) does, but waits for at most `timeout`.
     ///
-    /// Whatever the network does, this returns by then.
+    /// The call returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
-    /// [`Error::MembersMissing`] if too few have arrived, or others are still inside. The error
-    /// names those that have arrived. This member leaves. Other errors as for
-    /// [`enter`](Self::enter). A timeout of zero is invalid.
+    /// [`Error::MembersMissing`] if too few members have arrived, or if members of the generation
+    /// before are still inside. The error names members that have arrived. This member then leaves
+    /// in the background. [`Error::Duration`] if the timeout is zero. Other errors as for
+    /// [`enter`](Self::enter).
     ///
     /// # Cancel safety
     ///
-    /// As [`enter`](Self::enter).
+    /// As for [`enter`](Self::enter).
     #[doc = example!(double:
         "let alone = barrier.enter_within(Duration::from_secs(5)).await;",
         "assert!(alone.is_err_and(|error| error.is_busy()));")]
@@ -130,10 +134,11 @@ impl DoubleBarrier {
     }
 }
 
-/// The proof that this member is inside. If it is dropped, the member leaves without waiting.
+/// The proof that this member is inside. If the guard is dropped, the member leaves, and does not
+/// wait for the other members.
 ///
-/// Dropping it leaves **soon**, in a background task that can only log an error. Call
-/// [`leave`](Self::leave) to wait for the others.
+/// After a drop, a background task makes the member leave **soon**, and can only log an error. To
+/// wait for the other members, call [`leave`](Self::leave).
 #[doc = example!(double:
     "let other = barrier.clone();",
     "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -153,19 +158,21 @@ pub struct DoubleBarrierGuard {
 }
 
 impl DoubleBarrierGuard {
-    /// Leaves, waits until all members of this generation have left, and returns whether this member
-    /// was still inside.
+    /// Leaves, waits until all members of this generation have left, and returns whether this
+    /// member had been inside until now.
     ///
-    /// A member that died leaves when its lease ends.
+    /// If the process of a member has died, the member counts as inside until its lease ends.
     ///
     /// # Errors
     ///
-    /// As [`Guard::release`]; then this member leaves in the background. [`Error::Unavailable`] if
-    /// the store did not answer for 30 seconds.
+    /// As for [`Guard::release`]. After such an error, this member leaves in the background.
+    /// [`Error::Unavailable`] also if the store did not reply for 30 seconds during the wait for
+    /// the other members.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not stop this: the member leaves, but does not wait for the others.
+    /// If the future is dropped, the member leaves in the background, and nothing waits for the
+    /// other members.
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await?.leave().await });",
@@ -176,16 +183,17 @@ impl DoubleBarrierGuard {
         self.leave_noting(&Present::default()).await
     }
 
-    /// Does what [`leave`](Self::leave) does, for at most `timeout`. This member leaves in any case.
+    /// Does what [`leave`](Self::leave) does, but waits for at most `timeout`. This member leaves
+    /// in any case.
     ///
     /// # Errors
     ///
-    /// [`Error::MembersInside`] if others are still inside. The error names them. Other errors as
-    /// for [`leave`](Self::leave). A timeout of zero is invalid.
+    /// [`Error::MembersInside`] if other members are still inside. The error names some of them.
+    /// [`Error::Duration`] if the timeout is zero. Other errors as for [`leave`](Self::leave).
     ///
     /// # Cancel safety
     ///
-    /// As [`leave`](Self::leave).
+    /// As for [`leave`](Self::leave).
     #[doc = example!(double:
         "let other = barrier.clone();",
         "let other = tokio::spawn(async move { other.enter().await });",
@@ -211,10 +219,11 @@ impl DoubleBarrierGuard {
         Ok(released)
     }
 
-    /// Waits until this member is no longer inside, and returns why.
+    /// Waits until this member is no longer inside, and returns the reason.
     ///
-    /// If the store is silent, this returns before the lease ends in the store. The future borrows
-    /// nothing. It also returns when the member leaves, with [`LostReason::Released`].
+    /// If the store does not reply to the renewals, the future returns before the lease ends in the
+    /// store. The future borrows nothing. When the member leaves, the future returns
+    /// [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///
@@ -228,16 +237,17 @@ impl DoubleBarrierGuard {
         self.guard.lost()
     }
 
-    /// Returns whether this client may still rely on being inside.
+    /// Returns whether this client may still rely on the fact that this member is inside.
     ///
-    /// It reads a clock and sends no request. Once `false`, it stays `false`.
+    /// The call reads a clock and sends no request. After it has returned `false` once, it always
+    /// returns `false`.
     #[doc = example!(alone: "assert!(barrier.enter().await?.is_inside());")]
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.guard.is_held()
     }
 
-    /// Returns the generation, and the index of this member in it.
+    /// Returns the generation of this member, and its index in the generation.
     #[doc = example!(alone: "assert_eq!(barrier.enter().await?.arrived().generation, 1);")]
     #[must_use]
     pub fn arrived(&self) -> Arrived {
@@ -250,7 +260,8 @@ impl DoubleBarrierGuard {
     }
 }
 
-/// Returns when all members of the generation have left. Otherwise notes those that are inside.
+/// Asks whether all members of `generation` have left. If not, stores the members inside in
+/// `present`.
 async fn others(
     store: &RedisStore,
     name: &Name,

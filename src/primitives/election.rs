@@ -22,22 +22,22 @@ use crate::{
     store::{RedisStore, election},
 };
 
-/// The greatest length of the value of a leader, in bytes. A reply that is much longer would end the
-/// connection of each observer.
+/// The greatest length of a leader's value, in bytes. A client closes its connection if a reply is
+/// much longer, and each observer reads the value.
 const MOST_VALUE: usize = 64 * 1024;
 
-/// An election: at most one of all candidates leads at a time.
+/// An election: of all candidates, at most one leads at a time.
 ///
-/// An `Election` is a name and some settings. Creating one costs nothing and sends no request. The
-/// leader holds the [`FencedLock`] of that name, and each term has its token. Java's Redisson takes
-/// part by locking the `RFencedLock` of that name: it then leads without a value.
+/// An `Election` is a name and some settings, so creating one sends no request. The leader holds
+/// the [`FencedLock`] of the same name, and the token of its hold is its term. A Redisson client
+/// can take part: if it locks the `RFencedLock` of the same name, it leads without a value.
 ///
-/// Candidates wait as for a lock. When the leader steps down, the next one leads as soon as it has
-/// acquired the lock. If the leader dies, this takes at most its [`ttl`](Self::ttl).
+/// Candidates wait for that lock. When the leader steps down, the next candidate acquires the lock,
+/// and leads. If the leader dies, the lock is free after at most the [`ttl`](Self::ttl).
 ///
-/// **A leader that was paused may still work for a moment while the next one leads.** Send the
-/// [`term`](Leadership::term) with each write, to a receiver that rejects lower ones: see [the
-/// guide](crate::docs::guide::correctness#fencing).
+/// **If a leader was paused, it may work for a moment after another candidate has become the
+/// leader.** So send the [`term`](Leadership::term) with each write, to a receiver that rejects
+/// lower terms: see [the guide](crate::docs::guide::correctness#fencing).
 #[doc = example!(election:
     "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
     "// … the work of the leader …",
@@ -56,8 +56,8 @@ impl fmt::Debug for Election {
 impl Election {
     pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
         let object = Object::new(Kind::Election, name);
-        // Each term needs a new grant: a hand-off would keep the owner, and with it the record of
-        // the previous leader.
+        // Each term needs a new grant. After a hand-off, the owner would be that of the previous
+        // leader, so the record of the previous leader would seem valid.
         let never = LocalHandoff { most: 0, time: Duration::ZERO };
         let lock = Lock::new(engine, object, ttl).with(|settings| settings.local_handoff = never);
         Self { lock: lock.with_tokens() }
@@ -67,10 +67,11 @@ impl Election {
         Self { lock: self.lock.with(change) }
     }
 
-    /// Sets how long a dead leader still counts. Default: that of the client, 30 s.
+    /// Sets how long a leader counts as leader after it died. Default: the `ttl` of the client, 30
+    /// s.
     ///
-    /// A background task renews the lease every third of this time. A leader that cannot renew it
-    /// stops before its lease ends in the store.
+    /// A background task renews the lease every third of this time. If the renewals fail, the
+    /// leader notices the loss before its lease ends in the store.
     #[doc = example!(election: "let election = election.ttl(Duration::from_secs(10));")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
@@ -90,20 +91,21 @@ impl Election {
     }
 }
 
-/// Candidacy.
+/// Methods of a candidate.
 impl Election {
     /// Waits until this candidate leads, and publishes `value`, such as its address.
     ///
-    /// It also waits while the store is unreachable. Keep the value small.
+    /// While the store is unreachable, the call waits and retries. Keep the value small.
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`]. If the value cannot be published, the candidate steps down, and the
-    /// error of [`proclaim`](Leadership::proclaim) is returned.
+    /// As for [`Lock::acquire`]. If the candidate wins but cannot publish its value, it steps down,
+    /// and the call returns the error of [`proclaim`](Leadership::proclaim).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the election. If it was just won, a background task steps down.
+    /// If the future is dropped, the candidate leaves the election. If it has just won, a
+    /// background task steps down.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert_eq!(leadership.term(), 1);")]
@@ -111,16 +113,17 @@ impl Election {
         Leadership::begin(self.lock.acquire().await?, value.into()).await
     }
 
-    /// Does what [`campaign`](Self::campaign) does, but waits at most `timeout`.
+    /// Does what [`campaign`](Self::campaign) does, but waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if another one still leads, or led until the last moment. Others as [`Lock::acquire_within`] and
+    /// [`Error::TimedOut`] if another candidate led until the timeout, or until too little time was
+    /// left to publish the value. Other errors as for [`Lock::acquire_within`] and
     /// [`campaign`](Self::campaign).
     ///
     /// # Cancel safety
     ///
-    /// As [`campaign`](Self::campaign).
+    /// As for [`campaign`](Self::campaign).
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "let other = election.campaign_within(\"10.0.0.2:8080\", Duration::from_secs(5)).await;",
@@ -137,26 +140,27 @@ impl Election {
         begun.unwrap_or_else(|_| Err(self.unpublished(limit, since.elapsed())))
     }
 
-    /// The error of a candidate that won, and could not publish its value in the rest of its
-    /// timeout.
+    /// Returns the error for a candidate that won, but could not publish its value within `rest`,
+    /// the rest of its timeout.
     fn unpublished(&self, rest: Duration, waited: Duration) -> Error {
         let name = self.name().clone();
         if rest < SILENCE {
-            // It won too late. The store may well have replied in time.
+            // The candidate won so late that even a healthy store may not have replied within
+            // `rest`.
             return Error::timed_out(name, waited);
         }
         Error::silent(name, format!("no reply within {rest:?}"))
     }
 
-    /// Leads if there is no leader now, and returns `None` otherwise.
+    /// Becomes the leader if there is no leader now, and returns `None` otherwise.
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`] and [`campaign`](Self::campaign).
+    /// As for [`Lock::try_acquire`] and [`campaign`](Self::campaign).
     ///
     /// # Cancel safety
     ///
-    /// As [`campaign`](Self::campaign).
+    /// As for [`campaign`](Self::campaign).
     #[doc = example!(election:
         "let leadership = election.try_campaign(\"10.0.0.1:8080\").await?;",
         "assert!(leadership.is_some());",
@@ -168,20 +172,23 @@ impl Election {
         }
     }
 
-    /// Waits until this candidate leads, runs `work` once, steps down, and returns its result.
+    /// Waits until this candidate leads, runs `work` once, steps down, and returns the work's
+    /// result.
     ///
-    /// The result proves that it led from beginning to end, by this client's clock and the last
-    /// reply of the store. If the leadership is lost, the work stops as [`on_loss`](Self::on_loss)
-    /// says. The work reads its term by [`LockContext::token`].
+    /// If the call returns the result, this candidate led while the work ran, by this client's
+    /// clock and the last reply of the store. If the leadership is lost, [`on_loss`](Self::on_loss)
+    /// decides how the work stops. The work reads its term by [`LockContext::token`].
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign); then the work did not start. [`Error::Lost`], with the
-    /// reason, if the leadership was lost while it ran. Call it again to campaign again.
+    /// As for [`campaign`](Self::campaign). After these errors, the work did not start.
+    /// [`Error::Lost`], with the reason, if the leadership was lost while the work ran. To campaign
+    /// again, call `lead` again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and steps down in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the leader steps
+    /// down in the background.
     #[doc = example!(election:
         "let term = election.lead(\"10.0.0.1:8080\", async |held| held.token()).await?;",
         "assert_eq!(term, Some(1));")]
@@ -194,17 +201,17 @@ impl Election {
     }
 }
 
-/// Looking up the leader.
+/// Methods that look up the leader.
 impl Election {
-    /// Returns the leader.
+    /// Returns the leader at the moment of the store's reply.
     ///
-    /// It led at the moment of the reply. A record of a leader that has lost the lock is never
-    /// returned. A candidate for whom a release has reserved the lock, for at most 750 ms, is
-    /// returned without a value.
+    /// If a leader has lost the lock, the call never returns its value. A release may reserve the
+    /// lock for a candidate, for at most 750 ms. The call then returns that candidate as the
+    /// leader, without a value.
     ///
     /// # Errors
     ///
-    /// As [`Lock::holder`].
+    /// As for [`Lock::holder`].
     ///
     /// # Cancel safety
     ///
@@ -219,11 +226,11 @@ impl Election {
         self.lock.engine.ask(name, |store| election::leader(store, name)).await
     }
 
-    /// Returns an observer, which starts with the present leader.
+    /// Returns an observer, whose first result is the present leader.
     ///
     /// # Errors
     ///
-    /// [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::ShutDown`] if the client was shut down, and [`Error::NoRuntime`] outside of tokio.
     #[doc = example!(election:
         "let mut leaders = election.observe()?;",
         "assert!(leaders.next().await?.is_none());",
@@ -236,10 +243,10 @@ impl Election {
     }
 }
 
-/// The proof that this candidate leads. Dropping it steps down.
+/// The proof that this candidate leads. If it is dropped, the leader steps down.
 ///
-/// Dropping it steps down **soon**, in a background task that can only log an error. Call
-/// [`step_down`](Self::step_down) to step down now, after the work of the leader has ended.
+/// After a drop, a background task steps down **soon**, and can only log an error. To step down
+/// now, first end the work of the leader, then call [`step_down`](Self::step_down).
 #[doc = example!(election:
     "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
     "tokio::select! {",
@@ -254,17 +261,18 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Publishes the value of a new leader. If this fails, the guard is dropped, which steps down.
+    /// Publishes the value of a new leader. If the publication fails, the function drops the guard,
+    /// so the leader steps down.
     async fn begin(guard: FencedGuard, value: String) -> Result<Self> {
         let leadership = Self { guard };
         leadership.proclaim(value).await?;
         Ok(leadership)
     }
 
-    /// Returns the term: the fencing token of this leader.
+    /// Returns the term, which is the fencing token of this leader.
     ///
-    /// It is greater than that of every earlier leader, as long as Redis keeps the counter. Send it
-    /// with each write.
+    /// The term is greater than the term of every earlier leader, as long as Redis keeps the
+    /// counter. Send the term with each write.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "let term = leadership.term();",
@@ -279,15 +287,16 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it does not; nothing was written. [`Error::ValueTooLong`] for more than
-    /// 64 KiB. [`Error::Unavailable`] if the store did not answer within the [request
-    /// timeout](crate::ClientBuilder::request_timeout): then the value may have been published, or
-    /// may still be during this term. [`Error::NotReady`], [`Error::Forbidden`] and
-    /// [`Error::Refused`] if the store rejects the request.
+    /// [`Error::Lost`] if this candidate no longer leads. Then nothing was published.
+    /// [`Error::ValueTooLong`] if the value is longer than 64 KiB. [`Error::Unavailable`] if the
+    /// store did not reply within the [request timeout](crate::ClientBuilder::request_timeout).
+    /// Then the value may have been published, or may be published later in this term.
+    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejects the
+    /// request.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the value may or may not have been published.
     #[doc = example!(election:
         "let leadership = election.campaign(\"starting\").await?;",
         "leadership.proclaim(\"ready\").await?;",
@@ -302,17 +311,17 @@ impl Leadership {
         watch.change(proclaim).await
     }
 
-    /// Steps down, and returns whether this candidate still led. End the work of the leader before.
+    /// Steps down, and returns whether this candidate had led until now.
     ///
-    /// The next candidate leads at once.
+    /// End the work of the leader before this call, because the next candidate leads at once.
     ///
     /// # Errors
     ///
-    /// As [`Guard::release`](crate::Guard::release).
+    /// As for [`Guard::release`](crate::Guard::release).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo it: the request continues in the background.
+    /// If the future is dropped, the step-down continues in the background.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert_eq!(leadership.step_down().await?, leasehold::Release::Released);",
@@ -321,14 +330,15 @@ impl Leadership {
         self.guard.release().await
     }
 
-    /// Runs `work` as the leader, steps down, and returns everything that happened.
+    /// Runs `work` as the leader, steps down, and returns the outcome.
     ///
-    /// If the leadership is lost, the work stops as [`Election::on_loss`] says. A panic of the work
-    /// steps down, and then continues.
+    /// If the leadership is lost, [`Election::on_loss`] decides how the work stops. If the work
+    /// panics, the leader steps down, and the panic continues.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and steps down in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the leader steps
+    /// down in the background.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "let sum = leadership.run(async |_held| (1..=4).sum::<i32>()).await.into_result()?;",
@@ -351,10 +361,10 @@ impl Leadership {
         self.guard.watch()
     }
 
-    /// Waits until this candidate no longer leads, and returns why.
+    /// Waits until this candidate no longer leads, and returns the reason.
     ///
-    /// If the store does not reply, it returns before the lease ends in the store. The future
-    /// borrows nothing. After a step-down it returns [`LostReason::Released`].
+    /// If the store does not reply to the renewals, the future returns before the lease ends in the
+    /// store. The future borrows nothing. After a step-down, it returns [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///
@@ -370,7 +380,8 @@ impl Leadership {
 
     /// Returns whether this client may still act as the leader.
     ///
-    /// It reads a clock and sends no request. Once `false`, it stays `false`.
+    /// The call reads a clock and sends no request. After it has returned `false` once, it always
+    /// returns `false`.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "assert!(leadership.is_leader());")]
@@ -379,7 +390,7 @@ impl Leadership {
         self.guard.is_held()
     }
 
-    /// Returns the hold of the leader, for checks and guarded writes.
+    /// Returns a view of the leader's hold, for checks and guarded writes.
     #[doc = example!(election:
         "use leasehold::Write;",
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
@@ -389,7 +400,7 @@ impl Leadership {
         LockContext::new(self.guard.watch().clone())
     }
 
-    /// Returns the owner of the hold, which is unique to this term.
+    /// Returns the owner of the leader's hold. No other term has the same owner.
     #[doc = example!(election:
         "let leadership = election.campaign(\"10.0.0.1:8080\").await?;",
         "let leader = election.leader().await?;",
@@ -411,7 +422,8 @@ impl Leadership {
 
 /// An observer of an election, which returns its leaders one after the other.
 ///
-/// It may skip leaders, and always ends at the newest one: see [`next`](Self::next).
+/// If leaders change quickly, the observer may skip some of them, but it always returns the newest
+/// one: see [`next`](Self::next).
 #[doc = example!(election:
     "let mut leaders = election.observe()?;",
     "match leaders.next().await? {",
@@ -421,7 +433,7 @@ impl Leadership {
 pub struct Observer {
     engine: Arc<Engine>,
     follower: Follower,
-    /// The last result.
+    /// The last result of `next`. `None` before the first call.
     seen: Option<Option<Leader>>,
 }
 
@@ -433,22 +445,23 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Returns the leader at the first call, and at each further call waits for a change.
+    /// Returns the leader. Each call after the first one waits until the leader has changed.
     ///
-    /// A change is another leader, another value, or no leader (`None`). A message announces it. If
-    /// the message is lost, or a Redisson client has won, the observer notices this within 4
-    /// seconds. It notices the end of a dead leader's lease at once. It also waits while the store
-    /// is unreachable.
+    /// A change is another leader, another value, or no leader (`None`). A pub/sub message
+    /// announces each change. If the message is lost, or if a Redisson client has won, which sends
+    /// no such message, the observer notices the change within 4 seconds. When the lease of a dead
+    /// leader ends, the observer notices it at once. While the store is unreachable, the call waits
+    /// and retries.
     ///
     /// # Errors
     ///
     /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
-    /// request for good. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio. It can be
-    /// called again.
+    /// request and a retry cannot help. [`Error::ShutDown`] if the client was shut down, and
+    /// [`Error::NoRuntime`] outside of tokio. After an error, you may call `next` again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future misses nothing: the next call returns the change.
+    /// If the future is dropped, no change is missed: the next call returns it.
     #[doc = example!(election:
         "let mut leaders = election.observe()?;",
         "assert!(leaders.next().await?.is_none());",
@@ -466,7 +479,8 @@ impl Observer {
     }
 }
 
-/// Returns the leader if it is not the last one, or when its lease may end.
+/// Returns the leader if it differs from `last`. Otherwise returns when to ask again: when its
+/// lease may have ended.
 async fn change(
     store: &RedisStore,
     name: &Name,
@@ -477,6 +491,6 @@ async fn change(
         return Ok(Paced::Now(leader));
     }
     let lease = leader.and_then(|it| it.remaining()).unwrap_or(LONGEST_WAIT);
-    // A reply is rounded down to the millisecond.
+    // The store rounds the lease down to the millisecond, so the lease may end a little later.
     Ok(Paced::After(lease + NEXT_TICK))
 }

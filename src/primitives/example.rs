@@ -1,6 +1,8 @@
-//! Macros for examples in the rustdoc, which create the client and the object of an example.
+//! Macros for the examples in the rustdoc. A macro adds the hidden lines that create the client and
+//! the object.
 
-/// The section *Examples* of a method for tasks. Rustdoc hides the lines that create `$object`.
+/// The section *Examples* of an item of the async API. Rustdoc hides the lines that create
+/// `$object`.
 macro_rules! example {
     (lock: $($line:literal),+) => {
         $crate::primitives::example!("let lock = client.lock(\"orders:42\")?;": $($line),+)
@@ -70,7 +72,8 @@ macro_rules! example {
     };
 }
 
-/// The section *Examples* of a method for threads, whose type creates the object.
+/// The section *Examples* of an item of the blocking API. The caller passes the line that creates
+/// the object.
 #[cfg(feature = "blocking")]
 macro_rules! thread_example {
     ($object:literal: $($line:expr),+) => {

@@ -1,4 +1,5 @@
-//! The fenced lock: each hold has a higher number than the one before, for receivers of its writes.
+//! The fenced lock: each hold has a token, a number that is higher than that of the hold before.
+//! Receivers of writes use it to reject late writes.
 
 use std::{marker::PhantomData, num::NonZero};
 
@@ -9,30 +10,30 @@ use crate::{
     store,
 };
 
-/// A [`Lock`] whose holds have a fencing token, which grows from hold to hold.
+/// A [`Lock`] whose holds have a fencing token, a number that grows from hold to hold.
 ///
 /// The token of a hold is greater than that of every earlier hold, in all processes and
 /// languages, as long as Redis keeps the counter.
 ///
-/// **A failover may forget the last tokens**, as it may forget the last grants. The new primary
-/// then grants them again, and a receiver lets both holders pass. If a primary may be replaced, use
-/// [`replicated`](Lock::replicated) with as many replicas as may be promoted, or give the data a
-/// version of its own.
+/// **A failover may lose the last tokens**, as it may lose the last grants. The new primary then
+/// grants the same tokens to other holders, and a receiver accepts the writes of both holders. If
+/// your deployment has replicas, use [`replicated`](Lock::replicated) with as many replicas as may
+/// be promoted, or give the data a version of its own.
 ///
-/// No lock on Redis can keep a paused holder from writing late. A receiver that remembers the
-/// newest token can: [`fence`](crate::fence).
+/// No lock on Redis can keep a paused holder from writing late. But a receiver that remembers the
+/// newest token can reject a late write: see [`fence`](crate::fence).
 ///
-/// If Redis loses the counter, tokens start at 1 again. Receivers then refuse new holders if they
-/// have seen a higher token, and let an old holder pass whose token is higher.
-/// [`raise_token`](Lock::raise_token) repairs that; [the guide](crate::docs::guide::correctness#fencing) shows
-/// how.
+/// If Redis loses the counter, tokens start at 1 again. A receiver that has seen a higher token
+/// then rejects the writes of new holders, and accepts late writes of an old holder.
+/// [`raise_token`](Lock::raise_token) repairs the counter: [the
+/// guide](crate::docs::guide::correctness#fencing) shows how.
 ///
-/// **Each name has a counter that never expires**: see
-/// [the guide](crate::docs::guide::correctness#keys-of-tokens) before you use a fenced lock for each of many
-/// short-lived things.
+/// **Each name has a counter in Redis that never expires.** If you need fenced locks for many
+/// short-lived names, first read [the guide](crate::docs::guide::correctness#keys-of-tokens).
 ///
-/// In Java's Redisson it is the `RFencedLock` of the same name, with the same counter. It also
-/// excludes plain locks of that name, which have no tokens.
+/// In Redisson, it is the `RFencedLock` of the same name, with the same counter. A plain [`Lock`]
+/// of the same name is the same lock: only one of them can be held at a time. A hold of the plain
+/// lock has no token.
 #[doc = example!(fenced:
     "let first = lock.acquire().await?;",
     "let token = first.token();",
@@ -57,7 +58,7 @@ pub type FencedGuard = Guard<FencedLock>;
 pub enum Fenced {}
 
 impl Lock {
-    /// Makes a lock whose holds have tokens.
+    /// Returns the same lock with holds that have tokens.
     pub(crate) fn with_tokens(self) -> FencedLock {
         let Self { engine, object, settings, kind: _ } =
             self.with(|settings| settings.share = Share::FENCED);
@@ -65,8 +66,8 @@ impl Lock {
     }
 }
 
-/// The same lock, without the tokens in its type. Its holds still have tokens: read them by
-/// [`LockContext::token`].
+/// Returns the same lock with another type, such as for a [`MultiLock`](super::MultiLock). Its
+/// holds still have tokens: read them by [`LockContext::token`].
 impl From<FencedLock> for Lock {
     fn from(FencedLock { engine, object, settings, kind: _ }: FencedLock) -> Self {
         Self { engine, object, settings, kind: PhantomData }
@@ -74,28 +75,30 @@ impl From<FencedLock> for Lock {
 }
 
 impl Lock<Fenced> {
-    /// Raises the counter of tokens to at least `least`, and returns its new value.
+    /// Raises the counter of tokens to at least `least`, and returns the new value of the counter.
     ///
-    /// It repairs a lock whose counter Redis has lost. Pass the newest token that any receiver
-    /// has seen, then acquire again. The counter only grows, in one step of the store. A lower
-    /// number changes nothing, so many clients may raise it at the same time. It works while the
-    /// lock is held and while it is free.
+    /// Use this method after Redis has lost the counter. Pass the highest token that any receiver
+    /// has seen, then acquire the lock again. The call never lowers the counter, and the store
+    /// executes it in one step. So several clients may call it at the same time. The lock may be
+    /// held or free.
     ///
-    /// Each token that is drawn afterwards is higher than `least`. **A hold keeps its token**, so
-    /// release it. Tasks that wait behind it in its process may get tokens that were drawn with
-    /// its own, for at most 63 holds. Receivers refuse these, too.
+    /// Each token that the store grants later is higher than `least`. **An existing hold keeps its
+    /// token**, so release that hold. One grant draws tokens for up to 63 waiting tasks of the same
+    /// process, too. So up to 63 later holds of that process may also have tokens that receivers
+    /// reject.
     ///
     /// # Errors
     ///
-    /// [`Error::TokenTooHigh`] beyond 2^53 - 65, where grants would soon end.
-    /// [`Error::Refused`] if the counter's key holds no number.
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). It may have happened, and
-    /// calling it again is safe. [`Error::NotReady`] and [`Error::Forbidden`] as the store says.
+    /// [`Error::TokenTooHigh`] if `least` is greater than 2^53 - 65, because too few tokens would
+    /// be left. [`Error::Refused`] if the key of the counter holds no number.
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). Then the counter may have been raised, and
+    /// a second call is safe. [`Error::NotReady`] and [`Error::Forbidden`] if the store rejects the
+    /// request.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the counter may or may not have been raised.
     #[doc = example!(fenced:
         "let newest = 1041; // SELECT token FROM orders WHERE id = 42",
         "assert_eq!(lock.raise_token(newest).await?, 1041);",
@@ -113,14 +116,14 @@ impl Lock<Fenced> {
 }
 
 impl Guard<FencedLock> {
-    /// Returns the token of this hold. All guards of a hold have the same one.
+    /// Returns the token of this hold. All guards of a hold have the same token.
     ///
-    /// It is greater than that of every earlier hold of this name, as long as Redis keeps the
-    /// counter. A failover may forget the last tokens and grant them twice, unless the lock is
-    /// [`replicated`](Lock::replicated).
+    /// The token is greater than the token of every earlier hold of this name, as long as Redis
+    /// keeps the counter. After a failover, the new primary may grant the last tokens a second
+    /// time, unless the lock is [`replicated`](Lock::replicated).
     ///
-    /// Send it with each write. The receiver must reject every token that is lower than the highest
-    /// one that it has seen.
+    /// Send the token with each write. The receiver must reject every token that is lower than the
+    /// highest token that it has seen.
     #[doc = example!(fenced: "assert_eq!(lock.acquire().await?.token(), 1);")]
     #[must_use]
     pub fn token(&self) -> u64 {
@@ -132,7 +135,7 @@ impl Guard<FencedLock> {
 
     /// Returns the [`token`](Self::token) as SQL's `bigint`, which is signed.
     ///
-    /// It is the same number and never fails, because tokens are below 2^53.
+    /// The conversion never fails, because tokens are below 2^53.
     #[doc = example!(fenced:
         "let guard = lock.acquire().await?;",
         "let bigint: i64 = guard.token_i64(); // as in sqlx's `.bind(guard.token_i64())`",
@@ -143,9 +146,9 @@ impl Guard<FencedLock> {
     }
 }
 
-/// The token, for work under a fenced lock.
+/// Methods that return the token, for work under a fenced lock.
 impl LockContext {
-    /// Returns the token of this hold, if its lock is a [`FencedLock`].
+    /// Returns the token of this hold, or `None` if its lock is not a [`FencedLock`].
     #[doc = example!(fenced:
         "assert!(lock.run(async |held| held.token()).await?.is_some());",
         "assert_eq!(client.lock(\"plain\")?.run(async |held| held.token()).await?, None);")]

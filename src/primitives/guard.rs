@@ -1,4 +1,4 @@
-//! A guard: the proof that something was granted, and the way to release it.
+//! A guard: the value that proves a hold, and releases it.
 
 use std::{future::Future, marker::PhantomData, time::Duration};
 
@@ -14,19 +14,19 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The guard of a lock or of permits. Dropping it releases them.
+/// The guard of a lock or of permits. Dropping the guard releases the lock or the permits.
 ///
-/// `K` is the type that granted it. Each of these guards has a shorter name:
+/// `K` is the type that created the guard, such as `Lock`. Each such guard has a shorter name:
 /// [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
 /// [`SemaphoreGuard`](crate::SemaphoreGuard) and [`ExpirablePermits`](crate::ExpirablePermits).
 ///
-/// Dropping the guard releases **soon**, in a background task that can only log an error. Call
-/// [`release`](Self::release) to release now and to learn whether it was still held. Call
-/// [`Client::shutdown`](crate::Client::shutdown) before `main` returns: it completes the releases
-/// that are pending.
+/// A dropped guard is released **soon**, by a background task, which can only log an error. To
+/// release now, and to learn whether the hold had lasted, call [`release`](Self::release). Before
+/// `main` returns, call [`Client::shutdown`](crate::Client::shutdown), which completes pending
+/// releases.
 ///
-/// A guard may move to another task or thread. It is not `Clone`:
-/// [`reenter`](Self::reenter) makes another guard of a lock, and Redis counts both.
+/// A guard may move to another task or thread. A guard is not `Clone`. To get a second guard of a
+/// lock, call [`reenter`](Self::reenter): Redis then counts two guards.
 #[doc = example!(lock:
     "use leasehold::Release;",
     "let guard = lock.acquire().await?;",
@@ -46,7 +46,7 @@ impl<K> Guard<K> {
         Self { held, on_loss, of: PhantomData }
     }
 
-    /// Returns the hold, to watch it without keeping it.
+    /// Returns a view of the hold. The view does not keep the hold alive.
     pub(crate) fn watch(&self) -> &Watch {
         &self.held.watch
     }
@@ -55,29 +55,31 @@ impl<K> Guard<K> {
         LockContext::new(self.held.watch.clone())
     }
 
-    /// Releases what is held, and returns whether it was still held.
+    /// Releases the hold, and returns whether it had lasted until now.
     ///
-    /// If the hold was lost before the release, this is a result and not an error, because the work
-    /// is already done. It may have overlapped with that of another holder.
-    /// [`Release::into_result`] turns the result into an error.
+    /// If the hold was lost before, the call returns `Ok` with [`Release::NotHeld`], because the
+    /// work is already done. That work may have overlapped with the work of another holder.
+    /// [`Release::into_result`] turns `NotHeld` into an error.
     ///
-    /// After a failover during the release, [`LostReason::InDoubt`] reports that the new server
-    /// does not know the hold: the one before released it, or it was lost.
+    /// If a failover happens during the release, the new primary may not know the hold. The call
+    /// then reports [`LostReason::InDoubt`], because there are two possible reasons: the old
+    /// primary executed the release, or the hold was lost before.
     ///
-    /// If some of several permits were lost, the others are still released. If the semaphore was
-    /// deleted meanwhile, no permits are released, because that would create permits.
+    /// If some permits of the guard were lost, the call releases the rest. If another client has
+    /// deleted the semaphore, the call releases no permits, because they would create permits that
+    /// no client has set.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [release timeout](crate::ClientBuilder::release_timeout). The release continues in the
-    /// background, and a lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
-    /// [`Error::Refused`] if the store refused.
+    /// [`Error::Unavailable`] if the store did not reply within the [release
+    /// timeout](crate::ClientBuilder::release_timeout). The release continues in the background. If
+    /// it never succeeds, a lease ends the hold. [`Error::NotReady`], [`Error::Forbidden`] and
+    /// [`Error::Refused`] if the store rejected the request.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the release: it continues in the background. A future that
-    /// is neither dropped nor polled to its end may keep what it was to release.
+    /// If the future is dropped, the release continues in the background. If the future is neither
+    /// dropped nor polled to its end, the lock or the permits may stay held.
     #[doc = example!(lock:
         "use leasehold::{LostReason, Release};",
         "let guard = lock.acquire().await?;",
@@ -94,17 +96,19 @@ impl<K> Guard<K> {
         })
     }
 
-    /// Runs `work` under this guard, releases it, and returns everything that happened.
+    /// Runs `work` under this guard, releases the guard, and returns the outcome.
     ///
-    /// [`Lock::run`](crate::Lock::run) returns an error if the lock was lost. This method also
-    /// returns the result of such work.
+    /// If the lock is lost while the work runs, [`Lock::run`](crate::Lock::run) returns only an
+    /// error. This method also returns the result of the work, if the work completed.
     ///
-    /// If the hold is lost, the work stops as [`on_loss`](crate::Lock::on_loss) says. Work under
-    /// a plain semaphore is cancelled. A panic of the work releases the guard, then continues.
+    /// If the hold is lost, [`on_loss`](crate::Lock::on_loss) decides how the work stops. Work
+    /// under a [`Semaphore`](crate::Semaphore) is cancelled. If the work panics, the guard is
+    /// released, and the panic continues.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work at its current await and releases in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the guard is
+    /// released in the background.
     #[doc = example!(lock:
         "use leasehold::RunOutcome;",
         "let guard = lock.acquire().await?;",
@@ -121,19 +125,20 @@ impl<K> Guard<K> {
         run::run(self.held, self.on_loss, work).await
     }
 
-    /// Releases after work that completed, and returns why the hold was lost before, if it was.
+    /// Releases the guard after its work has completed. If the hold was lost before, returns its
+    /// name and the reason.
     #[cfg(feature = "blocking")]
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         run::release_after_run(self.held).await
     }
 
-    /// Waits until the hold is over, and returns why.
+    /// Waits until the hold is over, and returns the reason.
     ///
-    /// The future borrows nothing, so you can keep and move it, and create several. It also returns
-    /// when the last guard of the hold is released, with [`LostReason::Released`].
+    /// The future borrows nothing, so you can create several and move them. When the last guard of
+    /// the hold is released, the future returns [`LostReason::Released`].
     ///
-    /// The permits of a plain semaphore are not renewed. The client checks them only after it
-    /// reconnects.
+    /// The client does not renew the permits of a [`Semaphore`](crate::Semaphore), so it can notice
+    /// their loss only after it has reconnected.
     ///
     /// # Cancel safety
     ///
@@ -151,18 +156,20 @@ impl<K> Guard<K> {
 
     /// Returns whether this client may still rely on the hold.
     ///
-    /// It reads a clock and sends no request. Once `false`, it stays `false`.
+    /// The call reads a clock and sends no request. After it has returned `false` once, it always
+    /// returns `false`.
     #[doc = example!(lock: "assert!(lock.acquire().await?.is_held());")]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.watch.remaining().is_ok()
     }
 
-    /// Returns the owner of the hold, which is unique to this grant.
+    /// Returns the owner of the hold. No other grant of the store has the same owner.
     ///
-    /// After a hand-off within the process, the owner is that of the previous hold. The
-    /// [ids](Self::ids) of permits contain their owner. After the owner was read, the permits do
-    /// not pass to another task of this process.
+    /// If this hold came from a hand-off within the process, the previous hold had the same owner.
+    ///
+    /// The [ids](Self::ids) of permits contain their owner, and the caller may use them later. So
+    /// after this call, the permits are not handed off to another task of this process.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
         "assert!(guard.owner().as_str().starts_with(client.id()));")]
@@ -171,7 +178,7 @@ impl<K> Guard<K> {
         run::owner(&self.held.watch)
     }
 
-    /// Returns the name of what is held.
+    /// Returns the name of the lock or of the semaphore.
     #[doc = example!(lock: "assert_eq!(lock.acquire().await?.name().as_str(), \"orders:42\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
@@ -185,17 +192,22 @@ impl<K> Guard<K> {
 
 /// Methods of a guard of a lock.
 impl<K> Guard<Lock<K>> {
-    /// Leaves the lock held until its lease ends. Nothing renews it any more.
+    /// Leaves the lock held until its lease ends, without further renewals.
     ///
-    /// With this, a process that ends can exclude others for a while, such as a job that cron
-    /// starts on several machines: [the guide](crate::docs::guide::recipes#cron-job). It sends no
-    /// request, so it works while Redis is unreachable. A lock with a fixed
-    /// [`lease`](crate::Lock::lease) ends after this lease, and any other lock within its
-    /// [`ttl`](crate::Lock::ttl). [`Lock::force_release`](crate::Lock::force_release) ends it
-    /// earlier; [`Client::shutdown`](crate::Client::shutdown) does not.
+    /// A process can call this before it ends, to keep other processes out for a while. For
+    /// example, cron starts a job on several machines, but only one machine should run it: see [the
+    /// guide](crate::docs::guide::recipes#cron-job). The call sends no request, so it works while
+    /// Redis is unreachable.
     ///
-    /// Other guards of this hold, made by [`reenter`](Self::reenter), end with it. Readers of one
-    /// process share a hold: if others still read, the hold continues, and they release it.
+    /// A lock with a fixed [`lease`](crate::Lock::lease) stays held until that lease ends. Any
+    /// other lock stays held for at most its [`ttl`](crate::Lock::ttl).
+    /// [`Lock::force_release`](crate::Lock::force_release) frees the lock earlier.
+    /// [`Client::shutdown`](crate::Client::shutdown) does not free it.
+    ///
+    /// The call also ends the other guards of this hold, which [`reenter`](Self::reenter) made:
+    /// they no longer prove a hold. Readers of one process share a hold. If other readers still
+    /// hold it, the call only drops this guard: the hold continues, and the last reader releases
+    /// it.
     #[doc = example!(lock:
         "let lock = lock.lease(Duration::from_secs(30 * 60));",
         "lock.acquire().await?.forget();",
@@ -206,21 +218,22 @@ impl<K> Guard<Lock<K>> {
         self.held.abandon();
     }
 
-    /// Acquires the lock once more for the same owner, and returns another guard.
+    /// Acquires the lock once more for the same owner, and returns a second guard.
     ///
-    /// The lock is free when all of its guards are released. In Redis, the hold count is one
-    /// higher, as after a second `lock()` of one Java thread. This also renews the lease, unless it
-    /// is fixed. The new guard has the same token.
+    /// The lock is free when all of its guards are released. The call raises the hold count in
+    /// Redis by one, as a second `lock()` of one Java thread does. The call also renews the lease,
+    /// unless the lease is fixed. The second guard has the same token.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the hold is over. [`Error::Unavailable`] if no reply came within the
     /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
-    /// [`Error::Forbidden`] and [`Error::Refused`] as the store says. This guard keeps its hold.
+    /// [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the request. After an
+    /// error other than `Lost`, this guard keeps its hold.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the count as it was.
+    /// If the future is dropped, the hold count returns to its earlier value.
     #[doc = example!(lock:
         "use leasehold::Release;",
         "let guard = lock.acquire().await?;",
@@ -232,29 +245,33 @@ impl<K> Guard<Lock<K>> {
         Ok(Self::new(self.held.watch.reenter_in_time().await?, self.on_loss))
     }
 
-    /// Writes to other keys of the same Redis, if the lock is still held **in the store**.
+    /// Writes to other keys of the same Redis, if this hold still exists **in the store**.
     ///
-    /// One script checks the lock and writes, so a late write changes nothing, and this does not
-    /// depend on clocks. It executes all of `writes` in their order, or none. Without writes it
-    /// only checks the lock. Keep the data small, because renewals use the same connection. [The
-    /// guide](crate::docs::guide::correctness#guarded-writes) says when this is enough.
+    /// One script checks the hold and writes. So a late write changes nothing, whatever the clocks
+    /// show. The script executes all of `writes` in their order, or none. If `writes` is empty, the
+    /// script only checks the hold. Keep the data small, because renewals use the same connection.
+    /// [The guide](crate::docs::guide::correctness#guarded-writes) describes when this protection
+    /// is enough.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is over, in this process or in the store; nothing was written.
-    /// [`Error::Unavailable`] if no reply came within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). Then the write **may have
-    /// happened, or happen yet**, as long as this hold lasts. It is never sent twice, and after a
-    /// release of the lock it cannot happen any more. [`Error::NotReady`], [`Error::Forbidden`] and
-    /// [`Error::Refused`] as the store says; nothing was written. The last one also refuses a field
-    /// of a key that is not a hash, and the key of the lock itself. [`Error::Duration`] for an
-    /// invalid time. [`Error::PartialWrite`] if the user lacks the ACL permission for one of the
-    /// later writes.
+    /// - [`Error::Lost`] if the hold is over, in this process or in the store. Nothing was written.
+    /// - [`Error::Unavailable`] if no reply came within the [request
+    ///   timeout](crate::ClientBuilder::request_timeout). Then the write **may have happened, or
+    ///   may still happen** while this hold lasts. The client never sends the write twice. After a
+    ///   release of the lock, the write cannot happen.
+    /// - [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store rejected the
+    ///   request. Nothing was written. For example, `Refused` is the error of a write to a field of
+    ///   a key that is not a hash, and of a write to the key of the lock.
+    /// - [`Error::Duration`] if a time in `writes` is invalid.
+    /// - [`Error::PartialWrite`] if the Redis user lacks the ACL permission for a later write. The
+    ///   writes before it stay.
+    /// - [`Error::Unsupported`] for the guard of a read lock, because other readers share it.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the write may have happened, or may still happen while this hold
-    /// lasts, as after [`Error::Unavailable`].
+    /// lasts.
     ///
     /// # Examples
     ///
@@ -275,24 +292,26 @@ impl<K> Guard<Lock<K>> {
         guarded::write(&self.held.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs a script of yours on the server, if the lock is still held there.
+    /// Runs your Lua script on the server, if this hold still exists there.
     ///
-    /// The same script checks the lock first. The text is the body of a Lua function with `KEYS`
-    /// and `ARGV`. Its result is the [`Value`], of at most 250 kB. The server does nothing else
-    /// while it runs.
+    /// The server checks the hold and runs your script in one step. Your text becomes the body of a
+    /// Lua function with the parameters `KEYS` and `ARGV`. The call returns the result of the
+    /// function as a [`Value`], of at most 250 kB. While the script runs, the server executes no
+    /// other command.
     ///
-    /// **Redis does not roll back**: if the script fails half way, its earlier writes stay. To
-    /// reject something, return a value, such as `return {'NOSTOCK'}`, and not an error.
+    /// **Redis does not roll back**: if the script fails half way, its earlier writes stay. If the
+    /// script rejects a change, let it return a value, such as `return {'NOSTOCK'}`, and not an
+    /// error.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write). [`Error::PartialWrite`] if the script failed, returned an error or
-    /// a reply that is too long. [`Error::Script`] if the text is empty or begins with `#!`.
-    /// [`Error::Refused`] if it is not valid Lua.
+    /// As for [`write`](Self::write). [`Error::PartialWrite`] if the script failed, returned an
+    /// error, or returned a value that is too long. [`Error::Script`] if the text is empty or
+    /// begins with `#!`. [`Error::Refused`] if the text is not valid Lua.
     ///
     /// # Cancel safety
     ///
-    /// As [`write`](Self::write).
+    /// As for [`write`](Self::write).
     ///
     /// # Examples
     ///
@@ -309,14 +328,14 @@ impl<K> Guard<Lock<K>> {
         guarded::eval(&self.held.watch, script).await
     }
 
-    /// Returns how long the hold lasts without another renewal: `None` if it is lost.
+    /// Returns how long the hold lasts without another renewal, or `None` if it is lost.
     #[doc = example!(lock: "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.time_left()
     }
 
-    /// Returns how many guards this hold has. Redis shows it as the hold count.
+    /// Returns how many guards this hold has. In Redis, this number is the hold count.
     #[doc = example!(lock: "assert_eq!(lock.acquire().await?.count(), 1);")]
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -338,20 +357,22 @@ impl<K> Guard<Lock<K>> {
 #[must_use = "the hold may have been lost before: `into_result()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
-    /// The hold had ended before this release: the work may have overlapped with that of another holder.
+    /// The hold had ended before this release, so the work may have overlapped with the work of
+    /// another holder.
     NotHeld {
         /// The name of the object that was no longer held.
         name: Name,
         /// Why the hold was over.
         reason: LostReason,
-        /// The current holder, or the waiter for which the lock is reserved, if there is one.
+        /// The current holder, or the waiter for which the lock is reserved, if the store returned
+        /// one.
         holder: Option<Holder>,
     },
-    /// The hold lasted until this release. The lock is free, or the next waiter has it.
+    /// The hold lasted until this release. The lock is now free, or passed to the next waiter.
     Released,
-    /// Other guards of the same owner keep the hold.
+    /// Other guards of the same hold keep it.
     StillHeld {
-        /// The number of these guards.
+        /// The number of the other guards.
         count: u32,
     },
 }
@@ -361,7 +382,7 @@ impl Release {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it was.
+    /// [`Error::Lost`] if the hold was lost before.
     #[doc = example!(lock:
         "lock.acquire().await?.release().await?.into_result()?;",
         "",

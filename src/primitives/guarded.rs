@@ -1,4 +1,5 @@
-//! Writes that the store executes only while the lock is held, for guards and for work under them.
+//! Guarded writes: writes that the store executes only while the lock is held. Guards and their
+//! work use them.
 
 use crate::{
     domain::{Edit, Failure, Name, Script, Value, Work, Write, checked},
@@ -19,7 +20,7 @@ pub(super) async fn eval(watch: &Watch, script: Script) -> Result<Value> {
     watch.guarded(&Work::Script(script)).await
 }
 
-/// Checks that a write does not change the lock `name`, and that every store can keep it.
+/// Returns an error if the write would change the lock `name`, or if its time is out of range.
 fn possible(write: &Write, name: &Name) -> Result<()> {
     if write.key == name.as_str().as_bytes() {
         let words = "a guarded write cannot change the key of its own lock; choose another key";
@@ -31,7 +32,7 @@ fn possible(write: &Write, name: &Name) -> Result<()> {
     }
 }
 
-/// Checks that a script can run after the check of the lock.
+/// Returns an error if the script cannot become the body of a Lua function.
 fn runnable(script: &Script) -> Result<()> {
     let why = match &script.text {
         text if text.trim().is_empty() => "the text is empty; pass a script",

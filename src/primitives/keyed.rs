@@ -1,4 +1,5 @@
-//! The synchronizers of one key of a map, or of one element of a set: Redisson's names.
+//! Creates the synchronizers of one key of a map, or of one element of a set, with the names that
+//! Redisson gives them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use crate::{
     store::in_slot,
 };
 
-/// Makes the synchronizers of the keys of `name`, with the settings of the client.
+/// Creates the synchronizers of the keys of the map or set `name`, with the settings of the client.
 #[derive(Clone)]
 pub(crate) struct Keyed {
     pub(super) engine: Arc<Engine>,
@@ -30,7 +31,8 @@ impl Keyed {
         Self { engine, name, ttl, replicas }
     }
 
-    /// Returns the name of a synchronizer of an encoded key.
+    /// Returns the name of the synchronizer of an encoded key: `{MAP}:HASH:what`, such as
+    /// `{orders}:HASH:lock`.
     fn name_of(&self, key: &[u8], what: &str) -> Result<Name> {
         Ok(Name::new(format!("{}:{}:{what}", in_slot(&self.name), hash(key)))?)
     }

@@ -1,4 +1,4 @@
-//! The latch: closed until it is counted down.
+//! The latch: closed until its count reaches 0.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,18 +13,20 @@ use crate::{
     store::latch::{self, Change},
 };
 
-/// A latch that is closed until it is counted down to 0. Then all waiters continue.
+/// A counter at which tasks wait. When clients have counted it down to 0, the latch opens, and all
+/// waiters continue.
 ///
-/// A `Latch` is a name: creating one costs nothing and sends no request. A latch that no client
-/// has [`set`](Self::set) is open. Java's Redisson knows it as the `RCountDownLatch` of the same
-/// name.
+/// A `Latch` is only a name, so creating one sends no request. A latch that no client has
+/// [`set`](Self::set) is open. In Redisson, it is the `RCountDownLatch` of the same name.
 ///
-/// **If the store has lost the data of a latch, the latch is open**, as in Redisson, and no client
-/// notices the loss. So check the condition itself after [`wait`](Self::wait). **A
-/// [`count_down`](Self::count_down) before [`set`](Self::set) is lost**: set the latch before any
-/// client can count.
+/// **If the store loses the data of a latch, the latch is open**, as in Redisson, and no client
+/// notices the loss. So after [`wait`](Self::wait), check the condition for which you waited, such
+/// as whether the workers are ready.
 ///
-/// A thousand waiting tasks of one client cost the store as much as one.
+/// **A [`count_down`](Self::count_down) before [`set`](Self::set) is lost.** So set the latch
+/// before any client can count it down.
+///
+/// A thousand waiting tasks of one client send the store no more requests than one task.
 #[doc = example!(latch:
     "ready.set(2).await?;",
     "for _ in 0..2 {",
@@ -61,18 +63,20 @@ impl Latch {
     }
 }
 
-/// Waiting.
+/// Methods that wait for the opening.
 impl Latch {
     /// Waits until the latch is open, also while the store is unreachable.
     ///
-    /// It returns if the latch was open at some moment since the call. By then it may be closed
-    /// again. If a latch opens and is set again before the next request, this call may not notice
-    /// it. **It also returns if the store has lost the latch**: check the condition itself.
+    /// The call returns if the latch was open at some moment during the call. When the call
+    /// returns, the latch may be closed again. If the latch opens, and is set again before the
+    /// client's next request, the call may not notice the opening. **The call also returns if the
+    /// store has lost the latch**, so check the condition for which you waited.
     ///
     /// # Errors
     ///
     /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
-    /// request for good. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    /// request and a retry cannot help. [`Error::ShutDown`] if the client was shut down.
+    /// [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
@@ -84,17 +88,18 @@ impl Latch {
 
     /// Waits until the latch is open, for at most `timeout`.
     ///
-    /// This returns within the timeout, in any state of the network.
+    /// The call returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if it was still closed. [`Error::Unavailable`] if the store did not
-    /// answer, [`Error::NotReady`] if it refused for now. Others as [`wait`](Self::wait). A
-    /// timeout of zero is invalid: [`count`](Self::count) does not wait.
+    /// [`Error::TimedOut`] if the latch was closed until the timeout. [`Error::Unavailable`] if the
+    /// store did not reply. [`Error::NotReady`] if the server replied that it was not ready, for
+    /// example during a failover. [`Error::Duration`] if the timeout is zero: to check without
+    /// waiting, use [`count`](Self::count). Other errors as for [`wait`](Self::wait).
     ///
     /// # Cancel safety
     ///
-    /// As [`wait`](Self::wait).
+    /// As for [`wait`](Self::wait).
     #[doc = example!(latch:
         "ready.set(1).await?;",
         "let waited = ready.wait_within(Duration::from_secs(5)).await;",
@@ -104,23 +109,23 @@ impl Latch {
     }
 }
 
-/// Closing and opening.
+/// Methods that read or change the count.
 impl Latch {
-    /// Closes the latch with this count if it is open, and returns whether it did.
+    /// If the latch is open, closes it with this count, and returns whether it did so.
     ///
-    /// A waiter that has not noticed the open latch keeps waiting. A latch that has opened may
-    /// be set again.
+    /// A latch that has opened may be set again. A waiter that has not yet noticed the opening then
+    /// keeps waiting.
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCount`] for a count of 0. [`Error::Unavailable`] if the store did not answer
-    /// within the [request timeout](crate::ClientBuilder::request_timeout); it may have
-    /// happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
-    /// [`Error::WrongType`] as the store says.
+    /// [`Error::ZeroCount`] if `count` is 0. [`Error::Unavailable`] if the store did not reply
+    /// within the [request timeout](crate::ClientBuilder::request_timeout). Then the change may
+    /// have happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
+    /// [`Error::WrongType`] if the store rejects the request.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(latch:
         "assert!(ready.set(2).await?);",
         "assert!(!ready.set(5).await?);",
@@ -132,21 +137,22 @@ impl Latch {
         Ok(self.change(Change::SetIfAbsent(count)).await? == 1)
     }
 
-    /// Counts the latch down by one, and returns the rest. The last count opens it.
+    /// Counts the latch down by one, and returns the count that is left. At 0, the latch opens.
     ///
-    /// It does not change an open latch: **a count before [`set`](Self::set) is lost**. The
-    /// result is at most 2^53 - 1.
+    /// The call does not change an open latch, so **a `count_down` before [`set`](Self::set) is
+    /// lost**. The result is at most 2^53 - 1.
     ///
-    /// A request that is retried after a lost reply counts once. A second call counts again, also
-    /// after an error.
+    /// If the client retries the request after a lost reply, the store counts only once. A second
+    /// call counts again, even if the first call returned an error.
     ///
     /// # Errors
     ///
-    /// As [`set`](Self::set). After [`Error::Unavailable`] it may have happened, or happen yet.
+    /// As for [`set`](Self::set). After [`Error::Unavailable`], the change may have happened, or
+    /// may still happen.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(latch:
         "ready.set(2).await?;",
         "assert_eq!(ready.count_down().await?, 1);",
@@ -156,11 +162,11 @@ impl Latch {
         self.change(Change::CountDown).await.map(at_least_none)
     }
 
-    /// Returns the count that is left: 0 if the latch is open.
+    /// Returns the count that is left. It is 0 if the latch is open.
     ///
     /// # Errors
     ///
-    /// As [`set`](Self::set).
+    /// As for [`set`](Self::set).
     ///
     /// # Cancel safety
     ///
@@ -173,17 +179,17 @@ impl Latch {
             .map(at_least_none)
     }
 
-    /// Opens the latch, whatever its count is, and returns whether it was closed.
+    /// Opens the latch, whatever its count, and returns whether it was closed.
     ///
-    /// Unlike Redisson's `delete()` it wakes the waiters, in Java as well.
+    /// Unlike Redisson's `delete()`, the call wakes the waiters, in Rust and in Java.
     ///
     /// # Errors
     ///
-    /// As [`set`](Self::set).
+    /// As for [`set`](Self::set).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(latch:
         "ready.set(2).await?;",
         "assert!(ready.delete().await?);",
@@ -198,7 +204,7 @@ impl Latch {
     }
 }
 
-/// A count that another program wrote may be negative.
+/// Returns 0 for a negative count, which another program may have written.
 fn at_least_none(count: i64) -> u64 {
     u64::try_from(count).unwrap_or_default()
 }

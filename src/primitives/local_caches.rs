@@ -1,4 +1,4 @@
-//! The message by which `RLocalCachedMap` of Java drops entries of its local cache.
+//! The message that makes each `RLocalCachedMap` in Java drop entries of its local cache.
 
 use crate::{
     codec::hash::hash128,
@@ -6,13 +6,15 @@ use crate::{
     store::in_slot,
 };
 
-/// The first byte of a message that names entries.
+/// The first byte of a message that lists changed entries.
 const INVALIDATE: u8 = 1;
 
-/// The map that sends the message. Each map of Java has a random one, and ignores its own messages.
+/// The id of the map that sends the message. In Java, each map has a random id, and ignores
+/// messages with its own id. So no Java map ignores a message with an id of zeros.
 const SENDER: [u8; 16] = [0; 16];
 
-/// Returns the message about the entries of encoded `keys` of the map `name`.
+/// Returns the message that the entries of `keys` in the map `name` have changed. `keys` are
+/// encoded.
 pub(super) fn invalidation<'a>(name: &Name, keys: impl IntoIterator<Item = &'a [u8]>) -> Notice {
     let hashes: Vec<_> = keys.into_iter().map(|key| hash128(key).to_be_bytes()).collect();
     let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX).to_be_bytes();
@@ -30,7 +32,8 @@ mod tests {
         assert_eq!(notice.channel, "{orders}:topic");
         assert_eq!(notice.message.len(), 1 + 16 + 4 + 2 * 16);
         assert_eq!(notice.message[..21], [&[1][..], &[0; 16], &[0, 0, 0, 2]].concat());
-        // `sMUTHC2Ql4EaCGlDp3W/MQ` in the name of the lock of this key.
+        // The name of the lock of this key contains the same hash, in Base64:
+        // `sMUTHC2Ql4EaCGlDp3W/MQ`.
         assert_eq!(notice.message[21..25], [0xb0, 0xc5, 0x13, 0x1c]);
         let tagged = invalidation(&Name::new("a{b}c").unwrap(), [&b"42"[..]]);
         assert_eq!(tagged.channel, "a{b}c:topic");

@@ -23,21 +23,21 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A lock with at most one holder at a time, in all processes together.
+/// A lock that at most one holder has at a time, in all processes together.
 ///
-/// A `Lock` is a name and some settings. Creating one costs nothing and sends no request. Clone
-/// it, keep it, or create another one with the same name. Java's Redisson knows it as the `RLock`
-/// of the same name.
+/// A `Lock` is a name and some settings. Creating a `Lock` sends no request, so you may keep it,
+/// clone it, or create it again for each use. In Redisson, it is the `RLock` of the same name.
 ///
-/// It is **not reentrant**: a task that acquires it twice waits for itself. To acquire again what
-/// you hold, use the guard: [`Guard::reenter`].
+/// A `Lock` is **not reentrant**: a task that acquires it twice waits for itself. If your task
+/// already holds the lock, call [`Guard::reenter`] on its guard instead.
 ///
-/// Without further settings a background task renews the lock until its guard is dropped, and it
-/// ends 30 seconds after its holder died. With [`lease`](Self::lease) it is **never renewed** and
-/// ends after that time, whether or not the work is done.
+/// By default, a background task renews the hold until its guard is dropped. If the holder's
+/// process dies, the lock is free at most 30 seconds later. With [`lease`](Self::lease), the hold
+/// is **never renewed**: it ends after that time, even if the work continues.
 ///
-/// Waiters of one process acquire in the order in which they came, and so do processes while the
-/// lock is contended: [the guide][crate::docs::guide] says when.
+/// Waiters of one process acquire in the order in which they came. While the lock is contended,
+/// waiters of different processes also acquire in this order, with exceptions that [the
+/// guide][crate::docs::guide] describes.
 ///
 /// `K` is `()`, or [`Fenced`](crate::Fenced) for a [`FencedLock`](crate::FencedLock).
 ///
@@ -91,8 +91,8 @@ impl Lock {
     }
 }
 
-/// Settings. The first use of the lock checks them: it returns [`Error::Duration`] for a duration
-/// that Redis cannot keep.
+/// Settings. The first acquisition checks them, and returns [`Error::Duration`] for a duration that
+/// Redis cannot store.
 impl<K> Lock<K> {
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
@@ -119,7 +119,8 @@ impl<K> Lock<K> {
         &self.engine
     }
 
-    /// Returns how long a grant of this lock lasts without a renewal, and whether it is renewed.
+    /// Returns how long a grant of this lock lasts without a renewal, and whether the watchdog
+    /// renews it.
     pub(crate) fn terms(&self) -> (Duration, bool) {
         (self.settings.lease.unwrap_or(self.settings.ttl), self.settings.lease.is_none())
     }
@@ -137,9 +138,11 @@ impl<K> Lock<K> {
     }
 }
 
-/// Reentry for threads.
+/// Methods that the blocking API and [`ReadWriteLock`](super::ReadWriteLock) use to join an
+/// existing hold.
 impl<K> Lock<K> {
-    /// Reenters `holding`, once as many replicas have acknowledged it as this lock requires.
+    /// Reenters the hold of `holding`. If this lock is replicated, waits until enough replicas have
+    /// acknowledged the hold.
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         &self,
@@ -148,14 +151,14 @@ impl<K> Lock<K> {
     ) -> Result<Guard<Self>> {
         let request = self.request()?;
         let held = self.engine.enter_again(&request, holding.watch(), max_wait).await?;
-        // The first guard may be a guard of a plain lock of this name.
+        // If the thread first acquired this name as a plain lock, the hold has no token.
         match request.share.tokens() > 0 && held.watch.token().is_none() {
             true => Err(Error::NoToken { name: self.name().clone() }),
             false => Ok(self.guard(held)),
         }
     }
 
-    /// Acquires the read side while `other` holds the write side. Waits until `until`.
+    /// Acquires the read side while `other` holds the write side. Waits for a reply until `until`.
     pub(crate) async fn acquire_under_write(
         &self,
         other: &Watch,
@@ -163,12 +166,14 @@ impl<K> Lock<K> {
     ) -> Result<Guard<Self>> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         if !other.is_of(&self.engine) {
-            // Later readers of this client would share a read lock next to a writer that they do
-            // not know.
+            // Tasks of one client share a read hold. The client of this lock does not know a writer
+            // of another client, so its later readers would join the read hold while that writer
+            // writes.
             return Err(Error::NotWriting { name: self.name().clone() });
         }
         other.remaining().map_err(lost)?;
-        // The store now knows more than the grant, so the hold is not handed off.
+        // The hold now also has a reader in the store. A task that got it by a hand-off would not
+        // know the reader, so the hold is not handed off.
         other.note_read_under_write();
         let request =
             AcquireRequest { writer: Some(other.claim().owner.clone()), ..self.request()? };
@@ -179,28 +184,33 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire the lock.
 impl<K> Lock<K> {
     /// Acquires the lock, waiting until it is free.
     ///
-    /// It also waits while the store is unreachable, and retries until the store answers.
-    /// [`acquire_within`](Self::acquire_within) bounds all of that.
+    /// While the store is unreachable, the call waits and retries. To limit the whole wait, use
+    /// [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
     ///
     /// [`Error::Duration`] if a setting is invalid. [`Error::Forbidden`], [`Error::Refused`] or
-    /// [`Error::WrongType`] if the store rejects the request for good; a fenced lock is refused
-    /// if its counter's key holds no number. [`Error::NotReady`] if the server is full.
-    /// [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio. If the lock is
-    /// [`replicated`](Self::replicated), also [`Error::NotReplicated`], [`Error::Unavailable`] if
-    /// replicas could not be asked, and [`Error::Lost`] if the lease ended meanwhile.
+    /// [`Error::WrongType`] if the store rejects the request and a retry cannot help. For example,
+    /// a fenced lock returns [`Error::Refused`] if the key of its token counter holds no number.
+    /// [`Error::NotReady`] if the server's memory is full. [`Error::ShutDown`] if the client was
+    /// shut down. [`Error::NoRuntime`] outside of tokio.
+    ///
+    /// If the lock is [`replicated`](Self::replicated): [`Error::NotReplicated`] if too few
+    /// replicas acknowledged the grant, [`Error::Unavailable`] if the client could not ask for the
+    /// number of acknowledgements, and [`Error::Lost`] if the lease ended before enough replicas
+    /// acknowledged the grant.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: a background task releases a grant that still arrives. A token
-    /// that was drawn for it is a harmless gap. A future that is neither polled nor dropped keeps
-    /// its position in this process's queue. If its request was granted, no other client can
-    /// acquire the lock until the ttl is over.
+    /// Dropping the future is safe: if the store still grants its request, a background task
+    /// releases the grant. If that grant has drawn a fencing token, the token stays unused, which
+    /// does no harm. A future that is neither polled nor dropped keeps its position among the
+    /// waiters of this process. If the store has granted its request, no other client can acquire
+    /// the lock until the ttl is over.
     #[doc = example!(lock: "let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<Guard<Self>> {
         let request = self.request()?;
@@ -209,24 +219,26 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, waiting for at most `timeout`.
     ///
-    /// This returns within the timeout, in any state of the network. The next call starts at the
-    /// end of the queue.
+    /// The call returns within the timeout, in any state of the network. A call after a timeout
+    /// starts at the end of the queue.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if another owner still held it. It names the holder, or the waiter for which the lock was reserved. [`Error::Unavailable`] if the store did not answer,
-    /// [`Error::NotReady`] if it refused for now. Others as [`acquire`](Self::acquire). A timeout
-    /// of zero is invalid: [`try_acquire`](Self::try_acquire) does not wait.
+    /// [`Error::TimedOut`] if another owner held the lock until the timeout. The error names the
+    /// holder, or the waiter for which the lock was reserved. [`Error::Unavailable`] if the store
+    /// did not reply. [`Error::NotReady`] if the server replied that it was not ready, for example
+    /// during a failover. [`Error::Duration`] if the timeout is zero: to try without waiting, use
+    /// [`try_acquire`](Self::try_acquire). Other errors as for [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(lock: "let guard = lock.acquire_within(Duration::from_secs(5)).await?;")]
     pub async fn acquire_within(&self, timeout: Duration) -> Result<Guard<Self>> {
         self.acquire_in_time(checked_timeout(timeout)?).await
     }
 
-    /// Acquires with a timeout that began before.
+    /// Acquires the lock with a timeout that has already begun.
     pub(crate) async fn acquire_in_time(&self, timeout: Deadline) -> Result<Guard<Self>> {
         let request = self.request()?;
         Ok(self.guard(self.engine.acquire_within(&request, timeout).await?))
@@ -234,18 +246,19 @@ impl<K> Lock<K> {
 
     /// Acquires the lock if it is free now, and returns `None` if it is not.
     ///
-    /// It sends one request and does not join the queue. In a loop it may never acquire a lock
-    /// that others wait for: wait with [`acquire_within`](Self::acquire_within).
+    /// The call sends one request and does not join the queue. So a loop of such calls may never
+    /// acquire a lock for which other clients wait. To wait, use
+    /// [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). Others as
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). Other errors as for
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(lock:
         "let first = lock.try_acquire().await?;",
         "let second = lock.try_acquire().await?;",
@@ -254,7 +267,8 @@ impl<K> Lock<K> {
         self.try_acquire_until(None).await
     }
 
-    /// Does the same, but waits for no reply after `until`.
+    /// Does what [`try_acquire`](Self::try_acquire) does, but waits for the reply until `until` at
+    /// the latest.
     pub(super) async fn try_acquire_until(
         &self,
         until: Option<Instant>,
@@ -265,23 +279,25 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// If this returns a result, the lock was held from beginning to end, by this client's clock
+    /// If the call returns the result, the lock was held while the work ran, by this client's clock
     /// and the last reply of the store. Otherwise it returns an error.
     ///
-    /// If the lock is lost, the work stops as [`on_loss`](Self::on_loss) says. A panic of the
-    /// work releases the lock, then continues. The result waits for the release no longer than the
-    /// [run release wait](crate::ClientBuilder::run_release_wait).
+    /// If the lock is lost, [`on_loss`](Self::on_loss) decides how the work stops. If the work
+    /// panics, the lock is released, and the panic continues. After the work, the call waits for
+    /// the release, but no longer than the [run release
+    /// wait](crate::ClientBuilder::run_release_wait).
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); then the work did not start. [`Error::Lost`], with the
-    /// reason, if the lock was lost while it ran. To learn whether such work was cancelled or
-    /// completed, and to have its result, run it under a guard: [`Guard::run`].
+    /// As for [`acquire`](Self::acquire). After these errors, the work did not start.
+    /// [`Error::Lost`], with the reason, if the lock was lost while the work ran. This error does
+    /// not show whether the work completed. If you need to know, or if you need the result of work
+    /// that completed after a loss, use [`Guard::run`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work at its current await and releases the lock in the
-    /// background.
+    /// If the future is dropped, the work is dropped at its current await, and the lock is released
+    /// in the background.
     #[doc = example!(lock:
         "let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;",
         "assert_eq!(sum, 10);")]
@@ -293,15 +309,16 @@ impl<K> Lock<K> {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    /// Does what [`run`](Self::run) does, but waits for the lock at most `timeout`.
+    /// Does what [`run`](Self::run) does, but waits for the lock for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`acquire_within`](Self::acquire_within), and [`Error::Lost`].
+    /// As for [`acquire_within`](Self::acquire_within), and [`Error::Lost`] as for
+    /// [`run`](Self::run).
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](Self::run).
+    /// As for [`run`](Self::run).
     #[doc = example!(lock:
         "let timeout = Duration::from_secs(5);",
         "assert_eq!(lock.run_within(timeout, async |_held| \"done\").await?, \"done\");")]
@@ -313,15 +330,15 @@ impl<K> Lock<K> {
         self.acquire_within(timeout).await?.run(work).await.into_result()
     }
 
-    /// Does what [`run`](Self::run) does if the lock is free now, and else returns `None`.
+    /// Does what [`run`](Self::run) does if the lock is free now, and returns `None` if it is not.
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire), and [`Error::Lost`].
+    /// As for [`try_acquire`](Self::try_acquire), and [`Error::Lost`] as for [`run`](Self::run).
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](Self::run).
+    /// As for [`run`](Self::run).
     #[doc = example!(lock:
         "let elsewhere = lock.acquire().await?;",
         "assert!(lock.try_run(async |_held| ()).await?.is_none());")]
@@ -337,14 +354,14 @@ impl<K> Lock<K> {
     }
 }
 
-/// Requests about the lock that need no hold. A waiter for which a release has reserved the lock,
-/// for at most 750 ms, counts as its holder.
+/// Requests about the lock that need no hold. A release may reserve the lock for a waiter, for at
+/// most 750 ms. These requests treat that waiter as the holder.
 impl<K> Lock<K> {
-    /// Returns whether an owner holds the lock, or has it reserved.
+    /// Returns whether the lock is held, or reserved for a waiter.
     ///
     /// # Errors
     ///
-    /// As [`holder`](Self::holder).
+    /// As for [`holder`](Self::holder).
     ///
     /// # Cancel safety
     ///
@@ -354,17 +371,18 @@ impl<K> Lock<K> {
         Ok(self.engine.holder(&self.object).await?.is_some())
     }
 
-    /// Returns the holder of the lock, its hold count and its remaining lease.
+    /// Returns the holder of the lock with its hold count and its remaining lease, or `None` if the
+    /// lock is free.
     ///
     /// If this client has an [`application`](crate::ClientBuilder::application), a second request
-    /// reads what the holder's client publishes: see [`Holder::client`]. If that request fails, the
-    /// holder is returned without it.
+    /// reads the client info that the holder's client publishes: see [`Holder::client`]. If the
+    /// second request fails, the call returns the holder without client info.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
-    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`], [`Error::Forbidden`],
+    /// [`Error::Refused`] and [`Error::WrongType`] if the store rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -377,11 +395,13 @@ impl<K> Lock<K> {
         self.engine.known_holder(&self.object).await
     }
 
-    /// Returns how many times `owner` holds the lock or has it reserved: 0 if it does not.
+    /// Returns the hold count of `owner`: 0 if `owner` does not hold the lock.
+    ///
+    /// The count is 1 for an owner for which the lock is reserved.
     ///
     /// # Errors
     ///
-    /// As [`holder`](Self::holder).
+    /// As for [`holder`](Self::holder).
     ///
     /// # Cancel safety
     ///
@@ -394,19 +414,20 @@ impl<K> Lock<K> {
         self.engine.held_by(&self.object, owner).await
     }
 
-    /// Takes the lock from its holder, wakes a waiter, and returns whether it was held.
+    /// Takes the lock from its holder, wakes a waiter, and returns whether the lock was held.
     ///
-    /// **The holder continues to work** until it notices: at once if its process also waits for
-    /// this lock, at its next renewal otherwise.
+    /// **The holder continues to work** until it notices the loss. If another task of its process
+    /// waits for this lock, the holder notices at once. Otherwise it notices at its next renewal.
     ///
     /// # Errors
     ///
-    /// As [`holder`](Self::holder). After [`Error::Unavailable`] it may have happened. It is not
-    /// retried, because that might take the lock from the next holder.
+    /// As for [`holder`](Self::holder). After [`Error::Unavailable`], the lock may have been
+    /// released. The client does not retry the request, because a retry might take the lock from
+    /// the next holder.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
         "assert!(lock.force_release().await?);",
@@ -415,18 +436,19 @@ impl<K> Lock<K> {
         self.engine.force_release(&self.object).await
     }
 
-    /// Gives the hold of `owner` this lease, from now on, and returns whether `owner` holds.
+    /// Sets the lease of the hold of `owner` to `lease` from now, and returns whether `owner` holds
+    /// the lock.
     ///
-    /// It is for a hold without a guard in this process, such as one that another process
-    /// [forgot](LockGuard::forget).
+    /// Use this method for a hold that has no guard in this process. For example, another process
+    /// has called [`forget`](LockGuard::forget) on its guard.
     ///
     /// # Errors
     ///
-    /// As [`holder`](Self::holder), and [`Error::Duration`] if the lease is invalid.
+    /// As for [`holder`](Self::holder), and [`Error::Duration`] if the lease is invalid.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(lock:
         "let guard = lock.clone().lease(Duration::from_secs(60)).acquire().await?;",
         "let owner = guard.owner().clone();",
@@ -437,19 +459,22 @@ impl<K> Lock<K> {
         self.engine.renew_hold(claim).await
     }
 
-    /// Releases the hold of `owner`, whatever its count, and returns whether `owner` held.
+    /// Releases the hold of `owner`, whatever its hold count, and returns whether `owner` held the
+    /// lock.
     ///
-    /// It is for a hold without a guard in this process: see [`renew_owner`](Self::renew_owner). Unlike
-    /// [`force_release`](Self::force_release), it never ends the hold of another owner.
+    /// Use this method for a hold that has no guard in this process: see
+    /// [`renew_owner`](Self::renew_owner). Unlike [`force_release`](Self::force_release), the call
+    /// never ends the hold of another owner.
     ///
     /// # Errors
     ///
-    /// As [`holder`](Self::holder). After [`Error::Unavailable`] it may have happened. It is not
-    /// retried, because the reply would be `false`.
+    /// As for [`holder`](Self::holder). After [`Error::Unavailable`], the hold may have been
+    /// released. The client does not retry the request: if the first request released the hold, the
+    /// reply to the second one would be `false`.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(lock:
         "let guard = lock.clone().lease(Duration::from_secs(60)).acquire().await?;",
         "let owner = guard.owner().clone();",
@@ -460,24 +485,27 @@ impl<K> Lock<K> {
         self.engine.release_hold(&self.claim_of(owner, CENTURY)).await
     }
 
-    /// Does what [`release_owner`](Self::release_owner) does to the hold of another program, and
-    /// records it.
+    /// Releases the hold of `owner`, and records the release for operators.
     ///
-    /// The record, a [`ForcedRelease`](crate::ForcedRelease), is written before the release, with the
-    /// name, the owner, the time and `by`, up to 256 characters. Redis keeps the last 100 of all
-    /// locks: see [`Client::forced_releases`](crate::Client::forced_releases).
+    /// Use this method instead of [`release_owner`](Self::release_owner) if another program still
+    /// works under the hold.
     ///
-    /// **The holder continues to work** until it notices, as after
+    /// The call first writes a record, a [`ForcedRelease`](crate::ForcedRelease). The record has
+    /// the name of the lock, the owner, the time, and at most 256 characters of `by`. Redis keeps
+    /// the last 100 records of all locks together: see
+    /// [`Client::forced_releases`](crate::Client::forced_releases).
+    ///
+    /// **The holder continues to work** until it notices the loss, as after
     /// [`force_release`](Self::force_release).
     ///
     /// # Errors
     ///
-    /// As [`release_owner`](Self::release_owner). If the record cannot be written, nothing is
-    /// released.
+    /// As for [`release_owner`](Self::release_owner). If the record cannot be written, the hold is
+    /// not released.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
         "assert!(lock.force_release_owner(guard.owner(), \"root on web-7\").await?);")]

@@ -19,24 +19,25 @@ use crate::{
     store::map::{self, Change, Changed, Cursor},
 };
 
-/// How many entries one request reads or sets at most.
+/// The greatest number of entries that one request reads or sets.
 const TOGETHER: usize = 100;
 
 /// Entries of keys and values, which all clients share, with a lock for each key.
 ///
-/// A `Map` is a name: creating one costs nothing and sends no request. Java's Redisson knows it as
-/// the `RMap` of the same name, and as the `RMapCacheNative`. The [codecs](crate::codec) have to be
-/// those of Java. The default is [`Text`] for keys and values. A wrong codec of the keys causes
-/// no error: entries are not found, and the locks of keys have other names.
+/// A `Map` is a name and two codecs, so creating one sends no request. In Redisson, it is the
+/// `RMap` or the `RMapCacheNative` of the same name. If Java uses the map, too, set the
+/// [codecs](crate::codec) that Java uses. The default is [`Text`] for keys and values. If the codec
+/// of the keys is wrong, there is no error: the map does not find entries of Java, and the locks of
+/// its keys have other names than in Java.
 ///
-/// Keys are passed as `&K`, because a codec belongs to one type: if `K` is `String`, pass
-/// `&"42".to_owned()`, and not a `&str`.
+/// A codec converts only one type, so methods take keys as `&K`. For example, if `K` is `String`,
+/// pass `&"42".to_owned()`, and not a `&str`.
 ///
-/// A change that is retried after a lost reply takes effect once, and its reply is that of the
-/// first request. Reads go to the primary.
+/// If the client retries a change after a lost reply, the store makes the change only once, and
+/// replies as to the first request. All reads go to the primary.
 ///
-/// If work on an entry takes several steps, acquire its lock. **Write the entry with the guard**:
-/// it checks the lock and writes in one step:
+/// If work on an entry takes several steps, acquire the lock of its key. Then **write the entry
+/// with the guard**, which checks the lock and writes in one step:
 #[doc = example!(orders:
     "let order = \"42\".to_owned();",
     "orders.insert(&order, &7).await?;",
@@ -47,8 +48,9 @@ const TOGETHER: usize = 100;
     "guard.release().await?;",
     "assert_eq!(orders.get(&order).await?, Some(14));")]
 ///
-/// A key or a value has at most 100,000 bytes. There are no idle times, no size limits and no
-/// events: `RMapCache` keeps its times in the values, so it cannot be shared.
+/// A key or a value has at most 100,000 bytes. A `Map` has no idle times, no size limit and no
+/// events. It cannot share the data of an `RMapCache`, because `RMapCache` stores times in the
+/// values.
 pub struct Map<K, V, KC = Text, VC = Text> {
     keyed: Keyed,
     keys: KC,
@@ -81,7 +83,7 @@ impl<K, V> Map<K, V> {
 
 /// Settings.
 impl<K, V, KC, VC> Map<K, V, KC, VC> {
-    /// Sets the codec of keys and of values.
+    /// Sets one codec for keys and values.
     #[doc = example!(orders:
         "use leasehold::codec::Kryo5Text;",
         "let orders = orders.codec(Kryo5Text);",
@@ -101,12 +103,13 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
         Map { keyed: self.keyed, keys, values, notifies: self.notifies, of: PhantomData }
     }
 
-    /// Sets whether each change notifies the `RLocalCachedMap`s of the same name in Java, so that
-    /// they drop the entry. Default: no.
+    /// Sets whether each change notifies every `RLocalCachedMap` of the same name in Java, so that
+    /// it drops the entry from its cache. Default: no.
     ///
-    /// Without it, Java returns an old value for as long as its cache keeps it. Writes of a
-    /// [guard](Self::insertion) notify, too. The end of a [TTL](Self::insert_for) does not. A message
-    /// that a Java process misses is not repeated: see its `reconnectionStrategy`.
+    /// Without notifications, Java returns an old value for as long as its cache keeps the entry.
+    /// With notifications, guarded writes of a [guard](Self::insertion) notify, too. When a
+    /// [TTL](Self::insert_for) ends, nothing notifies Java. If a Java process misses a message, the
+    /// message is not repeated: see Redisson's `reconnectionStrategy`.
     #[doc = example!(orders:
         "let orders = orders.notify_local_caches(true);",
         "orders.insert(&\"42\".to_owned(), &7).await?;")]
@@ -127,16 +130,16 @@ impl<K, V, KC, VC> Map<K, V, KC, VC> {
     }
 }
 
-/// Reading.
+/// Methods that read entries.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the value of `key`.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if another codec wrote it, and [`Error::ValueTooLong`] if it is too long.
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
-    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
+    /// [`Error::Codec`] if another codec wrote the value, and [`Error::ValueTooLong`] if it is too
+    /// long. [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`], [`Error::Forbidden`],
+    /// [`Error::Refused`] and [`Error::WrongType`] if the store rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -147,11 +150,12 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         values.pop().flatten().map(|value| self.value(&value)).transpose()
     }
 
-    /// Returns the values of `keys`, in their order, by one request for a hundred keys.
+    /// Returns the values of `keys`, in the order of `keys`. It sends one request for every hundred
+    /// keys.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     ///
     /// # Cancel safety
     ///
@@ -170,7 +174,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         values.into_iter().map(value).collect()
     }
 
-    /// Reads values, by more requests if they are too long for one reply.
+    /// Reads values. If they are too long for one reply, it sends several requests.
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let (mut values, mut together) = (vec![], keys.len().max(1));
         while let Some(rest) = keys.get(values.len()..).filter(|rest| !rest.is_empty()) {
@@ -188,11 +192,11 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(values)
     }
 
-    /// Returns whether there is an entry with this key.
+    /// Returns whether there is an entry with the key `key`.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     ///
     /// # Cancel safety
     ///
@@ -203,12 +207,13 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.engine().ask(name, |store| map::contains(store, name, key)).await
     }
 
-    /// Returns the number of entries. Entries whose [TTL](Self::insert_for) has just ended may
-    /// count until the server removes them.
+    /// Returns the number of entries.
+    ///
+    /// An entry whose [TTL](Self::insert_for) has just ended may count until the server removes it.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     ///
     /// # Cancel safety
     ///
@@ -223,7 +228,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     ///
     /// # Cancel safety
     ///
@@ -233,10 +238,11 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(self.len().await? == 0)
     }
 
-    /// Returns the entries one by one, a page for each request.
+    /// Returns the entries one by one. It reads a page of entries with each request.
     ///
-    /// Each entry that exists during the whole time is returned at least once. An entry **may be
-    /// returned twice**, and one that is inserted or removed meanwhile may be returned or not.
+    /// An entry that exists from the first request to the last one is returned at least once, and
+    /// **may be returned twice**. An entry that is inserted or removed in between may or may not be
+    /// returned.
     #[doc = example!(orders:
         "orders.insert(&\"42\".to_owned(), &7).await?;",
         "let mut entries = orders.stream();",
@@ -248,22 +254,25 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// Changing.
+/// Methods that change entries.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
-    /// Sets the value of `key`, and returns the value before.
+    /// Sets the value of `key`, and returns the previous value.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if the codec cannot write the key or the value. Then nothing happened. If it
-    /// cannot read the value before, the new value is set. [`Error::ValueTooLong`] if the new value
-    /// or the one before is too long; nothing happened. [`Error::Unavailable`] if the store did not
-    /// answer within the [request timeout](crate::ClientBuilder::request_timeout); it may have
-    /// happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
-    /// [`Error::WrongType`] as the store says.
+    /// - [`Error::Codec`] if the codec cannot write the key or the value. Then nothing has changed.
+    ///   It is also the error if the codec cannot read the previous value. Then the new value is
+    ///   set.
+    /// - [`Error::ValueTooLong`] if the new or the previous value is too long. Then nothing has
+    ///   changed.
+    /// - [`Error::Unavailable`] if the store did not reply within the [request
+    ///   timeout](crate::ClientBuilder::request_timeout). Then the change may have happened.
+    /// - [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] if
+    ///   the store rejects the request.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "let order = \"42\".to_owned();",
         "assert_eq!(orders.insert(&order, &7).await?, None);",
@@ -272,21 +281,23 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.before(key, Change::Insert(&self.bytes(value)?)).await
     }
 
-    /// Sets the value of `key`, and returns the value before. Redis removes the entry when `ttl` has
-    /// passed.
+    /// Sets the value of `key` for the time `ttl`, and returns the previous value.
     ///
-    /// Any later change of the value, such as [`insert`](Self::insert), removes the TTL, and the entry
-    /// stays. Only [`add`](Self::add) keeps it. In Java, use the `RMapCacheNative` of the same name.
+    /// Redis removes the entry when `ttl` has passed.
+    ///
+    /// A later change of the value, such as [`insert`](Self::insert), removes the TTL, so the entry
+    /// then stays. Only [`add`](Self::add) keeps the TTL. In Java, use the `RMapCacheNative` of the
+    /// same name.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the server is older than Redis 7.4 or Valkey 9, and
-    /// [`Error::Duration`] if the TTL is shorter than 1 ms or longer than 100 years; nothing
-    /// happened. Others as [`insert`](Self::insert).
+    /// [`Error::Unsupported`] if the server is older than Redis 7.4 or Valkey 9.
+    /// [`Error::Duration`] if `ttl` is shorter than 1 ms or longer than 100 years. After these
+    /// errors, nothing has changed. Other errors as for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "let (order, ttl) = (\"42\".to_owned(), Duration::from_secs(60));",
         "assert_eq!(orders.insert_for(&order, &7, ttl).await?, None);",
@@ -297,16 +308,16 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.before(key, Change::InsertFor(&self.bytes(value)?, ttl)).await
     }
 
-    /// Sets the value of `key` if there is none. Returns `None` if it did, and otherwise the value
-    /// that is there.
+    /// Sets the value of `key` if it has none. Returns `None` if the value was set, and otherwise
+    /// the existing value.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "let order = \"42\".to_owned();",
         "assert_eq!(orders.insert_if_absent(&order, &7).await?, None);",
@@ -315,31 +326,31 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.before(key, Change::InsertIfAbsent(&self.bytes(value)?)).await
     }
 
-    /// Sets the value of `key` if there is one, and returns the value before.
+    /// Sets the value of `key` if it already has one, and returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders: "assert_eq!(orders.replace(&\"42\".to_owned(), &7).await?, None);")]
     pub async fn replace(&self, key: &K, value: &V) -> Result<Option<V>> {
         self.before(key, Change::Replace(&self.bytes(value)?)).await
     }
 
-    /// Sets the value of `key` to `new` if it is `old`, and returns whether it did.
+    /// Sets the value of `key` to `new` if the value is `old`, and returns whether it did so.
     ///
-    /// Redis compares bytes: see [`codec`](crate::codec).
+    /// Redis compares the bytes of the values: see [`codec`](crate::codec).
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "let order = \"42\".to_owned();",
         "orders.insert(&order, &7).await?;",
@@ -351,15 +362,15 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(self.change(key, change).await?.is_some())
     }
 
-    /// Removes the entry, and returns its value.
+    /// Removes the entry of `key`, and returns its value.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "let order = \"42\".to_owned();",
         "orders.insert(&order, &7).await?;",
@@ -369,15 +380,15 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.before(key, Change::Remove).await
     }
 
-    /// Removes the entry if its value is `value`, and returns whether it did.
+    /// Removes the entry of `key` if its value is `value`, and returns whether it did so.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "let order = \"42\".to_owned();",
         "orders.insert(&order, &7).await?;",
@@ -387,19 +398,20 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(self.change(key, Change::RemoveIf(&self.bytes(value)?)).await?.is_some())
     }
 
-    /// Adds to the number that `key` has, 0 without an entry, and returns the sum.
+    /// Adds `number` to the value of `key`, and returns the sum. If there is no entry, the old
+    /// value counts as 0.
     ///
-    /// The value has to be a whole number as text, as [`Text`], `StringCodec`, `LongCodec` and JSON
-    /// write it.
+    /// The value has to be the decimal text of a whole number, as [`Text`] and `Json` write it, and
+    /// `StringCodec` and `LongCodec` in Java.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] if the value is another text, or the sum is beyond 64 bits. Others as
-    /// [`insert`](Self::insert).
+    /// [`Error::Refused`] if the value is not such a text, or if the sum does not fit into 64 bits.
+    /// Other errors as for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(orders:
         "assert_eq!(orders.add(&\"42\".to_owned(), 7).await?, 7);",
         "assert_eq!(orders.add(&\"42\".to_owned(), -1).await?, 6);")]
@@ -410,15 +422,15 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.engine().change(name, ask).await
     }
 
-    /// Sets many entries, by one request for a hundred entries.
+    /// Sets many entries. It sends one request for every hundred entries.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert). After an error, the first entries may be set.
+    /// As for [`insert`](Self::insert). After an error, some of the entries may be set.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future, some entries may be set and others not.
+    /// If the future is dropped, some of the entries may be set.
     #[doc = example!(orders:
         "orders.insert_many(&[(\"42\".to_owned(), 7), (\"43\".to_owned(), 8)]).await?;",
         "assert_eq!(orders.len().await?, 2);")]
@@ -434,31 +446,34 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         Ok(())
     }
 
-    /// Returns the value of `key`. If there is none, one task of all processes computes it, and the
-    /// others wait for it.
+    /// Returns the value of `key`. If there is no value, only one task of all processes computes
+    /// it, and the other tasks wait for the value.
     ///
-    /// The task holds the [lock](Self::lock) of the key while `compute` runs, and inserts the value
-    /// in the step that checks the lock. If the lock is lost, `compute` is cancelled, and nothing is
-    /// inserted. If another client has inserted a value without the lock, that one is returned.
-    /// Java's `computeIfAbsent` uses the same lock.
+    /// The computing task holds the [lock](Self::lock) of the key while `compute` runs. It then
+    /// inserts the value with a guarded write, which checks the lock and inserts in one step. If
+    /// the lock is lost, `compute` is cancelled, and nothing is inserted. If another client has
+    /// inserted a value without the lock, the call returns that value. Java's `computeIfAbsent`
+    /// uses the same lock.
     ///
-    /// `timeout` limits the wait for the lock. It does not limit `compute`. The reads and the
-    /// insertion may add one [request timeout](crate::ClientBuilder::request_timeout) each.
+    /// `timeout` limits only the wait for the lock, and not the time of `compute`. Each read, and
+    /// the insertion, may take up to one [request timeout](crate::ClientBuilder::request_timeout)
+    /// more.
     ///
-    /// If the process that computes dies, the others wait until its lease ends: one
-    /// [`ttl`](crate::ClientBuilder::ttl) of its client, 30 s by default. With a shorter `timeout`,
-    /// they get [`Error::TimedOut`] until then. So use a client with a `ttl` shorter than `timeout`.
+    /// If the computing process dies, the other tasks wait until its lease ends. The lease is the
+    /// [`ttl`](crate::ClientBuilder::ttl) of that client, 30 s by default. If `timeout` is shorter,
+    /// calls return [`Error::TimedOut`] until the lease has ended. So use a client whose `ttl` is
+    /// shorter than `timeout`.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if another task still computes, and [`Error::Lost`] if the lock was lost.
-    /// The error of `compute`; then nothing is inserted. Others as [`insert`](Self::insert) and
-    /// [`Lock::acquire_within`].
+    /// [`Error::TimedOut`] if another task computed until the timeout. [`Error::Lost`] if the lock
+    /// was lost. The error of `compute`, if it fails. Then nothing is inserted. Other errors as for
+    /// [`insert`](Self::insert) and [`Lock::acquire_within`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `compute`, and releases the lock in the background. If `compute`
-    /// has returned, the value may be inserted or not.
+    /// If the future is dropped, `compute` is dropped, and the lock is released in the background.
+    /// If `compute` had already returned, the value may or may not have been inserted.
     #[doc = example!(orders:
         "async fn load() -> Result<i64, leasehold::Error> { Ok(7) }",
         "let (order, timeout) = (\"42\".to_owned(), Duration::from_secs(5));",
@@ -486,7 +501,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         computed.await.into_result()?
     }
 
-    /// Returns the value of `key`, or its lock if there is no value.
+    /// Returns the value of `key`, or the guard of its lock if there is no value.
     pub(crate) async fn value_or_guard(
         &self,
         key: &K,
@@ -497,33 +512,38 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
             return Ok(ControlFlow::Break(value));
         }
         let acquired = self.lock(key)?.acquire_in_time(timeout).await;
-        // Another task may have inserted it meanwhile. If that task has ended, it may not have
-        // released the lock.
+        // Another task may have inserted the value during the wait. So this task reads it again,
+        // even if it did not acquire the lock: the other task may have died after the insertion,
+        // before it released the lock.
         let Some(value) = self.get(key).await? else { return acquired.map(ControlFlow::Continue) };
         if let Ok(guard) = acquired {
-            // The program may end before a background release. Nothing was written.
+            // This task awaits the release, because the program may end before a background task
+            // releases the lock. An error of the release does not matter, because this task wrote
+            // nothing.
             guard.release().await.ok();
         }
         Ok(ControlFlow::Break(value))
     }
 
-    /// Inserts the value while the lock is held, unless there is one, and returns the one that is
-    /// there.
+    /// Inserts `value` if the lock is still held and the key has no value. Returns the value that
+    /// the key then has.
     pub(crate) async fn insert_under(&self, held: &LockContext, key: &K, value: V) -> Result<V> {
         let field = self.key(key)?;
         let notice = self.notice([&field[..]]);
         let edit = Edit::SetAbsentField { field, value: self.bytes(&value)? };
         held.write([Write::new(self.name().as_str(), edit).notifying(notice)]).await?;
-        // Another client may have removed it since.
+        // If another client has removed the entry since the write, the caller still gets its own
+        // value.
         Ok(self.get(key).await?.unwrap_or(value))
     }
 }
 
-/// The synchronizers of a key, with the names of Redisson.
+/// The synchronizers of a key. They have the names that Redisson gives them.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
-    /// Returns the lock of `key`: `RMap.getLock` of Redisson. Sends no request.
+    /// Returns the lock of `key`, which `RMap.getLock` of Redisson returns, too. Sends no request.
     ///
-    /// Plain changes, such as [`insert`](Self::insert), do not take the lock.
+    /// Plain changes, such as [`insert`](Self::insert), do not acquire this lock, and do not check
+    /// it.
     ///
     /// # Errors
     ///
@@ -537,21 +557,23 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.keyed.lock(&self.key(key)?)
     }
 
-    /// Returns the fair lock of `key`: `RMap.getFairLock` of Redisson. Sends no request.
+    /// Returns the fair lock of `key`, which `RMap.getFairLock` of Redisson returns, too. Sends no
+    /// request.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     #[doc = example!(orders: "let guard = orders.fair_lock(&\"42\".to_owned())?.acquire().await?;")]
     pub fn fair_lock(&self, key: &K) -> Result<Lock> {
         self.keyed.fair_lock(&self.key(key)?)
     }
 
-    /// Returns the lock of `key` whose holds have tokens. It excludes [`lock`](Self::lock).
+    /// Returns the fenced lock of `key`. It is the same lock as [`lock`](Self::lock), but its holds
+    /// have tokens.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     #[doc = example!(orders:
         "let guard = orders.fenced_lock(&\"42\".to_owned())?.acquire().await?;",
         "assert_eq!(guard.token(), 1);")]
@@ -559,60 +581,64 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         self.keyed.fenced_lock(&self.key(key)?)
     }
 
-    /// Returns the read-write lock of `key`: `RMap.getReadWriteLock` of Redisson.
+    /// Returns the read-write lock of `key`, which `RMap.getReadWriteLock` of Redisson returns,
+    /// too.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     #[doc = example!(orders:
         "let reads = orders.read_write_lock(&\"42\".to_owned())?.read().acquire().await?;")]
     pub fn read_write_lock(&self, key: &K) -> Result<ReadWriteLock> {
         self.keyed.read_write_lock(&self.key(key)?)
     }
 
-    /// Returns the semaphore of `key`: `RMap.getSemaphore` of Redisson.
+    /// Returns the semaphore of `key`, which `RMap.getSemaphore` of Redisson returns, too.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     #[doc = example!(orders:
         "orders.semaphore(&\"42\".to_owned())?.set_if_absent(3).await?;")]
     pub fn semaphore(&self, key: &K) -> Result<Semaphore> {
         self.keyed.semaphore(&self.key(key)?)
     }
 
-    /// Returns the expirable semaphore of `key`: `RMap.getPermitExpirableSemaphore` of Redisson.
+    /// Returns the expirable semaphore of `key`, which `RMap.getPermitExpirableSemaphore` of
+    /// Redisson returns, too.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     #[doc = example!(orders:
         "orders.expirable_semaphore(&\"42\".to_owned())?.set_if_absent(3).await?;")]
     pub fn expirable_semaphore(&self, key: &K) -> Result<ExpirableSemaphore> {
         self.keyed.expirable_semaphore(&self.key(key)?)
     }
 
-    /// Returns the latch of `key`: `RMap.getCountDownLatch` of Redisson.
+    /// Returns the latch of `key`, which `RMap.getCountDownLatch` of Redisson returns, too.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     #[doc = example!(orders: "orders.latch(&\"42\".to_owned())?.set(1).await?;")]
     pub fn latch(&self, key: &K) -> Result<Latch> {
         self.keyed.latch(&self.key(key)?)
     }
 }
 
-/// Writing with a guard.
+/// Writes of entries for a guard.
 impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     /// Returns the write that sets the value of `key`, for [`Guard::write`](crate::Guard::write).
     ///
-    /// The guard writes it in the step that checks the hold, perhaps together with other writes. In a
-    /// cluster the lock has to be in the slot of the map, as each lock of its keys is.
+    /// [`Guard::write`](crate::Guard::write) checks the hold and writes in one step, and may
+    /// combine several writes. In a cluster, the lock has to be in the slot of the map. The locks
+    /// of the map's keys are in this slot.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if the codec cannot write the key or the value, and [`Error::ValueTooLong`].
+    /// [`Error::Codec`] if the codec cannot write the key or the value, and [`Error::ValueTooLong`]
+    /// if one of them is too long.
     #[doc = example!(orders:
         "let order = \"42\".to_owned();",
         "let guard = orders.lock(&order)?.acquire().await?;",
@@ -658,7 +684,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
         decode(self.name(), &self.values, bytes)
     }
 
-    /// Returns the message that makes local caches of Java drop the entries of encoded `keys`.
+    /// Returns the message that makes local caches in Java drop the entries of `keys`, which are
+    /// encoded.
     fn notice<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Option<Notice> {
         self.notifies.then(|| invalidation(self.name(), keys))
     }
@@ -680,8 +707,9 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     }
 }
 
-/// The entries of a [`Map`], one by one: see [`Map::stream`]. It is not a `futures::Stream`: call
-/// [`next`](Self::next).
+/// The entries of a [`Map`], one by one: see [`Map::stream`].
+///
+/// A `MapStream` is not a `futures::Stream`. To read entries, call [`next`](Self::next).
 #[doc = example!(orders:
     "let mut entries = orders.stream();",
     "assert_eq!(entries.next().await?, None);")]
@@ -698,11 +726,11 @@ impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for MapStream<K, V, KC, VC
 }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
-    /// Returns the next entry. `None` after the last one.
+    /// Returns the next entry, or `None` after the last one.
     ///
     /// # Errors
     ///
-    /// As [`Map::get`]. The next call continues after an entry that cannot be read.
+    /// As for [`Map::get`]. If an entry cannot be read, the next call continues after it.
     ///
     /// # Cancel safety
     ///
@@ -714,7 +742,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
         let page =
             async |cursor: Cursor| engine.ask(name, |store| map::scan(store, name, &cursor)).await;
         let Some(key) = pages.next(name, page).await? else { return Ok(None) };
-        // They come together, so this sends no request.
+        // A page contains the value after its key, so this call sends no request.
         let Some(value) = pages.next(name, page).await? else { return Ok(None) };
         Ok(Some((decode(name, &map.keys, &key)?, map.value(&value)?)))
     }
@@ -837,7 +865,7 @@ mod tests {
         assert_eq!(sent, vec![one; 10]);
         map.insert_many(&[(1, 15), (2, 16)]).await.unwrap();
         assert_eq!(published(), [two]);
-        // What changes nothing, and what was not asked to, is silent.
+        // A change without an effect sends no message, and neither does a map without the setting.
         assert!(!map.remove_if(&1, &7).await.unwrap());
         assert_eq!(map.insert_if_absent(&1, &7).await.unwrap(), Some(15));
         silent.insert(&1, &17).await.unwrap();

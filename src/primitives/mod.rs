@@ -1,7 +1,9 @@
-//! The public primitives: each makes a claim and returns a guard. They have no tasks.
+//! The public primitives. Each primitive passes a claim to the engine, and returns a guard. A
+//! primitive starts no tasks.
 //!
-//! Only two files have a timer. `run.rs` limits the grace period after a loss. `multi.rs`, which
-//! also has a loop, limits how long it keeps some members while it waits for another one.
+//! A primitive leaves loops and timers to the engine, with two exceptions. `run.rs` has a timer,
+//! which limits the grace period after a loss. `multi.rs` has a loop and a timer, which limits how
+//! long a multi-lock keeps granted members while it waits for a busy one.
 
 mod barrier;
 mod coded;

@@ -1,22 +1,27 @@
-//! The multi-lock: several locks, of which all are held or none.
+//! The multi-lock: several locks that a task holds all together, or not at all.
 //!
-//! It consists of the locks and the guards of its members, and has no keys. Each member is granted,
-//! renewed, handed off and released like any other lock.
+//! A multi-lock consists of its members, and has no keys of its own in Redis. Each member is
+//! granted, renewed, handed off and released like any other lock.
 //!
-//! An acquisition tries all missing members at once. Then it waits for the first busy one, in the
-//! order of their names:
+//! An acquisition tries all missing members at the same time. If some of them are busy, it waits
+//! for the first busy one, in the order of their names:
 //!
-//! - at first it keeps only the members before the busy one in that order. It does so as long as
-//!   the holder of the busy one changes, because then the queue moves;
-//! - when a check finds the same holder as before, or after the last check, it holds no member
-//!   until the busy one is granted.
+//! - At first, the acquisition releases the members after the busy one, and keeps the members
+//!   before it. It keeps them while the holder of the busy member changes, because then the queue
+//!   moves.
+//! - If a check finds the same holder as the check before, or if the last check is over, the
+//!   acquisition releases all members. It then waits without a member until the busy one is
+//!   granted.
 //!
-//! So multi-locks never wait for each other in a circle. Redisson's multi-locks and nested locks
-//! may acquire in another order, and wait for this multi-lock in a circle. Then the holder of the
-//! busy member does not change, so the multi-lock releases its members.
+//! Multi-locks never wait for each other in a circle, because all of them acquire in the same
+//! order. A Redisson multi-lock, or a task with nested locks, may acquire in another order. So it
+//! may wait for a member of this multi-lock while this multi-lock waits for one of its locks. In
+//! this case, the holder of the busy member does not change, so this multi-lock releases its
+//! members.
 //!
-//! A silent server must not keep others from the free members. If it has not replied for half a
-//! second after another member was granted, the multi-lock holds no member while it waits for it.
+//! While the server of one member sends no reply, the other members should stay free for other
+//! clients. So if a server has not replied for half a second after another member was granted, the
+//! multi-lock releases its members and then waits.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -40,25 +45,29 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Several locks that are acquired together: all of them are held, or none.
+/// Several locks that a task acquires together: it holds all of them, or none.
 ///
-/// A member is any [`Lock`], with or without tokens, or a side of a
-/// [`ReadWriteLock`](crate::ReadWriteLock). They may belong to several clients and servers. Each
-/// keeps its own settings. A fixed lease begins when its member is granted.
+/// Each member is a [`Lock`], with or without tokens, or a side of a
+/// [`ReadWriteLock`](crate::ReadWriteLock). Members may belong to different clients and servers.
+/// Each member keeps its own settings. The fixed lease of a member begins when that member is
+/// granted.
 ///
 /// Each member is an ordinary lock in Redis: other tasks, processes and Redisson clients may
-/// acquire it alone, or with others. If all members are free, acquiring takes one round trip. **Two
-/// multi-locks never deadlock**, whatever the order of their members. While one waits for a busy
-/// member, it keeps others only as long as the holder of the busy one changes, and for at most ten
-/// seconds. So if another client holds one member and waits for another one, as Redisson's
-/// `getMultiLock` may do, it acquires that one as well.
+/// acquire it alone, or together with other locks. If all members are free, an acquisition takes
+/// one round trip.
 ///
-/// **It may starve.** It queues for one member at a time. If other clients repeatedly acquire
-/// single members, it waits longer than they do. If they hold them for longer than 0.25 s, it may
-/// wait without a bound.
+/// **Two multi-locks never deadlock**, whatever the order of their members. While a multi-lock
+/// waits for a busy member, it keeps other members only while the holder of the busy member
+/// changes, and for at most ten seconds. So there is no deadlock with other clients either. For
+/// example, a client with Redisson's `getMultiLock` holds A and waits for B, while this multi-lock
+/// holds B and waits for A. Then this multi-lock releases B.
 ///
-/// Members of several clients of the **same** server must have different names: the multi-lock
-/// would wait for itself. It is not reentrant, like [`Lock`].
+/// **A multi-lock may starve**, because it queues for only one member at a time. If other clients
+/// repeatedly acquire single members, the multi-lock waits longer than they do. If they hold a
+/// member for longer than 0.25 s, the multi-lock may wait without a bound.
+///
+/// If members belong to different clients of the **same** server, they must have different names.
+/// Otherwise the multi-lock waits for itself. Like a [`Lock`], a multi-lock is not reentrant.
 #[doc = example!(both:
     "let guard = both.acquire().await?;",
     "assert!(client.lock(\"to\")?.try_acquire().await?.is_none());",
@@ -68,21 +77,22 @@ use crate::{
     "both.run(async |_held| { /* move the money */ }).await?;")]
 #[derive(Clone, Debug)]
 pub struct MultiLock {
-    /// In the order of their objects.
+    /// Sorted by their objects, so first by name.
     members: Vec<Lock>,
     on_loss: OnLoss,
 }
 
 impl MultiLock {
-    /// Makes a multi-lock of these locks. Sends no request.
+    /// Creates a multi-lock of `members`, without a request.
     ///
-    /// A lock that occurs twice is one member. [`Lock::from`] makes a member of a
-    /// [`FencedLock`](crate::FencedLock).
+    /// If `members` contain a lock twice, it is one member. To use a
+    /// [`FencedLock`](crate::FencedLock) as a member, convert it by [`Lock::from`].
     ///
     /// # Errors
     ///
-    /// [`Error::NoMembers`] if there is none. [`Error::ConflictingMembers`] if two members of one
-    /// client have the same name and exclude each other.
+    /// [`Error::NoMembers`] if `members` is empty. [`Error::ConflictingMembers`] if two members of
+    /// one client have the same name and exclude each other, such as the two sides of one
+    /// read-write lock.
     #[doc = example!("":
         "use leasehold::{Lock, MultiLock};",
         "let stock = client.read_write_lock(\"stock\")?;",
@@ -92,7 +102,8 @@ impl MultiLock {
         "assert_eq!(guard.member(\"orders:42\").and_then(|order| order.token()), Some(1));")]
     pub fn new(members: impl IntoIterator<Item = impl Into<Lock>>) -> Result<Self> {
         let mut given: Vec<Lock> = members.into_iter().map(Into::into).collect();
-        // Of two locks with one name, the one with tokens stays.
+        // Of a plain lock and a fenced lock with the same name, the loop below keeps the first one,
+        // so the fenced lock is sorted first.
         given.sort_by(|one, other| {
             one.object.cmp(&other.object).then(other.is_fenced().cmp(&one.is_fenced()))
         });
@@ -111,9 +122,10 @@ impl MultiLock {
         }
     }
 
-    /// Sets what [`run`](Self::run) does with work when a member is lost. Default: it cancels it.
+    /// Sets what [`run`](Self::run) does with work when a member is lost. Default: it cancels the
+    /// work.
     ///
-    /// The setting of the same name of a member has no effect.
+    /// The setting `on_loss` of a member has no effect.
     #[doc = example!(both:
         "let both = both.on_loss(leasehold::OnLoss::GracePeriod(Duration::from_secs(2)));")]
     #[must_use]
@@ -125,11 +137,12 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`], for the first member that has one. Then no member is held.
+    /// As for [`Lock::acquire`]: the error of the first member that has one. After an error, no
+    /// member is held.
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::acquire`]: a background task releases the members that were granted.
+    /// Dropping the future is safe: a background task releases the members that were granted.
     #[doc = example!(both: "let guard = both.acquire().await?;")]
     pub async fn acquire(&self) -> Result<MultiGuard> {
         self.gather(None).await
@@ -137,17 +150,17 @@ impl MultiLock {
 
     /// Acquires all members, waiting for at most `timeout`.
     ///
-    /// Whatever the network does, this returns by then.
+    /// The call returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire_within`]. [`Error::TimedOut`] names the member that it waited for. Then
-    /// no member is held; those that were granted are released, in the background if the time is
-    /// over.
+    /// As for [`Lock::acquire_within`]. [`Error::TimedOut`] names the member for which the call
+    /// waited. After an error, the granted members are released. If the time is over, a background
+    /// task releases them.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(both:
         "let other = client.lock(\"to\")?.acquire().await?;",
         "let waited = both.acquire_within(Duration::from_secs(5)).await;",
@@ -156,25 +169,26 @@ impl MultiLock {
         self.acquire_in_time(checked_timeout(timeout)?).await
     }
 
-    /// Acquires with a timeout that began before.
+    /// Acquires all members with a timeout that has already begun.
     pub(crate) async fn acquire_in_time(&self, timeout: Deadline) -> Result<MultiGuard> {
         self.gather(Some(timeout)).await
     }
 
-    /// Acquires all members if they are free now, and returns `None` if one is not.
+    /// Acquires all members if they are free now, and returns `None` if one of them is busy.
     ///
-    /// It sends one request for each member, all at once, and does not wait for a member. If it
-    /// returns `None` or an error, it has released the members that were granted, or releases them
-    /// in the background after the [release timeout](crate::ClientBuilder::release_timeout).
+    /// The call sends one request for each member, all at the same time, and waits for no busy
+    /// member. Before it returns `None` or an error, it releases the members that were granted. If
+    /// a release has no reply within the [release timeout](crate::ClientBuilder::release_timeout),
+    /// it continues in the background.
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`]. [`Error::Unavailable`] also if a server is silent for half a
-    /// second after another member was granted.
+    /// As for [`Lock::try_acquire`]. The call also returns [`Error::Unavailable`] if the server of
+    /// one member does not reply for half a second after another member was granted.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(both:
         "let other = client.lock(\"to\")?.acquire().await?;",
         "assert!(both.try_acquire().await?.is_none());",
@@ -190,17 +204,19 @@ impl MultiLock {
 
     /// Acquires all members, runs `work` under them, releases them, and returns the work's result.
     ///
-    /// As [`Lock::run`], for all members: if one is lost, the work stops as
-    /// [`on_loss`](Self::on_loss) says.
+    /// This is [`Lock::run`] for several locks. If a member is lost, [`on_loss`](Self::on_loss)
+    /// decides how the work stops.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); then the work did not start. [`Error::Lost`], with the name
-    /// of the member and the reason, if one was lost while it ran.
+    /// As for [`acquire`](Self::acquire). After these errors, the work did not start.
+    /// [`Error::Lost`], with the name of the member and the reason, if a member was lost while the
+    /// work ran.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the members are
+    /// released in the background.
     #[doc = example!(both:
         "let sum = both.run(async |_held| (1..=4).sum::<i32>()).await?;",
         "assert_eq!(sum, 10);")]
@@ -235,7 +251,7 @@ impl Lock {
         self.settings.share.tokens() > 0
     }
 
-    /// Waits for this member, for no longer than the caller.
+    /// Acquires this member, waiting until the deadline of the caller.
     async fn wait(&self, within: Option<Deadline>) -> Result<LockGuard> {
         match within {
             Some(within) => self.acquire_in_time(within).await,
@@ -243,8 +259,8 @@ impl Lock {
         }
     }
 
-    /// Waits, for a limited time, until two requests in a row find the same holder, or one request
-    /// has no reply within `silence`.
+    /// Returns when two requests in a row find the same holder, when a request fails or has no
+    /// reply within `silence`, or after [`HOLDER_LOOKS`] requests.
     async fn until_holder_is_stable(&self, silence: Duration) {
         let mut before = None;
         for _ in 0..HOLDER_LOOKS {
@@ -260,22 +276,23 @@ impl Lock {
     }
 }
 
-/// The members that an acquisition holds so far.
+/// The members that an acquisition has acquired so far.
 struct Gathered<'a> {
     members: &'a [Lock],
     guards: Vec<Option<LockGuard>>,
-    /// How long a server may be silent while members are held.
+    /// How long the acquisition waits for the reply of a server while it holds members.
     silence: Duration,
 }
 
-/// A member that could not be acquired at once, because it is busy or because of an error.
+/// A member that a request could not acquire: it is busy (`error` is `None`), or there was an
+/// error.
 struct Missing {
     at: usize,
     error: Option<Error>,
 }
 
 impl Missing {
-    /// Returns whether no wait for the member can succeed.
+    /// Returns whether the error is permanent, so that a retry cannot help.
     fn is_final(&self) -> bool {
         self.error.as_ref().is_some_and(|error| !error.is_transient())
     }
@@ -292,7 +309,8 @@ impl<'a> Gathered<'a> {
         while let Some(missing) = self.try_missing(within).await {
             match missing.error {
                 Some(error) if !error.is_transient() => return Err(error),
-                // If the error is permanent, the wait returns it.
+                // The store may be unreachable for long, so the acquisition holds no member
+                // meanwhile. If the error becomes permanent, `wait_for` returns it.
                 Some(_) => {
                     self.guards.fill_with(|| None);
                     self.wait_for(missing.at, within).await?;
@@ -303,11 +321,13 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Tries all members that are not held, at once. Returns the one to wait for, or whose error
-    /// ends the acquisition; or `None` once all are held at the same time.
+    /// Tries all missing members at the same time, until all members are held, or one is missing.
+    /// Returns the missing member with a permanent error, if there is one, or else the first
+    /// missing member. Returns `None` if all members are held.
     async fn try_missing(&mut self, within: Option<Deadline>) -> Option<Missing> {
         loop {
-            // A member may have been lost while another one was tried or waited for.
+            // A member may have been lost while the acquisition waited for another one. Its guard
+            // is dropped here, so that it is tried again.
             self.guards.iter_mut().for_each(|guard| drop(guard.take_if(|guard| !guard.is_held())));
             if self.guards.iter().all(Option::is_some) {
                 return None;
@@ -320,10 +340,10 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Tries all members that are not held, at once. Returns those that could not be acquired.
+    /// Tries all missing members at the same time, once each. Returns those that are still missing.
     ///
-    /// A silent server must not keep others from the members that are held. So from the first of
-    /// these on, the others are tried for no longer than `silence`.
+    /// After the first member is held, the call waits for the remaining replies for at most
+    /// `silence`, because other clients may want the members that it holds.
     async fn try_once(&mut self, within: Option<Deadline>) -> Vec<Missing> {
         let (members, mut missing) = (self.members, vec![]);
         let until = within.map(|within| within.until);
@@ -351,12 +371,13 @@ impl<'a> Gathered<'a> {
         let silent =
             (0..members.len()).filter(|at| self.guards[*at].is_none() && !known.contains(at));
         missing.extend(silent.map(|at| self.silent(at)));
-        // If all servers are equally slow, the attempts must not time out for ever.
+        // The next attempt waits twice as long. Otherwise, if all servers are slow, all attempts
+        // would time out.
         self.silence *= 2;
         missing
     }
 
-    /// Keeps the member `at`, or returns it if it could not be acquired.
+    /// Keeps the guard of the member `at`, or returns the member if it was not acquired.
     fn note(&mut self, at: usize, tried: Result<Option<LockGuard>>) -> Option<Missing> {
         match tried {
             Ok(Some(guard)) => self.guards[at] = Some(guard),
@@ -372,8 +393,8 @@ impl<'a> Gathered<'a> {
         Missing { at, error: Some(Error::silent(self.members[at].name().clone(), reason)) }
     }
 
-    /// Waits for the member `at`. Keeps only the members before it, and these only while its queue
-    /// moves.
+    /// Acquires the busy member `at`. During the wait, keeps only the members before it, and
+    /// releases these when its holder no longer changes.
     async fn wait_for(&mut self, at: usize, within: Option<Deadline>) -> Result<()> {
         let member = &self.members[at];
         let mut wait = Box::pin(member.wait(within));
@@ -392,10 +413,11 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Releases the held members, and waits for that at most until the timeout of the caller.
+    /// Releases the held members, and waits for the replies until the deadline of the caller at the
+    /// latest.
     async fn release(self, within: Option<Deadline>) {
-        // The results do not matter, because no work was done. A release that fails continues in
-        // the background.
+        // The results do not matter, because no work was done under the members. If a release
+        // fails, it continues in the background.
         let released = join_all(self.guards.into_iter().flatten().map(LockGuard::release));
         match within {
             Some(Deadline { until, .. }) => drop(timeout_at(until, released).await),
@@ -404,10 +426,10 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// The guard of a [`MultiLock`]. Dropping it releases all members.
+/// The guard of a [`MultiLock`]. Dropping the guard releases all members.
 ///
-/// Dropping the guard releases **soon**, in a background task that can only log an error. Call
-/// [`release`](Self::release) to release now and to learn whether each member was still held.
+/// A dropped guard is released **soon**, by a background task, which can only log an error. To
+/// release now, and to learn whether each hold had lasted, call [`release`](Self::release).
 #[doc = example!(both:
     "let guard = both.acquire().await?;",
     "// … the work …",
@@ -421,13 +443,13 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// Releases all members at once, and returns the result of each.
+    /// Releases all members at the same time, and returns the result of each.
     ///
-    /// A member that was lost, or whose release fails, does not stop the release of the others.
+    /// If a member was lost, or if its release fails, the other members are released nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the releases, which continue in the background.
+    /// If the future is dropped, the releases continue in the background.
     #[doc = example!(both:
         "use leasehold::Release;",
         "let guard = both.acquire().await?;",
@@ -446,13 +468,15 @@ impl MultiGuard {
         MultiRelease { members: join_all(each).await }
     }
 
-    /// Runs `work` under this guard, releases all members, and returns everything that happened.
+    /// Runs `work` under this guard, releases all members, and returns the outcome.
     ///
-    /// As [`Guard::run`](crate::Guard::run). The outcome names the first member that was lost.
+    /// This is [`Guard::run`](crate::Guard::run) for several locks. If a member was lost, the
+    /// outcome names the first one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the members are
+    /// released in the background.
     #[doc = example!(both:
         "use leasehold::RunOutcome;",
         "let guard = both.acquire().await?;",
@@ -467,7 +491,8 @@ impl MultiGuard {
         run::under(context, lost, release_all_after_run(guards), on_loss, work).await
     }
 
-    /// Releases after work that completed, and returns the first member that was lost before.
+    /// Releases all members after the work has completed. Returns the first member that was lost
+    /// before, if one was.
     #[cfg(feature = "blocking")]
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         release_all_after_run(self.guards).await
@@ -479,10 +504,10 @@ impl MultiGuard {
         &self.context
     }
 
-    /// Waits until a member is lost, and returns its name and why.
+    /// Waits until a member is lost, and returns its name and the reason.
     ///
-    /// As [`Guard::lost`](crate::Guard::lost). It also ends when the members are released, with
-    /// [`LostReason::Released`].
+    /// The future borrows nothing, as that of [`Guard::lost`](crate::Guard::lost). When the members
+    /// are released, the future returns [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///
@@ -504,7 +529,7 @@ impl MultiGuard {
         self.context.is_held()
     }
 
-    /// Returns how long all members last without another renewal: `None` if one is lost.
+    /// Returns how long all members last without another renewal, or `None` if one is lost.
     #[doc = example!(both: "assert!(both.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
@@ -513,17 +538,19 @@ impl MultiGuard {
 
     /// Returns the holds of all members, ordered by name.
     ///
-    /// A write by a member checks only the hold of this member. Write each value by its own member.
-    /// For values that change together, use one lock for the group.
+    /// A guarded write by a member checks only the hold of that member. So write each value by the
+    /// member that protects it. If several values must change together, protect them by one lock.
     #[doc = example!(both: "assert_eq!(both.acquire().await?.members().len(), 2);")]
     #[must_use]
     pub fn members(&self) -> &[LockContext] {
         self.context.members()
     }
 
-    /// Returns the hold of the member `name`: its owner, its token if it is fenced, and guarded
-    /// writes. Of several clients with one name, it is that of one of them. A write checks only the
-    /// hold of this member: see [`members`](Self::members).
+    /// Returns the hold of the member `name`.
+    ///
+    /// Use it to read the owner and the token of the member, and for guarded writes. A guarded
+    /// write checks only the hold of this member: see [`members`](Self::members). If members of
+    /// different clients have the same name, the call returns one of them.
     #[doc = example!(both:
         "use leasehold::Write;",
         "let guard = both.acquire().await?;",
@@ -536,15 +563,17 @@ impl MultiGuard {
     }
 }
 
-/// Releases all after work that completed, and returns the first that was lost before.
+/// Releases all guards after the work has completed. Returns the first member that was lost before,
+/// if one was.
 async fn release_all_after_run(guards: Vec<LockGuard>) -> Option<Loss> {
     let released = join_all(guards.into_iter().map(|guard| release_after_run(guard.held))).await;
     released.into_iter().flatten().next()
 }
 
-/// The members of a [`MultiLock`], for work that runs under it.
+/// A view of the holds of all members of a [`MultiLock`], for work that runs under it.
 ///
-/// It is cheap to clone. It cannot release the members, and does not keep them held.
+/// A `MultiContext` is cheap to clone. It cannot release the members, and they may be released
+/// while a `MultiContext` exists.
 #[doc = example!(both:
     "# async fn step() {}",
     "let work = both.run(async |held| {",
@@ -585,19 +614,19 @@ impl MultiContext {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`], with the name of the member, if one is.
+    /// [`Error::Lost`], with the name of the member, if a member is lost.
     #[doc = example!(both: "both.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
         self.members.iter().try_for_each(LockContext::check)
     }
 
-    /// Returns how long all members last without another renewal: `None` if one is lost.
+    /// Returns how long all members last without another renewal, or `None` if one is lost.
     #[doc = example!(both:
         "let left = both.run(async |held| held.remaining()).await?;",
         "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        // `None`, a lost member, is less than any remaining time.
+        // If a member is lost, its `None` is less than any `Some`, so the minimum is `None`.
         self.members.iter().map(LockContext::remaining).min().flatten()
     }
 
@@ -618,7 +647,7 @@ impl MultiContext {
     }
 }
 
-/// The result of releasing a [`MultiLock`]: that of each member.
+/// The results of the release of a [`MultiLock`], one for each member.
 #[doc = example!(both:
     "let release = both.acquire().await?.release().await;",
     "assert_eq!(release.members().len(), 2);",
@@ -639,11 +668,11 @@ impl MultiRelease {
         &self.members
     }
 
-    /// Returns the first error: of a release, or because a member was lost before.
+    /// Returns the first error, in the order of the members.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if a member was lost before, and those of
+    /// [`Error::Lost`] if a member was lost before its release. Other errors as for
     /// [`Guard::release`](crate::Guard::release).
     #[doc = example!(both: "both.acquire().await?.release().await.into_result()?;")]
     pub fn into_result(self) -> Result<()> {

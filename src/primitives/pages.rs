@@ -1,4 +1,4 @@
-//! Reads a map or a set page by page, for their streams.
+//! Reads a map or a set page by page, for `MapStream` and `SetStream`.
 
 use std::vec::IntoIter;
 
@@ -9,10 +9,10 @@ use crate::{
     store::map::{Cursor, Page},
 };
 
-/// What was read and not yet returned, and where reading continues.
+/// The rest of the last page, and the cursor of the next page.
 pub(super) struct Pages {
     read: IntoIter<Vec<u8>>,
-    /// Unless the last page was read.
+    /// `None` after the last page.
     cursor: Option<Cursor>,
 }
 
@@ -21,8 +21,8 @@ impl Pages {
         Self { read: vec![].into_iter(), cursor: Some(Cursor::default()) }
     }
 
-    /// Returns the next key, value or element of `name`. `ask` reads a page. An entry that is too
-    /// long is an error, and the next call continues after it.
+    /// Returns the next key, value or element of `name`. `ask` reads a page. If an entry is too
+    /// long, returns an error. The next call continues after that entry.
     pub(super) async fn next(
         &mut self,
         name: &Name,

@@ -1,4 +1,4 @@
-//! Permits that expire: a number of permits, each with a lease.
+//! The expirable semaphore: a number of permits, each with a lease.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -18,19 +18,21 @@ use crate::{
 
 /// A number of permits, each with a lease. The permits of a dead process come back.
 ///
-/// It is a name and some settings: creating one costs nothing and sends no request. Java's
-/// Redisson knows it as the `RPermitExpirableSemaphore` of the same name.
+/// An `ExpirableSemaphore` is a name and some settings, so creating one sends no request. In
+/// Redisson, it is the `RPermitExpirableSemaphore` of the same name.
 ///
-/// Without further settings a background task renews the permits until their guard is dropped,
-/// and they come back 30 seconds after their holder died. With [`lease`](Self::lease) they are
-/// **never renewed** and come back after that time, whether or not the work is done.
+/// By default, a background task renews the permits until their guard is dropped. If the holder's
+/// process dies, they are free again at most 30 seconds later. With [`lease`](Self::lease), permits
+/// are **never renewed**: they are free again after that time, even if the work continues.
 ///
-/// There are no permits until a client sets their number: [`set_if_absent`](Self::set_if_absent).
-/// **A store that loses its data loses that number.** There are no permits until a client sets it
-/// again, and waiting clients log a warning. So call it before you acquire, not only at the start.
+/// There are no permits until a client sets their number by [`set_if_absent`](Self::set_if_absent).
+/// **If the store loses its data, it loses this number.** Then there are no permits until a client
+/// sets the number again, and waiting clients log a warning. So call `set_if_absent` before each
+/// acquisition, and not only when the program starts.
 ///
-/// **Do not use both names `x` and `{x}`.** They have two numbers and one set of leases, as in
-/// Redisson: what expires of one is then added to the other.
+/// **Do not use both names `x` and `{x}`.** As in Redisson, each of these two semaphores has its
+/// own number of free permits, but they share one set of leases. So if a permit of one expires, it
+/// may be added to the free permits of the other.
 #[doc = example!("let permits = client.expirable_semaphore(\"printers\")?;":
     "permits.set_if_absent(3).await?;",
     "",
@@ -44,7 +46,7 @@ pub struct ExpirableSemaphore {
     settings: Settings,
 }
 
-/// The guard of [`ExpirableSemaphore`].
+/// The guard of an [`ExpirableSemaphore`]. Dropping it releases its permits.
 #[doc = example!(permits:
     "let guard = permits.acquire_many(2).await?;",
     "assert_eq!(guard.release().await?, leasehold::Release::Released);")]
@@ -59,8 +61,8 @@ impl fmt::Debug for ExpirableSemaphore {
     }
 }
 
-/// Settings. The first acquisition checks them: it returns [`Error::Duration`] for a duration that
-/// Redis cannot keep.
+/// Settings. The first acquisition checks them, and returns [`Error::Duration`] for a duration that
+/// Redis cannot store.
 impl ExpirableSemaphore {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
         Self { engine, object, settings: Settings::new(ttl) }
@@ -74,7 +76,7 @@ impl ExpirableSemaphore {
     settings!("leasehold::Client", "expirable_semaphore");
     on_loss!("expirable_semaphore", run);
 
-    /// Returns the name of the permits.
+    /// Returns the name of the semaphore.
     #[doc = example!(permits: "assert_eq!(permits.name().as_str(), \"printers\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
@@ -94,25 +96,28 @@ impl ExpirableSemaphore {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire permits.
 impl ExpirableSemaphore {
     /// Acquires a permit, waiting until one is free.
     ///
-    /// Tasks of one client acquire in the order in which they came. If a task wants many permits,
-    /// later tasks wait for it. The call also waits until a client has set the number of permits.
+    /// Tasks of one client acquire in the order in which they came. So if one task waits for many
+    /// permits, later tasks wait behind it. While no client has set the number of permits, the call
+    /// waits, too.
     ///
     /// # Errors
     ///
     /// [`Error::Duration`] if a setting is invalid. [`Error::Forbidden`], [`Error::Refused`] or
-    /// [`Error::WrongType`] if the store rejects the request for good. [`Error::NotReady`] if the
-    /// server is full. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio. If they are
-    /// [`replicated`](Self::replicated), those of [`Lock::acquire`](crate::Lock::acquire).
+    /// [`Error::WrongType`] if the store rejects the request and a retry cannot help.
+    /// [`Error::NotReady`] if the server's memory is full. [`Error::ShutDown`] if the client was
+    /// shut down. [`Error::NoRuntime`] outside of tokio. If the permits are
+    /// [`replicated`](Self::replicated), also the errors of a replicated
+    /// [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: a background task releases a grant that still arrives, or its
-    /// lease ends. A future that is neither polled nor dropped keeps its position in this process's
-    /// queue.
+    /// Dropping the future is safe: if the store still grants its request, a background task
+    /// releases the permit, or its lease ends. A future that is neither polled nor dropped keeps
+    /// its position among the waiters of this process.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert_eq!(guard.permits(), 1);")]
@@ -122,16 +127,19 @@ impl ExpirableSemaphore {
 
     /// Acquires a permit, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// If the permit is lost, the work stops as [`on_loss`](Self::on_loss) says. For more permits
-    /// or a bounded wait, acquire first: [`Guard::run`].
+    /// If the permit is lost, [`on_loss`](Self::on_loss) decides how the work stops. If the work
+    /// needs several permits, or a limited wait, call another `acquire` method, then
+    /// [`Guard::run`].
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost meanwhile.
+    /// As for [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost while the work
+    /// ran.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work at its current await and releases in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the permit is
+    /// released in the background.
     #[doc = example!(permits:
         "assert_eq!(permits.run(async |_held| 6 * 7).await?, 42);",
         "assert_eq!(permits.available().await?, 3);")]
@@ -143,15 +151,16 @@ impl ExpirableSemaphore {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    /// Acquires `count` permits at once, under one guard.
+    /// Acquires `count` permits under one guard: all of them at the same time.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). [`Error::ZeroCount`], and [`Error::TooMany`] above 7 000.
+    /// As for [`acquire`](Self::acquire). [`Error::ZeroCount`] if `count` is 0, and
+    /// [`Error::TooMany`] if it is greater than 7 000.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(permits:
         "let guard = permits.acquire_many(2).await?;",
         "assert_eq!(permits.available().await?, 1);")]
@@ -164,13 +173,14 @@ impl ExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). [`Error::TimedOut`] if there was none; it names no holder,
-    /// because the store does not return the holders. [`Error::Unavailable`] if the store did not
-    /// answer. A timeout of zero is invalid.
+    /// As for [`acquire`](Self::acquire). [`Error::TimedOut`] if no permit was free until the
+    /// timeout. This error names no holder, because the store does not return the holders of
+    /// permits. [`Error::Unavailable`] if the store did not reply. [`Error::Duration`] if the
+    /// timeout is zero.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(permits: "let guard = permits.acquire_within(Duration::from_secs(5)).await?;")]
     pub async fn acquire_within(&self, timeout: Duration) -> Result<ExpirablePermits> {
         self.acquire_many_within(1, timeout).await
@@ -180,11 +190,11 @@ impl ExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many) and [`acquire_within`](Self::acquire_within).
+    /// As for [`acquire_many`](Self::acquire_many) and [`acquire_within`](Self::acquire_within).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(permits:
         "let guard = permits.acquire_many_within(2, Duration::from_secs(5)).await?;")]
     pub async fn acquire_many_within(
@@ -200,26 +210,26 @@ impl ExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). [`Error::Unavailable`] if the store did not answer within
+    /// As for [`acquire`](Self::acquire). [`Error::Unavailable`] if the store did not reply within
     /// the [request timeout](crate::ClientBuilder::request_timeout).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(permits: "assert!(permits.try_acquire().await?.is_some());")]
     pub async fn try_acquire(&self) -> Result<Option<ExpirablePermits>> {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires `count` permits if they are free now, or none.
+    /// Acquires `count` permits if all of them are free now, and returns `None` if they are not.
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many) and [`try_acquire`](Self::try_acquire).
+    /// As for [`acquire_many`](Self::acquire_many) and [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(permits: "assert!(permits.try_acquire_many(4).await?.is_none());")]
     pub async fn try_acquire_many(&self, count: u32) -> Result<Option<ExpirablePermits>> {
         let request = self.request(count)?;
@@ -227,17 +237,18 @@ impl ExpirableSemaphore {
     }
 }
 
-/// The number of permits.
+/// Methods that read or change the number of permits.
 impl ExpirableSemaphore {
-    /// Sets the number of permits, unless it is set, and returns whether it did.
+    /// Sets the number of permits if no number is set, and returns whether it did so.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available). [`Error::TooMany`] beyond Java's `int`.
+    /// As for [`available`](Self::available). [`Error::TooMany`] if `count` is greater than Java's
+    /// greatest `int`.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(permits:
         "assert!(!permits.set_if_absent(9).await?);",
         "assert_eq!(permits.total().await?, 3);")]
@@ -246,17 +257,18 @@ impl ExpirableSemaphore {
         Ok(self.change(change).await? == 1)
     }
 
-    /// Sets the number of permits, held ones included.
+    /// Sets the number of permits, free and held together.
     ///
-    /// If more are held, the number of free permits is negative until enough were released.
+    /// If more than `count` permits are held, the number of free permits is negative until enough
+    /// of them are released.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     #[doc = example!(permits:
         "permits.set(2).await?;",
         "assert_eq!(permits.total().await?, 2);")]
@@ -265,21 +277,22 @@ impl ExpirableSemaphore {
         self.change(change).await.map(drop)
     }
 
-    /// Adds permits, or removes some if the number is negative.
+    /// Adds permits, or removes some if `count` is negative.
     ///
-    /// It may remove permits that are held. Then the number of free permits is negative.
+    /// If more permits are removed than are free, the number of free permits becomes negative.
     ///
-    /// A request that is retried after a lost reply counts once. A second call adds again, also
-    /// after [`Error::Unavailable`], after which it may have happened.
+    /// If the client retries the request after a lost reply, the store adds the permits only once.
+    /// A second call adds them again. After [`Error::Unavailable`], the permits may have been
+    /// added, so a second call may add them twice.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available). [`Error::Refused`], too, if the result is beyond Java's
-    /// `int`.
+    /// As for [`available`](Self::available). [`Error::Refused`] also if the result is outside the
+    /// range of Java's `int`.
     ///
     /// # Cancel safety
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     #[doc = example!(permits:
         "permits.add(-1).await?;",
         "assert_eq!(permits.available().await?, 2);")]
@@ -287,13 +300,13 @@ impl ExpirableSemaphore {
         self.change(Change::Add(count.into())).await.map(drop)
     }
 
-    /// Returns the number of free permits. Those whose lease is over are free.
+    /// Returns the number of free permits. A permit whose lease is over is free.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
-    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`], [`Error::Forbidden`],
+    /// [`Error::Refused`] and [`Error::WrongType`] if the store rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -305,11 +318,11 @@ impl ExpirableSemaphore {
         Ok(self.counts().await?.free)
     }
 
-    /// Returns the number of permits that are held, by all clients.
+    /// Returns the number of permits that all clients together hold.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available).
+    /// As for [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -321,11 +334,11 @@ impl ExpirableSemaphore {
         Ok(self.counts().await?.held)
     }
 
-    /// Returns the number of permits, free and held: 0 if no client set it.
+    /// Returns the number of permits, free and held together. It is 0 if no client has set it.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available).
+    /// As for [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -339,19 +352,20 @@ impl ExpirableSemaphore {
     }
 }
 
-/// Permits by their ids, whichever client holds them.
+/// Operations on one permit by its id, whichever client holds it.
 impl ExpirableSemaphore {
-    /// Takes this permit from its holder, wakes a waiter, and returns whether it was held.
+    /// Takes the permit `id` from its holder, wakes a waiter, and returns whether the permit was
+    /// held.
     ///
-    /// **The holder continues to work** until it notices, at its next renewal.
+    /// **The holder continues to work** until it notices the loss at its next renewal.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available).
+    /// As for [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "let id = guard.ids()[0];",
@@ -361,19 +375,20 @@ impl ExpirableSemaphore {
         Ok(self.change(Change::Release(id)).await? == 1)
     }
 
-    /// Extends this permit's lease to at least `lease` from now, and returns whether it is held.
+    /// Extends the lease of the permit `id` to at least `lease` from now, and returns whether the
+    /// permit is held.
     ///
-    /// It never shortens a lease, because the holder relies on it. To take a permit from its
-    /// holder, use [`release_id`](Self::release_id). A renewal by its holder sets the holder's own
-    /// ttl again.
+    /// The call never shortens a lease, because the holder relies on its length. To take a permit
+    /// from its holder, use [`release_id`](Self::release_id). At its next renewal, the holder sets
+    /// the lease to its own ttl again.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available), and [`Error::Duration`].
+    /// As for [`available`](Self::available), and [`Error::Duration`] if `lease` is invalid.
     ///
     /// # Cancel safety
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert!(permits.update_lease(guard.ids()[0], Duration::from_secs(60)).await?);")]
@@ -382,13 +397,14 @@ impl ExpirableSemaphore {
         Ok(self.time_left(id, Some(lease)).await?.is_some())
     }
 
-    /// Returns the time left of this permit's lease: `None` if the permit is not held.
+    /// Returns how long the lease of the permit `id` still lasts, or `None` if the permit is not
+    /// held.
     ///
-    /// It is [`Duration::MAX`] if a Redisson client holds the permit without a lease.
+    /// The time is [`Duration::MAX`] if a Redisson client holds the permit without a lease.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available).
+    /// As for [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -417,11 +433,11 @@ impl ExpirableSemaphore {
 }
 
 impl Guard<ExpirableSemaphore> {
-    /// Returns the ids of these permits.
+    /// Returns the ids of the permits of this guard.
     ///
-    /// The caller may use them later. So after the ids or the [`owner`](Self::owner) were read, the
-    /// permits are released in the store, and do not pass to another task of this process. The ids
-    /// are never used again.
+    /// The caller may use the ids later. So after a call of this method or of
+    /// [`owner`](Self::owner), a release goes to the store, and the permits are not handed off to
+    /// another task of this process. The store never grants the same id again.
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert_eq!(guard.ids().len(), 1);",
@@ -440,7 +456,7 @@ impl Guard<ExpirableSemaphore> {
         self.held.watch.claim().units()
     }
 
-    /// Returns how long the permits last without another renewal: `None` if they are lost.
+    /// Returns how long the permits last without another renewal, or `None` if they are lost.
     #[doc = example!(permits:
         "assert!(permits.acquire().await?.remaining().is_some());")]
     #[must_use]

@@ -1,4 +1,4 @@
-//! The queue: elements in order, each claimed by one worker at a time.
+//! The queue: elements in order. One worker at a time can claim an element.
 
 use std::{borrow::Borrow, fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -14,18 +14,19 @@ use crate::{
     store::queue,
 };
 
-/// A queue of elements, which a crashed worker does not lose.
+/// A queue of elements. If a worker crashes, its element is not lost.
 ///
-/// A `Queue` is a name, a codec and settings. Creating one costs nothing and sends no request. The
-/// elements are in Redisson's list, as of an `RQueue` or `RBlockingQueue`, in the bytes of the
-/// [codec](crate::codec). Java and Rust push to it and take from it.
+/// A `Queue` is a name, a codec and settings, so creating one sends no request. In Redisson, it is
+/// the `RQueue` or the `RBlockingQueue` of the same name. If Java uses the queue, too, set the
+/// [codec](crate::codec) that Java uses. Both languages can push and take elements.
 ///
 /// A worker [claims](Self::claim) an element, works on it, and calls [`done`](Claim::done). Until
-/// then, the element belongs to the claim, which has a lease. If the worker dies, the element goes
-/// back to the head of the queue when the lease ends. So **each element is done at least once**,
-/// and some are worked on twice: make the work idempotent.
+/// that call, the element belongs to the claim, which has a lease. If the worker dies, the element
+/// goes back to the head of the queue when the lease ends. So **workers process each element at
+/// least once**, and some elements twice: make the work idempotent.
 ///
-/// Java's `poll` and `take` have no claims: an element that Java took is lost if Java dies.
+/// Java's `poll` and `take` have no claims. If a Java process takes an element and dies, the
+/// element is lost.
 #[doc = example!(jobs:
     "jobs.push(&\"resize 1.png\".to_owned()).await?;",
     "",
@@ -64,11 +65,12 @@ impl<T> Queue<T> {
     }
 }
 
-/// Settings. The first claim checks them: it returns [`Error::Duration`] for a duration that Redis
-/// cannot keep.
+/// Settings. The first claim checks them, and returns [`Error::Duration`] for a duration that Redis
+/// cannot store.
 impl<T, C> Queue<T, C> {
-    /// Sets the codec of the elements. Default: [`Text`]. For structs, `codec::Json` needs the
-    /// feature `serde`.
+    /// Sets the codec of the elements. Default: [`Text`].
+    ///
+    /// For structs, use `codec::Json`, which needs the feature `serde`.
     #[doc = example!(jobs:
         "use leasehold::codec::Bytes;",
         "let images = client.queue::<Vec<u8>>(\"images\")?.codec(Bytes);",
@@ -84,11 +86,11 @@ impl<T, C> Queue<T, C> {
         self
     }
 
-    /// Sets how long a claim survives a worker that died. Default: 30 s.
+    /// Sets how long a claim lasts after its worker died. Default: 30 s.
     ///
-    /// While the worker lives, a background task renews the claim every third of this time. So this
-    /// setting limits how late the element of a dead worker goes back, and not how long the work
-    /// may take.
+    /// While the worker lives, a background task renews the claim every third of this time. So the
+    /// setting limits how late the element of a dead worker goes back to the queue. It does not
+    /// limit how long the work may take.
     #[doc = setting_example!("leasehold::Client", "queue::<String>", ".ttl(Duration::from_secs(10))")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
@@ -97,19 +99,21 @@ impl<T, C> Queue<T, C> {
 
     /// Sets the longest time that a claim may last. Default: no limit.
     ///
-    /// Without a limit, the claim of a worker that hangs but lives is renewed for ever. After this
-    /// time the claim is lost with [`LostReason::MaxHold`], and its element goes back at the latest
-    /// one ttl later.
+    /// Without a limit, the client renews the claim of a worker that hangs for ever. With a limit,
+    /// the client stops the renewals after this time, and the claim is lost with
+    /// [`LostReason::MaxHold`]. Its element goes back to the queue at the latest one ttl after the
+    /// limit.
     #[doc = setting_example!("leasehold::Client", "queue::<String>", ".max_hold(Duration::from_secs(3600))")]
     #[must_use]
     pub fn max_hold(self, most: Duration) -> Self {
         self.with(|settings| settings.max_hold = Some(most))
     }
 
-    /// Sets how a waiting worker learns of an element. Default: by pub/sub messages, and by a
-    /// request each 250 ms, because Java's pushes send no message.
+    /// Sets how a waiting worker notices a new element. Default: by pub/sub messages, and by a
+    /// request every 250 ms, because a push by Java sends no message.
     ///
-    /// [`WaitStrategy::Polling`] sets other intervals, and uses no messages.
+    /// With [`WaitStrategy::Polling`], you set the interval of the requests, and the client does
+    /// not subscribe to messages.
     #[doc = setting_example!("leasehold::Client", "queue::<String>", ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
     #[must_use]
     pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
@@ -127,13 +131,13 @@ impl<T, C> Queue<T, C> {
         &self.object.name
     }
 
-    /// Returns the number of elements in the queue, without the claimed ones.
+    /// Returns the number of elements in the queue. Claimed elements do not count.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
-    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`], [`Error::Forbidden`],
+    /// [`Error::Refused`] and [`Error::WrongType`] if the store rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -143,11 +147,11 @@ impl<T, C> Queue<T, C> {
         self.engine.ask(self.name(), |store| queue::len(store, self.name())).await
     }
 
-    /// Returns whether the queue has no element, apart from claimed ones.
+    /// Returns whether the queue is empty. Claimed elements do not count.
     ///
     /// # Errors
     ///
-    /// As [`len`](Self::len).
+    /// As for [`len`](Self::len).
     ///
     /// # Cancel safety
     ///
@@ -157,12 +161,12 @@ impl<T, C> Queue<T, C> {
         Ok(self.len().await? == 0)
     }
 
-    /// Returns the number of claimed elements, by all clients. Those of dead workers count until
-    /// they go back.
+    /// Returns the number of elements that workers of all clients have claimed. The element of a
+    /// dead worker counts until it goes back to the queue.
     ///
     /// # Errors
     ///
-    /// As [`len`](Self::len).
+    /// As for [`len`](Self::len).
     ///
     /// # Cancel safety
     ///
@@ -180,36 +184,38 @@ impl<T, C> Queue<T, C> {
     }
 }
 
-/// Elements.
+/// Methods that push, claim and remove elements.
 impl<T, C: Codec<T>> Queue<T, C> {
-    /// Appends an element. Returns how many elements the queue has then.
+    /// Appends an element, and returns how many elements the queue then has.
     ///
-    /// A request that is retried after a lost reply appends once.
+    /// If the client retries the request after a lost reply, the store appends the element only
+    /// once.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if the codec cannot write the value. Others as [`len`](Self::len). After
-    /// [`Error::Unavailable`] the element may be in the queue.
+    /// [`Error::Codec`] if the codec cannot write the value. Other errors as for
+    /// [`len`](Self::len). After [`Error::Unavailable`], the element may be in the queue.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future the element may be in the queue or not.
+    /// If the future is dropped, the element may or may not be in the queue.
     #[doc = example!(jobs: "assert_eq!(jobs.push(&\"resize 1.png\".to_owned()).await?, 1);")]
     pub async fn push(&self, value: &T) -> Result<u64> {
         self.append(&[coded::encode(self.name(), &self.codec, value)?]).await
     }
 
-    /// Appends several elements in order, by one request: all or none.
+    /// Appends several elements in order, by one request: all of them, or none.
     ///
-    /// The server does nothing else meanwhile: push a million elements in parts.
+    /// While the server appends them, it executes no other command. So push a million elements in
+    /// several calls.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// As for [`push`](Self::push).
     ///
     /// # Cancel safety
     ///
-    /// As [`push`](Self::push).
+    /// As for [`push`](Self::push).
     #[doc = example!(jobs:
         "let more = [\"resize 1.png\", \"resize 2.png\"].map(str::to_owned);",
         "assert_eq!(jobs.push_all(more).await?, 2);")]
@@ -229,25 +235,29 @@ impl<T, C: Codec<T>> Queue<T, C> {
 
     /// Claims the first element, waiting until there is one.
     ///
-    /// Tasks of one client claim in the order in which they came. Only one of them sends requests
-    /// at a time. An element that a Leasehold client pushed is claimed at once. **One that Java
-    /// pushed is claimed up to 250 ms later**, because Java sends no message;
-    /// [`wait_strategy`](Self::wait_strategy) changes that.
+    /// Waiting tasks of one client claim in the order in which they came. Only one of them sends
+    /// requests at a time. If a Leasehold client pushes an element, a waiting task claims it at
+    /// once. **If Java pushes an element, a waiting task claims it up to 250 ms later**, because
+    /// Java sends no message. [`wait_strategy`](Self::wait_strategy) changes this time.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if the codec cannot read the element. The element is then set aside, so
-    /// that it neither is lost nor blocks the queue: it moves to the list
-    /// `leasehold_queue__aside:{NAME}`. [`Error::Duration`] if a setting is invalid.
-    /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
-    /// request for good. [`Error::NotReady`] if the server is full. [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio. If claims are [`replicated`](Self::replicated), those
-    /// of [`Lock::acquire`](crate::Lock::acquire).
+    /// - [`Error::Codec`] if the codec cannot read the element. The element then moves to the list
+    ///   `leasehold_queue__aside:{NAME}`, so that it is not lost and does not block the queue.
+    /// - [`Error::Duration`] if a setting is invalid.
+    /// - [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
+    ///   request and a retry cannot help.
+    /// - [`Error::NotReady`] if the server's memory is full.
+    /// - [`Error::ShutDown`] if the client was shut down, and [`Error::NoRuntime`] outside of
+    ///   tokio.
+    /// - If claims are [`replicated`](Self::replicated), also the errors of a replicated
+    ///   [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe at any point: an element that it has claimed, or still claims,
-    /// goes back in the background, or when its lease ends.
+    /// Dropping the future is safe: if its request has claimed an element, or claims one later, a
+    /// background task gives the element back. If that task fails, the element goes back when the
+    /// lease ends.
     #[doc = example!(jobs:
         "jobs.push(&\"a\".to_owned()).await?;",
         "let claim = jobs.claim().await?;",
@@ -260,12 +270,13 @@ impl<T, C: Codec<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`claim`](Self::claim). [`Error::TimedOut`] if there was none. [`Error::Unavailable`] if
-    /// the store did not answer. A timeout of zero is invalid.
+    /// As for [`claim`](Self::claim). [`Error::TimedOut`] if there was no element until the
+    /// timeout. [`Error::Unavailable`] if the store did not reply. [`Error::Duration`] if the
+    /// timeout is zero.
     ///
     /// # Cancel safety
     ///
-    /// As [`claim`](Self::claim).
+    /// As for [`claim`](Self::claim).
     #[doc = example!(jobs:
         "let none = jobs.claim_within(Duration::from_secs(5)).await;",
         "assert!(none.is_err_and(|error| error.is_busy()));")]
@@ -274,16 +285,16 @@ impl<T, C: Codec<T>> Queue<T, C> {
         self.open(self.engine.acquire_within(&request, timeout).await?).await
     }
 
-    /// Claims the first element if there is one now, by one request.
+    /// Claims the first element by one request, or returns `None` if the queue is empty now.
     ///
     /// # Errors
     ///
-    /// As [`claim`](Self::claim). [`Error::Unavailable`] if the store did not answer within the
+    /// As for [`claim`](Self::claim). [`Error::Unavailable`] if the store did not reply within the
     /// [request timeout](crate::ClientBuilder::request_timeout).
     ///
     /// # Cancel safety
     ///
-    /// As [`claim`](Self::claim).
+    /// As for [`claim`](Self::claim).
     #[doc = example!(jobs: "assert!(jobs.try_claim().await?.is_none());")]
     pub async fn try_claim(&self) -> Result<Option<Claim<T>>> {
         let held = self.engine.try_acquire(&self.request()?, None).await?;
@@ -293,19 +304,21 @@ impl<T, C: Codec<T>> Queue<T, C> {
         }
     }
 
-    /// Removes the first element and returns it: **at most once**. `None` if there is none.
+    /// Removes the first element and returns it, or `None` if the queue is empty. Workers process
+    /// such an element **at most once**.
     ///
-    /// If the caller dies, the element is lost. To prevent this, [`claim`](Self::claim) it instead.
-    /// A pop is a claim that is done at once, by two requests.
+    /// If the caller dies, the element is lost. To prevent such a loss, use [`claim`](Self::claim).
+    /// A pop sends two requests: it claims the element, and calls [`done`](Claim::done) at once.
     ///
     /// # Errors
     ///
-    /// As [`try_claim`](Self::try_claim). After [`Error::Unavailable`] an element may be gone.
-    /// [`Error::Lost`] if the claim was lost between both requests: the element is in the queue.
+    /// As for [`try_claim`](Self::try_claim). After [`Error::Unavailable`], an element may have
+    /// been removed, and is then lost. [`Error::Lost`] if the claim was lost between the two
+    /// requests. Then the element is back in the queue.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future an element may be gone.
+    /// If the future is dropped, an element may have been removed, and is then lost.
     #[doc = example!(jobs:
         "jobs.push(&\"a\".to_owned()).await?;",
         "assert_eq!(jobs.pop().await?.as_deref(), Some(\"a\"));")]
@@ -317,7 +330,7 @@ impl<T, C: Codec<T>> Queue<T, C> {
         Ok(Some(value))
     }
 
-    /// Reads the element of `held`. If the codec cannot, the element is set aside.
+    /// Decodes the element of `held`. If the codec cannot read it, the element is set aside.
     async fn open(&self, held: Held) -> Result<Claim<T>> {
         let name = self.name();
         let Some(element) = held.watch.element().cloned() else {
@@ -342,14 +355,14 @@ impl<T, C: Codec<T>> Queue<T, C> {
     }
 }
 
-/// A claimed element. Dropping it gives the element back to the head of the queue.
+/// A claimed element. If the claim is dropped, the element goes back to the head of the queue.
 ///
-/// The claim is renewed until it ends. The drop gives back **soon**, in a background task. Call
-/// [`Client::shutdown`](crate::Client::shutdown) before `main` returns: it completes what is
-/// pending.
+/// A background task renews the claim until it ends. After a drop, a background task gives the
+/// element back **soon**. Before `main` returns, call
+/// [`Client::shutdown`](crate::Client::shutdown), which completes pending releases.
 ///
-/// A claim has no `run`, because only the worker knows when the job is done. Stop the work with
-/// [`lost`](Self::lost):
+/// Unlike a guard, a claim has no method `run`, because only the worker knows whether the job is
+/// done. To stop the work after a loss, wait for [`lost`](Self::lost), too:
 #[doc = example!(jobs:
     "jobs.push(&\"a\".to_owned()).await?;",
     "let claim = jobs.claim().await?;",
@@ -364,7 +377,7 @@ pub struct Claim<T> {
     taken_at: u64,
 }
 
-/// Marks the guard of an element.
+/// Marks the guard of a claimed element.
 pub(crate) enum Claimed {}
 
 impl<T> Claim<T> {
@@ -379,19 +392,21 @@ impl<T> Claim<T> {
 
     /// Removes the element for good, because the work is done.
     ///
-    /// [`Release::Released`] says that no other worker gets it. [`Release::NotHeld`] says that the
-    /// claim was lost before, and why: the element has gone back, and is done again. The answer is
-    /// true after a lost reply, too.
+    /// After [`Release::Released`], no other worker gets the element. After [`Release::NotHeld`],
+    /// the claim had been lost before: the element has gone back to the queue, and another worker
+    /// processes it again. If a reply is lost and the client retries the request, the result is
+    /// correct nevertheless.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [release timeout](crate::ClientBuilder::release_timeout). A background task continues.
-    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store refused.
+    /// [`Error::Unavailable`] if the store did not reply within the [release
+    /// timeout](crate::ClientBuilder::release_timeout). A background task then continues to remove
+    /// the element. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] if the store
+    /// rejected the request.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future undoes nothing: a background task continues to remove the element.
+    /// If the future is dropped, a background task continues to remove the element.
     #[doc = example!(jobs:
         "jobs.push(&\"a\".to_owned()).await?;",
         "let claim = jobs.claim().await?;",
@@ -403,17 +418,18 @@ impl<T> Claim<T> {
 
     /// Gives the element back to the head of the queue, for the next worker.
     ///
-    /// This is for a worker that stops. After a failed job, the next worker would claim it again at
-    /// once. Instead, push the element again, with a count of attempts in its value, or push it to
-    /// a queue of failures. Then call [`done`](Self::done). A claim has no count of attempts.
+    /// Use this method if the worker stops before the job is done. Do not use it for a job that
+    /// failed, because the next worker would claim the element at once. A claim does not count
+    /// attempts. So after a failure, push the element again with a count of attempts in its value,
+    /// or push it to a queue of failures. Then call [`done`](Self::done).
     ///
     /// # Errors
     ///
-    /// As [`done`](Self::done).
+    /// As for [`done`](Self::done).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future undoes nothing: a background task continues to give the element back.
+    /// If the future is dropped, a background task continues to give the element back.
     #[doc = example!(jobs:
         "jobs.push_all([\"a\", \"b\"].map(str::to_owned)).await?;",
         "jobs.claim().await?.give_back().await?.into_result()?;",
@@ -422,10 +438,10 @@ impl<T> Claim<T> {
         self.guard.release().await
     }
 
-    /// Waits until the claim is over, and returns why.
+    /// Waits until the claim is over, and returns the reason.
     ///
-    /// The future borrows nothing. It also ends when the claim is done or given back, with
-    /// [`LostReason::Released`].
+    /// The future borrows nothing. After [`done`](Self::done) or [`give_back`](Self::give_back), it
+    /// returns [`LostReason::Released`].
     ///
     /// # Cancel safety
     ///
@@ -438,7 +454,7 @@ impl<T> Claim<T> {
         self.guard.lost()
     }
 
-    /// Returns whether this client may still rely on the claim. It sends no request.
+    /// Returns whether this client may still rely on the claim. The call sends no request.
     #[doc = example!(jobs:
         "jobs.push(&\"a\".to_owned()).await?;",
         "assert!(jobs.claim().await?.is_held());")]
@@ -447,7 +463,7 @@ impl<T> Claim<T> {
         self.guard.is_held()
     }
 
-    /// Returns the owner of the claim, which is unique to it.
+    /// Returns the owner of the claim. No other claim has the same owner.
     #[doc = example!(jobs:
         "jobs.push(&\"a\".to_owned()).await?;",
         "assert!(jobs.claim().await?.owner().as_str().starts_with(client.id()));")]

@@ -20,23 +20,23 @@ use crate::{
     },
 };
 
-/// A number of permits for each interval, of all clients together or of each client.
+/// A number of permits for each interval, for all clients together or for each client.
 ///
-/// A `RateLimiter` is a name: creating one costs nothing and sends no request. Java's Redisson
-/// knows it as the `RRateLimiter` of the same name. A client has to set the rate first, by
+/// A `RateLimiter` is only a name, so creating one sends no request. In Redisson, it is the
+/// `RRateLimiter` of the same name. Before the first acquisition, a client has to set the rate by
 /// [`set_if_absent`](Self::set_if_absent).
 ///
-/// In no interval are more permits granted than the rate has, by the clock of the server. **A
-/// permit does not come back when the work ends or its process dies**: it leaves the window after
-/// the interval. To limit work at the same time, use an
+/// The store never grants more permits in an interval than the rate allows, by the clock of the
+/// server. **A permit does not come back when the work ends or its process dies**: it counts until
+/// one interval after its grant. To limit how many tasks work at the same time, use an
 /// [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
-/// Tasks of one client acquire in order. Only the first of them sends requests, when its permits
-/// are free. Tasks that come at the same moment while no task waits have no order. Different
-/// clients have no order either.
+/// Waiting tasks of one client acquire in the order in which they came. Only the first waiting task
+/// sends requests: it sends a request when its permits should be free. If no task waits, tasks that
+/// come at the same moment acquire in any order. There is no order between different clients.
 ///
-/// Redis stores each acquisition for the interval. If that is more than about 10,000, or a limiter
-/// for each user is needed, use a [`Throttle`](crate::Throttle).
+/// Redis stores each acquisition for one interval. If there are more than about 10,000 acquisitions
+/// in an interval, or if you need a limiter for each user, use a [`Throttle`](crate::Throttle).
 #[doc = example!(api:
     "api.acquire(1).await?; // waits for its time",
     "assert_eq!(api.available().await?, 9);",
@@ -74,22 +74,26 @@ impl RateLimiter {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire and release permits.
 impl RateLimiter {
-    /// Acquires permits, waiting until they are free, also while the store is unreachable.
+    /// Acquires permits, waiting until they are free.
+    ///
+    /// While the store is unreachable, the call waits and retries.
     ///
     /// # Errors
     ///
-    /// [`Error::RateNotSet`] if no client has set a rate. [`Error::ZeroCount`] for no permits, and
-    /// [`Error::TooMany`] for more than the rate has. [`Error::Refused`] if the data has another
-    /// form, and [`Error::WrongType`] if the name is something else. [`Error::Forbidden`] or
-    /// [`Error::NotReady`] as the store says. [`Error::ShutDown`], and [`Error::NoRuntime`]
-    /// outside of tokio.
+    /// [`Error::RateNotSet`] if no client has set a rate. [`Error::ZeroCount`] if `permits` is 0,
+    /// and [`Error::TooMany`] if it is greater than the rate allows in an interval.
+    /// [`Error::Refused`] if the data in Redis is not that of a rate limiter, and
+    /// [`Error::WrongType`] if the key has another type. [`Error::Forbidden`] or
+    /// [`Error::NotReady`] if the store rejects the request. [`Error::ShutDown`] if the client was
+    /// shut down. [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its position. Nothing is in the store until the permits are
-    /// granted. If they were just granted, they count.
+    /// If the future is dropped, its task loses its position among the waiting tasks. The store has
+    /// no data about the task until it grants the permits. If it has just granted the permits, they
+    /// count.
     #[doc = example!(api:
         "api.acquire(10).await?;",
         "api.acquire(10).await?; // a second later")]
@@ -97,20 +101,23 @@ impl RateLimiter {
         self.pace(permits, None).await
     }
 
-    /// Acquires permits, waiting for at most `timeout`. If the wait would be longer, it does not
-    /// wait.
+    /// Acquires permits, waiting for at most `timeout`.
     ///
-    /// A task behind others in this client may get the error only when its timeout ends.
+    /// If the wait would be longer than `timeout`, the call returns an error at once.
+    ///
+    /// If other tasks of this client wait before this one, the error may come only when the timeout
+    /// ends.
     ///
     /// # Errors
     ///
-    /// [`Error::RateLimited`] if too few are free in time. [`Error::Unavailable`] if the store did
-    /// not answer. Others as [`acquire`](Self::acquire). A timeout of zero is invalid:
-    /// [`try_acquire`](Self::try_acquire) does not wait.
+    /// [`Error::RateLimited`] if too few permits are free within the timeout.
+    /// [`Error::Unavailable`] if the store did not reply. [`Error::Duration`] if the timeout is
+    /// zero: to try without waiting, use [`try_acquire`](Self::try_acquire). Other errors as for
+    /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(api:
         "api.acquire(10).await?;",
         "let refused = api.acquire_within(1, Duration::from_millis(100)).await;",
@@ -121,17 +128,18 @@ impl RateLimiter {
 
     /// Acquires permits if they are free now, by one request.
     ///
-    /// While another task of this client waits, it is refused without a request.
+    /// While another task of this client waits for its permits, the call returns
+    /// [`Error::RateLimited`] without a request.
     ///
     /// # Errors
     ///
-    /// [`Error::RateLimited`] if too few are free. Others as [`acquire`](Self::acquire), and
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout).
+    /// [`Error::RateLimited`] if too few permits are free. [`Error::Unavailable`] if the store did
+    /// not reply within the [request timeout](crate::ClientBuilder::request_timeout). Other errors
+    /// as for [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(api:
         "api.try_acquire(10).await?;",
         "assert!(api.try_acquire(1).await.is_err());")]
@@ -173,18 +181,20 @@ impl RateLimiter {
         })
     }
 
-    /// Releases `unused` of these permits.
+    /// Releases the permits that the caller did not use. `unused` is how many of `permits` these
+    /// are.
     ///
-    /// They are free at once. Permits that have left the window are free anyway.
+    /// The unused permits are free at once. If one interval has passed since the grant, all of its
+    /// permits are free without this call.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMany`] for more than were granted. Others as
-    /// [`set_if_absent`](Self::set_if_absent).
+    /// [`Error::TooMany`] if `unused` is greater than the number of granted permits. Other errors
+    /// as for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(api:
         "let permits = api.acquire(10).await?;",
         "api.release(permits, 4).await?;",
@@ -203,22 +213,23 @@ impl RateLimiter {
     }
 }
 
-/// The rate.
+/// Methods that read or change the rate.
 impl RateLimiter {
-    /// Sets the rate, unless it is set, and returns whether it did. Otherwise **the old rate
-    /// stays**: see [`update`](Self::update).
+    /// Sets the rate if no rate is set, and returns whether it did so.
+    ///
+    /// If a rate is set, **the old rate stays**. To change it, use [`update`](Self::update).
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCount`] for a rate of 0, [`Error::Duration`] if a time cannot be kept.
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout); it may have happened.
-    /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as
-    /// the store says.
+    /// [`Error::ZeroCount`] if the rate has 0 permits. [`Error::Duration`] if a time in `rate` is
+    /// out of range. [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). Then the change may have happened.
+    /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] if
+    /// the store rejects the request.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(api:
         "assert!(!api.set_if_absent(leasehold::Rate::per(20, Duration::from_secs(1))).await?);",
         "assert_eq!(api.available().await?, 10);")]
@@ -226,15 +237,17 @@ impl RateLimiter {
         self.change(Change::SetIfAbsent(self.checked(rate)?)).await
     }
 
-    /// Sets the rate, and forgets what was acquired. **With each call a whole rate is free again.**
+    /// Sets the rate, and forgets all acquisitions.
+    ///
+    /// **After each call, all permits of the rate are free again.**
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(api:
         "api.acquire(10).await?;",
         "api.set(leasehold::Rate::per(20, Duration::from_secs(1))).await?;",
@@ -243,16 +256,17 @@ impl RateLimiter {
         self.change(Change::Set(self.checked(rate)?)).await.map(drop)
     }
 
-    /// Changes the rate if it is set, and returns whether it was. Acquired permits still count,
-    /// unless [`Rate::per_client`] changes.
+    /// Changes the rate if one is set, and returns whether one was set.
+    ///
+    /// Permits that were acquired before still count, unless the call changes [`Rate::per_client`].
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(api:
         "api.acquire(3).await?;",
         "assert!(api.update(leasehold::Rate::per(20, Duration::from_secs(1))).await?);",
@@ -261,11 +275,11 @@ impl RateLimiter {
         self.change(Change::Update(self.checked(rate)?)).await
     }
 
-    /// Returns the rate. `None` if no client has set one.
+    /// Returns the rate, or `None` if no client has set one.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
@@ -281,7 +295,7 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`Error::RateNotSet`] if no client has set a rate. Others as
+    /// [`Error::RateNotSet`] if no client has set a rate. Other errors as for
     /// [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
@@ -295,16 +309,17 @@ impl RateLimiter {
         free.ok_or_else(|| Error::RateNotSet { name: self.name.clone() })
     }
 
-    /// Deletes the limiter with its rate, and returns whether there was one. Waiters get
-    /// [`Error::RateNotSet`] when they ask next.
+    /// Deletes the limiter with its rate, and returns whether it existed.
+    ///
+    /// Waiting tasks return [`Error::RateNotSet`] after their next request.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(api:
         "assert!(api.delete().await?);",
         "assert_eq!(api.config().await?, None);")]

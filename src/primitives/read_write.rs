@@ -9,24 +9,26 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A lock that many readers hold together or one writer alone, in all processes.
+/// A lock that either many readers or one writer can hold, in all processes together.
 ///
-/// Each side is a [`Lock`]: [`read`](Self::read) and [`write`](Self::write). Java's Redisson
-/// knows both as the `RReadWriteLock` of the same name.
+/// The lock has two sides, [`read`](Self::read) and [`write`](Self::write), and each side is a
+/// [`Lock`]. In Redisson, the two sides are the `RReadWriteLock` of the same name.
 ///
-/// Each reader has a lease of its own, so a dead reader's hold ends with its lease. Where Redisson
-/// clients read as well, keep the `ttl` at most twice their `lockWatchdogTimeout`. Tasks of this
-/// client that read at the same time share one hold: within the bounds of
-/// [`local_handoff`](Lock::local_handoff), and while no task of this client wants to write, they
-/// acquire without a request.
+/// Each reading client has a lease of its own, so the hold of a dead reader ends with its lease. If
+/// Redisson clients also read, keep the `ttl` at most twice their `lockWatchdogTimeout`.
 ///
-/// While a writer waits, later readers wait for it for ten seconds, then may acquire for ten
-/// seconds, and so on. [`prefer_writers`](Self::prefer_writers) switches this off. Redisson's
-/// readers never wait for a waiting writer.
+/// Tasks of this client that read at the same time share one hold. While no task of this client
+/// waits to write, and within the limits of [`local_handoff`](Lock::local_handoff), a second reader
+/// acquires without a request.
 ///
-/// **A reader cannot become a writer.** A task that holds the lock to read and waits to write
-/// waits for itself: release the read lock first. A writer can become a reader:
-/// [`downgrade`](Self::downgrade).
+/// While a writer waits, later readers let it go first for ten seconds. In the next ten seconds,
+/// readers may acquire before the writer. The two periods alternate until the writer acquires.
+/// [`prefer_writers`](Self::prefer_writers) switches this off. Redisson's readers never wait for a
+/// waiting writer.
+///
+/// **A reader cannot become a writer.** If a task holds the readers' side and tries to acquire the
+/// writers' side, it waits for itself. Release the readers' side first. A writer can become a
+/// reader by [`downgrade`](Self::downgrade).
 #[doc = example!(prices:
     "let one = prices.read().acquire().await?;",
     "let other = prices.read().acquire().await?;",
@@ -59,11 +61,14 @@ impl ReadWriteLock {
 
     replicated!("leasehold::Client", "read_write_lock", |this, replicas| Self { replicas, ..this });
 
-    /// Sets whether readers let an earlier writer go first. Default: in ten of every twenty seconds.
+    /// Sets whether readers let a writer go first that began to wait before them. Default: yes, in
+    /// ten of every twenty seconds.
     ///
-    /// If this is off, a stream of readers can block a writer for ever. All readers of one client
-    /// wait in one line, so a reader that does not wait for writers may still be behind one that
-    /// does. Use one setting for all readers of a name in a process.
+    /// With `false`, a stream of readers can block a writer for ever.
+    ///
+    /// Use the same setting for all readers of a name in a process. All readers of one client wait
+    /// in one line. So a reader with `false` may have to wait behind a reader with `true`, which
+    /// waits for a writer.
     #[doc = example!(prices: "let prices = prices.prefer_writers(false);")]
     #[must_use]
     pub fn prefer_writers(self, prefers_writers: bool) -> Self {
@@ -77,7 +82,7 @@ impl ReadWriteLock {
         &self.name
     }
 
-    /// Returns the readers' side, which many readers can hold together.
+    /// Returns the readers' side, which many readers can hold at the same time.
     #[doc = example!(prices: "let reading = prices.read().acquire().await?;")]
     #[must_use]
     pub fn read(&self) -> Lock {
@@ -88,7 +93,7 @@ impl ReadWriteLock {
         self.side(Kind::Read).with(|settings| settings.share = share)
     }
 
-    /// Returns the writers' side, which only one holder has, while no reader holds the lock.
+    /// Returns the writers' side, which one writer can hold while no reader holds the lock.
     #[doc = example!(prices: "let writing = prices.write().acquire().await?;")]
     #[must_use]
     pub fn write(&self) -> Lock {
@@ -100,20 +105,19 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
-    /// Acquires the readers' side while `writing` holds the writers' side. The new guard may be
-    /// kept longer.
+    /// Acquires the readers' side for a task that holds the writers' side by `writing`.
     ///
-    /// The new guard has an owner and a lease of its own.
+    /// The new guard has an owner and a lease of its own. It may outlive `writing`.
     ///
     /// # Errors
     ///
     /// [`Error::NotWriting`] if `writing` is not a guard of the [`write`](Self::write) side of this
-    /// lock, or one of another client. [`Error::Lost`] if its hold is over. Others as
-    /// [`Lock::try_acquire`].
+    /// lock, or if another client created it. [`Error::Lost`] if the hold of `writing` is over.
+    /// Other errors as for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::acquire`].
+    /// As for [`Lock::acquire`].
     #[doc = example!(prices:
         "let writing = prices.write().acquire().await?;",
         "let reading = prices.acquire_read_with(&writing).await?;",
@@ -129,18 +133,19 @@ impl ReadWriteLock {
         }
     }
 
-    /// Exchanges a writer's guard for a reader's, with no other writer in between.
+    /// Exchanges the guard of a writer for the guard of a reader. No other writer can acquire in
+    /// between.
     ///
-    /// Waiting readers acquire.
+    /// After the exchange, waiting readers can acquire, too.
     ///
     /// # Errors
     ///
-    /// As [`acquire_read_with`](Self::acquire_read_with), and those of
-    /// [`Guard::release`](crate::Guard::release). After each of them neither side is held.
+    /// As for [`acquire_read_with`](Self::acquire_read_with), and as for
+    /// [`Guard::release`](crate::Guard::release). After any error, this task holds neither side.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases both sides in the background.
+    /// If the future is dropped, both sides are released in the background.
     #[doc = example!(prices:
         "let writing = prices.write().acquire().await?;",
         "let reading = prices.downgrade(writing).await?;",

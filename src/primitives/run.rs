@@ -1,4 +1,4 @@
-//! Work that stops when the lock is lost.
+//! Runs work under a lock, and stops the work when the lock is lost.
 
 use std::{
     future::Future,
@@ -20,10 +20,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What happens to work whose lock is lost while it runs.
+/// How `run` stops work whose lock is lost while the work runs.
 ///
-/// If work is stopped, what it has already sent still arrives. Only the receiver can reject a late
-/// write.
+/// Requests that the work has already sent still arrive after it was stopped. Only their receiver
+/// can reject a late write: see [`fence`](crate::fence).
 #[doc = example!(lock:
     "use leasehold::OnLoss;",
     "let lock = lock.on_loss(OnLoss::GracePeriod(Duration::from_secs(2)));")]
@@ -33,8 +33,8 @@ pub enum OnLoss {
     /// Drops the work at its current await.
     #[default]
     Cancel,
-    /// Lets the work continue for a while, then drops it. [`LockContext::lost`] reports the loss to
-    /// it.
+    /// Lets the work continue for this time, then drops it. The work notices the loss by
+    /// [`LockContext::lost`].
     GracePeriod(Duration),
 }
 
@@ -50,15 +50,15 @@ pub enum OnLoss {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "the lock may have been lost while the work ran: `into_result()` makes that an error"]
 pub enum RunOutcome<T> {
-    /// The work completed, and the lock was held from beginning to end.
+    /// The work completed, and the lock was held while it ran.
     ///
-    /// This is true by this client's clock and the last reply of the store. If the store is silent
-    /// for longer than the [run release wait](crate::ClientBuilder::run_release_wait), the release
-    /// is not confirmed yet.
+    /// The client concludes from its clock and from the last reply of the store that the lock was
+    /// held. If the store did not reply to the release within the [run release
+    /// wait](crate::ClientBuilder::run_release_wait), a background task continues the release.
     Completed(T),
-    /// The work completed, but the lock was lost meanwhile, or may have been lost in a failover.
+    /// The work completed, but the lock was lost while it ran, or may have been lost in a failover.
     ///
-    /// Another holder may have done the same work.
+    /// Another holder may have worked at the same time.
     CompletedAfterLoss {
         /// The lock that was lost.
         name: Name,
@@ -77,7 +77,8 @@ pub enum RunOutcome<T> {
 }
 
 impl<T> RunOutcome<T> {
-    /// Returns the outcome of work that completed and whose lock may be `lost`.
+    /// Returns the outcome of work that completed. `lost` is the loss of its lock, if the lock was
+    /// lost.
     pub(crate) fn of(value: T, lost: Option<Loss>) -> Self {
         match lost {
             None => Self::Completed(value),
@@ -85,11 +86,11 @@ impl<T> RunOutcome<T> {
         }
     }
 
-    /// Returns the work's result if the lock was held from beginning to end.
+    /// Returns the work's result if the lock was held while the work ran.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost meanwhile.
+    /// [`Error::Lost`] if the lock was lost while the work ran.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
         "assert_eq!(guard.run(async |_held| 6 * 7).await.into_result()?, 42);")]
@@ -103,9 +104,10 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// The lock, for work that runs under it.
+/// A view of the hold, for work that runs under it.
 ///
-/// It is cheap to clone. It cannot release the lock, and does not keep it.
+/// A `LockContext` is cheap to clone. It cannot release the lock, and the lock may be released
+/// while a `LockContext` exists.
 #[doc = example!(lock:
     "# async fn step() {}",
     "let work = lock.run(async |held| {",
@@ -126,7 +128,7 @@ impl LockContext {
         Self { watch }
     }
 
-    /// Waits until the hold is over, and returns its name and why.
+    /// Waits until the hold is over, and returns the name and the reason.
     pub(super) fn named_loss(&self) -> impl Future<Output = Loss> + Send + use<> {
         let (name, lost) = (self.name().clone(), self.lost());
         async move { (name, lost.await) }
@@ -137,15 +139,16 @@ impl LockContext {
         &self.watch
     }
 
-    /// Writes to other keys under the lock, as [`Guard::write`](crate::Guard::write) does.
+    /// Writes to other keys if the lock is still held in the store, as
+    /// [`Guard::write`](crate::Guard::write) does.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Guard`](crate::Guard).
     ///
     /// # Cancel safety
     ///
-    /// As there.
+    /// As for [`Guard`](crate::Guard).
     #[doc = example!(lock:
         "use leasehold::Write;",
         "lock.run(async |held| held.write([Write::set(\"closed\", \"yes\")]).await).await??;")]
@@ -153,15 +156,16 @@ impl LockContext {
         guarded::write(&self.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs a script of yours on the server, as [`Guard::eval`](crate::Guard::eval) does.
+    /// Runs your Lua script if the lock is still held in the store, as
+    /// [`Guard::eval`](crate::Guard::eval) does.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Guard`](crate::Guard).
     ///
     /// # Cancel safety
     ///
-    /// As there.
+    /// As for [`Guard`](crate::Guard).
     ///
     /// # Examples
     ///
@@ -177,7 +181,8 @@ impl LockContext {
         guarded::eval(&self.watch, script).await
     }
 
-    /// Waits until the hold is over, as [`Guard::lost`](crate::Guard::lost) does.
+    /// Waits until the hold is over, and returns the reason, as [`Guard::lost`](crate::Guard::lost)
+    /// does.
     ///
     /// # Cancel safety
     ///
@@ -189,7 +194,7 @@ impl LockContext {
         self.watch.clone().over()
     }
 
-    /// Returns whether this client still believes in the hold.
+    /// Returns whether this client may still rely on the hold.
     #[doc = example!(lock: "assert!(lock.run(async |held| held.is_held()).await?);")]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -200,14 +205,14 @@ impl LockContext {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it is.
+    /// [`Error::Lost`] if the lock is lost.
     #[doc = example!(lock: "lock.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         self.watch.remaining().map(drop).map_err(lost)
     }
 
-    /// Returns how long the hold lasts without another renewal: `None` if it is lost.
+    /// Returns how long the hold lasts without another renewal, or `None` if it is lost.
     #[doc = example!(lock:
         "let left = lock.run(async |held| held.remaining()).await?;",
         "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
@@ -225,7 +230,7 @@ impl LockContext {
         owner(&self.watch)
     }
 
-    /// Returns the name of what is held.
+    /// Returns the name of the lock or of the semaphore.
     #[doc = example!(lock:
         "let name = lock.run(async |held| held.name().clone()).await?;",
         "assert_eq!(name.as_str(), \"orders:42\");")]
@@ -235,10 +240,11 @@ impl LockContext {
     }
 }
 
-/// Returns the owner of a hold to the user.
+/// Returns the owner of a hold, for a user of this crate.
 pub(super) fn owner(watch: &Watch) -> &Owner {
     let claim = watch.claim();
-    // The user can make the ids of permits from it, so the permits go to no other task.
+    // The ids of permits are made from the owner, so the user may use them from now on. Permits
+    // with known ids must not be handed off to another task.
     if claim.object.kind == Kind::Permits {
         watch.note_more();
     }
@@ -248,7 +254,7 @@ pub(super) fn owner(watch: &Watch) -> &Owner {
 /// The name of a lock that was lost, and why.
 pub(crate) type Loss = (Name, LostReason);
 
-/// Runs `work` under `held`, then releases it.
+/// Runs `work` under `held`, then releases `held`.
 pub(super) async fn run<T, W, F>(held: Held, on_loss: OnLoss, work: W) -> RunOutcome<T>
 where
     W: FnOnce(LockContext) -> F,
@@ -259,8 +265,8 @@ where
     under(context, lost, release_after_run(held), on_loss, work).await
 }
 
-/// Runs `work` with `context`, then awaits `release`. If `lost` ends first, stops the work and
-/// drops `release`, which owns what is held.
+/// Runs `work` with `context`, then awaits `release`. If `lost` completes before the work, stops
+/// the work, then drops `release`, which owns the hold.
 pub(crate) async fn under<T, C, W, F>(
     context: C,
     lost: impl Future<Output = Loss>,
@@ -272,7 +278,7 @@ where
     W: FnOnce(C) -> F,
     F: Future<Output = T>,
 {
-    // Both the closure and its future may panic.
+    // The closure is called inside the block, so a panic of the closure is caught, too.
     let work = async move { work(context).await };
     let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
 
@@ -284,10 +290,11 @@ where
             return done.map_or_else(|panic| resume_unwind(panic), |value| RunOutcome::of(value, lost));
         }
     };
-    // The work is dropped before another holder can acquire.
+    // The work is dropped before `release`, because after a drop of `release` another holder can
+    // acquire.
     let value = wind_up(on_loss, work).await;
-    // A background task releases the hold if the store still has it, as after `max_hold`. The loss
-    // is reported at once.
+    // The store may still have the hold, for example after `max_hold`. The drop lets a background
+    // task release it, so that the caller gets the outcome at once.
     drop(release);
     match value {
         Some(Ok(value)) => RunOutcome::CompletedAfterLoss { name, value, reason },
@@ -296,7 +303,8 @@ where
     }
 }
 
-/// Lets work whose lock was lost continue for its grace period.
+/// Drops work whose lock was lost, at once or after its grace period. Returns its result if it
+/// completed.
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Cancel => None,
@@ -304,13 +312,15 @@ async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) ->
     }
 }
 
-/// Waits for `future` for at most `limit`, and not at all without a runtime, which has the timers.
+/// Waits for `future` for at most `limit`. Without a runtime there are no timers, so it does not
+/// wait at all.
 async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     Handle::try_current().ok()?;
     timeout(limit, future).await.ok()
 }
 
-/// Releases after work that completed, and returns why the hold was lost before, if it was.
+/// Releases `held` after its work has completed. If the hold was lost before, returns its name and
+/// the reason.
 pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
     let release = async {
@@ -322,8 +332,8 @@ pub(super) async fn release_after_run(held: Held) -> Option<Loss> {
     release_within(limit, name, release).await
 }
 
-/// Awaits a `release` for at most `limit`, the run release wait. It returns why the hold was lost
-/// before, if it was.
+/// Awaits `release` for at most `limit`, the run release wait. If the hold was lost before, returns
+/// its name and the reason.
 pub(crate) async fn release_within(
     limit: Duration,
     name: Name,
@@ -332,7 +342,8 @@ pub(crate) async fn release_within(
     let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
     match at_most(limit, release).await.unwrap_or_else(silent) {
         Ok(lost) => lost.map(|reason| (name, reason)),
-        // It was held when the work completed; a background task releases it.
+        // The hold lasted until the work completed, so this is not a loss. A background task
+        // continues the release.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error,
                 "release not confirmed after the work: continuing in the background");

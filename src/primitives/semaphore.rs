@@ -15,33 +15,40 @@ use crate::{
 
 /// A number of permits. **A process that crashes keeps its permits for ever.**
 ///
-/// Use [`ExpirableSemaphore`](crate::ExpirableSemaphore) unless Redisson clients use this
-/// semaphore. Its permits have a lease, so they come back. Permits of a `Semaphore` come back only
-/// when a client [adds](Self::add) the same number. A guard that is dropped just before the program
-/// ends leaks its permits, too, because the background task that releases them ends with the
-/// runtime. Call [`shutdown`](crate::Client::shutdown) at the end of every program.
+/// Use an [`ExpirableSemaphore`](crate::ExpirableSemaphore) instead, unless Redisson clients use
+/// this semaphore: its permits have a lease, so the permits of a dead process come back. If a
+/// process crashes while it holds permits of a `Semaphore`, they come back only when a client
+/// [adds](Self::add) the same number.
 ///
-/// A `Semaphore` is a name: creating one costs nothing and sends no request. Java's Redisson
-/// knows it as the `RSemaphore` of the same name, with the same number of free permits. It has no
-/// permits until a client sets them by [`set_if_absent`](Self::set_if_absent) or
+/// A guard that is dropped just before the program ends may also leak its permits, because the
+/// background task that releases them ends with the runtime. So call
+/// [`shutdown`](crate::Client::shutdown) at the end of every program.
+///
+/// A `Semaphore` is only a name, so creating one sends no request. In Redisson, it is the
+/// `RSemaphore` of the same name, with the same number of free permits. A semaphore has no permits
+/// until a client sets their number by [`set_if_absent`](Self::set_if_absent) or
 /// [`add`](Self::add).
 ///
-/// **A store that loses its data loses that number.** There are no permits until a client sets
-/// them again, and waiting clients log a warning. So call `set_if_absent` before you acquire, not
-/// only at the start.
+/// **If the store loses its data, it loses the number of permits.** Then there are no permits until
+/// a client sets the number again, and waiting clients log a warning. So call `set_if_absent`
+/// before each acquisition, and not only when the program starts.
 ///
 /// **A dead client stays in the hash of holders** until an operator deletes its field, by the
-/// commands in the guide. Until then it counts as a holder for waiters that want many permits.
+/// commands in the guide. Until then, the dead client counts as a holder. So the other clients may
+/// let a waiter go first that can only wait for the permits of the dead client.
 ///
-/// Released permits go to a waiting task of the same client that wants as many, without a
-/// request, for at most 10 ms after the store granted them. Then waiters of other processes
-/// acquire.
+/// In the first 10 ms after a grant, released permits go to a waiting task of the same client that
+/// wants the same number. Such a hand-off needs no request. After these 10 ms, a release goes to
+/// the store, so waiters of other processes can acquire.
 ///
-/// Tasks of one client acquire in the order in which they came, however many permits each wants.
-/// Between clients the first request gets the permits. If a client of this crate has waited for 1
-/// s, the other clients of this crate leave its permits to it for 30 s, until it has them, or has
-/// sent no request for 5 s. In the next 30 s they do not, because it may wait for permits of dead
-/// clients. Then they do so again, and so on. Redisson clients may overtake it.
+/// Tasks of one client acquire in the order in which they came, even if they want different numbers
+/// of permits. Between clients, the first request that finds enough free permits gets them.
+///
+/// So that a waiter that wants many permits does not wait for ever, the other Leasehold clients let
+/// it go first after it has waited for 1 s. They do so for at most 30 s, and stop when the waiter
+/// has its permits or has sent no request for 5 s. In the following 30 s, they acquire as usual,
+/// because the waiter may wait for permits of dead clients. The two periods alternate. Redisson
+/// clients never let a waiter go first.
 #[doc = example!(printers:
     "let two = printers.acquire(2).await?;",
     "assert_eq!(printers.available().await?, 1);",
@@ -57,8 +64,8 @@ pub struct Semaphore {
 
 /// The guard of a [`Semaphore`]. **If the runtime ends before its release, its permits leak.**
 ///
-/// Call [`shutdown`](crate::Client::shutdown) before `main` returns: it completes the releases
-/// that are pending.
+/// Before `main` returns, call [`shutdown`](crate::Client::shutdown), which completes pending
+/// releases.
 #[doc = example!(printers:
     "let guard = printers.acquire(2).await?;",
     "assert_eq!(guard.permits(), 2);",
@@ -98,25 +105,27 @@ fn guard(held: Held) -> SemaphoreGuard {
     Guard::new(held, OnLoss::default())
 }
 
-/// Acquiring.
+/// Methods that acquire permits.
 impl Semaphore {
     /// Acquires `permits` permits, waiting until they are free.
     ///
-    /// It also waits while the store is unreachable, and while there are fewer permits in all.
+    /// The call also waits while the store is unreachable, and while the semaphore has fewer than
+    /// `permits` permits, free and held.
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCount`] for no permits, [`Error::TooMany`] beyond Java's `int`.
-    /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
-    /// request for good. [`Error::NotReady`] if the server is full. [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio. If they are [`replicated`](Self::replicated), those
-    /// of [`Lock::acquire`](crate::Lock::acquire).
+    /// [`Error::ZeroCount`] if `permits` is 0. [`Error::TooMany`] if `permits` is greater than
+    /// Java's greatest `int`. [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if
+    /// the store rejects the request and a retry cannot help. [`Error::NotReady`] if the server's
+    /// memory is full. [`Error::ShutDown`] if the client was shut down. [`Error::NoRuntime`]
+    /// outside of tokio. If the permits are [`replicated`](Self::replicated), also the errors of a
+    /// replicated [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is safe: a background task releases permits that still arrive. A future
-    /// that is neither polled nor dropped keeps its position in this process's queue, and the
-    /// permits that its request was granted.
+    /// Dropping the future is safe: if the store still grants its request, a background task
+    /// releases the permits. A future that is neither polled nor dropped keeps its position among
+    /// the waiters of this process. It also keeps the permits that the store has granted.
     #[doc = example!(printers: "let guard = printers.acquire(1).await?;")]
     pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
         let request = self.request(permits)?;
@@ -125,15 +134,18 @@ impl Semaphore {
 
     /// Acquires permits, runs `work` under them, releases them, and returns the work's result.
     ///
-    /// To limit the wait, call `acquire_within`, then [`Guard::run`].
+    /// To limit the wait for permits, call [`acquire_within`](Self::acquire_within), then
+    /// [`Guard::run`].
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permits were lost meanwhile.
+    /// As for [`acquire`](Self::acquire), and [`Error::Lost`] if the permits were lost while the
+    /// work ran.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work at its current await and releases in the background.
+    /// If the future is dropped, the work is dropped at its current await, and the permits are
+    /// released in the background.
     #[doc = example!(printers:
         "assert_eq!(printers.run(2, async |_held| 6 * 7).await?, 42);",
         "assert_eq!(printers.available().await?, 3);")]
@@ -147,18 +159,19 @@ impl Semaphore {
 
     /// Acquires `permits` permits, waiting for at most `timeout`.
     ///
-    /// This returns within the timeout, in any state of the network.
+    /// The call returns within the timeout, in any state of the network.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if there were still too few. [`Error::Unavailable`] if the store did
-    /// not answer, [`Error::NotReady`] if it refused for now. Others as
-    /// [`acquire`](Self::acquire). A timeout of zero is invalid:
-    /// [`try_acquire`](Self::try_acquire) does not wait.
+    /// [`Error::TimedOut`] if too few permits were free until the timeout. [`Error::Unavailable`]
+    /// if the store did not reply. [`Error::NotReady`] if the server replied that it was not ready,
+    /// for example during a failover. [`Error::Duration`] if the timeout is zero: to try without
+    /// waiting, use [`try_acquire`](Self::try_acquire). Other errors as for
+    /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(printers:
         "let waited = printers.acquire_within(4, Duration::from_secs(5)).await;",
         "assert!(waited.is_err_and(|error| error.is_busy()));")]
@@ -171,13 +184,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout). Others as
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). Other errors as for
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(printers: "assert!(printers.try_acquire(4).await?.is_none());")]
     pub async fn try_acquire(&self, permits: u32) -> Result<Option<SemaphoreGuard>> {
         let request = self.request(permits)?;
@@ -185,22 +198,24 @@ impl Semaphore {
     }
 }
 
-/// The number of permits.
+/// Methods that read or change the number of permits.
 impl Semaphore {
-    /// Sets the number of permits, unless it is set, and returns whether it did.
+    /// Sets the number of permits if no number is set, and returns whether it did so.
     ///
-    /// Guards of an earlier semaphore, which was deleted, have no permits of this one.
+    /// If an earlier semaphore of this name was deleted, its guards have no permits of the new one:
+    /// their release adds none.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [request timeout](crate::ClientBuilder::request_timeout); it may have happened.
-    /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as
-    /// the store says. [`Error::TooMany`] beyond Java's `int`.
+    /// [`Error::Unavailable`] if the store did not reply within the [request
+    /// timeout](crate::ClientBuilder::request_timeout). Then the change may have happened.
+    /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] if
+    /// the store rejects the request. [`Error::TooMany`] if `permits` is greater than Java's
+    /// greatest `int`.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(printers:
         "assert!(!printers.set_if_absent(20).await?);",
         "assert_eq!(printers.available().await?, 3);")]
@@ -209,21 +224,23 @@ impl Semaphore {
         Ok(self.change(change).await? == 1)
     }
 
-    /// Adds permits, or removes some if the number is negative, and returns the free ones.
+    /// Adds permits, or removes some if `permits` is negative, and returns the number of free
+    /// permits.
     ///
-    /// It may remove permits that are held. Then the number of free permits is negative.
+    /// If more permits are removed than are free, the number of free permits becomes negative.
     ///
-    /// A request that is retried after a lost reply counts once. A second call adds again, also
-    /// after [`Error::Unavailable`], after which it may have happened.
+    /// If the client retries the request after a lost reply, the store adds the permits only once.
+    /// A second call adds them again. After [`Error::Unavailable`], the permits may have been
+    /// added, so a second call may add them twice.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent). [`Error::Refused`] if the result is beyond
-    /// Java's `int`.
+    /// As for [`set_if_absent`](Self::set_if_absent). [`Error::Refused`] if the result is outside
+    /// the range of Java's `int`.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(printers:
         "assert_eq!(printers.add(1).await?, 4);",
         "assert_eq!(printers.add(-5).await?, -1);")]
@@ -232,15 +249,15 @@ impl Semaphore {
         self.change(Change::Add(permits)).await
     }
 
-    /// Removes all free permits, and returns how many there were.
+    /// Removes all free permits, and returns how many it removed.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(printers:
         "assert_eq!(printers.drain().await?, 3);",
         "assert_eq!(printers.drain().await?, 0);")]
@@ -248,11 +265,12 @@ impl Semaphore {
         self.change(Change::Drain).await.map(i64::unsigned_abs)
     }
 
-    /// Returns the number of free permits. It is negative if held permits were removed.
+    /// Returns the number of free permits. It is negative if more permits were removed than were
+    /// free.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
@@ -262,18 +280,18 @@ impl Semaphore {
         self.engine.ask(self.name(), |store| semaphore::available(store, self.name())).await
     }
 
-    /// Deletes the semaphore, and returns whether there was one.
+    /// Deletes the semaphore, and returns whether it existed.
     ///
-    /// Guards have no permits of the next semaphore of this name, if this crate creates it.
-    /// Waiters keep waiting.
+    /// Waiters keep waiting. If a Leasehold client creates the next semaphore of this name, the
+    /// guards of the deleted one have no permits of it.
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As for [`set_if_absent`](Self::set_if_absent).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(printers:
         "assert!(printers.delete().await?);",
         "assert_eq!(printers.available().await?, 0);")]
@@ -288,9 +306,10 @@ impl Semaphore {
 }
 
 impl Guard<Semaphore> {
-    /// Leaves the permits acquired. Another process may return them by [`Semaphore::add`].
+    /// Leaves the permits acquired. Any client can add them to the free permits later, by
+    /// [`Semaphore::add`].
     ///
-    /// A background task removes this holder from the store.
+    /// A background task removes the holder from the hash of holders in the store.
     #[doc = example!(printers:
         "printers.acquire(2).await?.forget();",
         "assert_eq!(printers.available().await?, 1);",

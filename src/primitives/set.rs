@@ -1,4 +1,4 @@
-//! The set: elements that all clients share, with a lock for each.
+//! The set: elements that all clients share, with a lock for each element.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -20,17 +20,18 @@ use crate::{
     },
 };
 
-/// How many elements one change may have.
+/// The greatest number of elements that one change may have.
 const MOST: u32 = 4_000;
 
-/// Elements that all clients share, each at most once, with a lock for each.
+/// Distinct elements that all clients share, with a lock for each element.
 ///
-/// A `Set` is a name: creating one costs nothing and sends no request. Java's Redisson knows it as
-/// the `RSet` of the same name. The [codec](crate::codec) has to be that of Java. The default is
-/// [`Text`].
+/// A `Set` is a name and a codec, so creating one sends no request. In Redisson, it is the `RSet`
+/// of the same name. If Java uses the set, too, set the [codec](crate::codec) that Java uses. The
+/// default is [`Text`].
 ///
-/// A change that is retried after a lost reply takes effect once, and its reply is that of the
-/// first request. An element has at most 100,000 bytes. An `RSetCache` cannot be shared.
+/// If the client retries a change after a lost reply, the store makes the change only once, and
+/// replies as to the first request. An element has at most 100,000 bytes. A `Set` cannot share the
+/// data of an `RSetCache`.
 #[doc = example!(seen:
     "let message = \"42\".to_owned();",
     "assert!(seen.insert(&message).await?);",
@@ -83,16 +84,17 @@ impl<T, C> Set<T, C> {
     }
 }
 
-/// Reading.
+/// Methods that read elements.
 impl<T, C: Codec<T>> Set<T, C> {
-    /// Returns whether the element is there.
+    /// Returns whether the set contains `element`.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] if the codec cannot write the element, or cannot read one.
-    /// [`Error::ValueTooLong`] if it is too long. [`Error::Unavailable`] if the store did not answer
-    /// within the [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
-    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
+    /// [`Error::Codec`] if the codec cannot write `element`, or cannot read an element of the set.
+    /// [`Error::ValueTooLong`] if an element is too long. [`Error::Unavailable`] if the store did
+    /// not reply within the [request timeout](crate::ClientBuilder::request_timeout).
+    /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] if
+    /// the store rejects the request.
     ///
     /// # Cancel safety
     ///
@@ -107,7 +109,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`contains`](Self::contains).
+    /// As for [`contains`](Self::contains).
     ///
     /// # Cancel safety
     ///
@@ -122,7 +124,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`contains`](Self::contains).
+    /// As for [`contains`](Self::contains).
     ///
     /// # Cancel safety
     ///
@@ -132,10 +134,11 @@ impl<T, C: Codec<T>> Set<T, C> {
         Ok(self.len().await? == 0)
     }
 
-    /// Returns the elements one by one, a page for each request.
+    /// Returns the elements one by one. It reads a page of elements with each request.
     ///
-    /// Each element that exists during the whole time is returned at least once. An element **may
-    /// be returned twice**, and one that is inserted or removed meanwhile may be returned or not.
+    /// An element that exists from the first request to the last one is returned at least once, and
+    /// **may be returned twice**. An element that is inserted or removed in between may or may not
+    /// be returned.
     #[doc = example!(seen:
         "let mut elements = seen.stream();",
         "while let Some(element) = elements.next().await? {",
@@ -145,11 +148,11 @@ impl<T, C: Codec<T>> Set<T, C> {
         SetStream { set: self.clone(), pages: Pages::new() }
     }
 
-    /// Returns all elements, each once, in any order.
+    /// Returns all elements, each of them once, in any order.
     ///
     /// # Errors
     ///
-    /// As [`contains`](Self::contains).
+    /// As for [`contains`](Self::contains).
     ///
     /// # Cancel safety
     ///
@@ -166,32 +169,34 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 }
 
-/// Changing.
+/// Methods that change elements.
 impl<T, C: Codec<T>> Set<T, C> {
-    /// Adds an element, and returns whether it is new.
+    /// Adds `element`, and returns whether the set did not contain it before.
     ///
     /// # Errors
     ///
-    /// As [`contains`](Self::contains). After [`Error::Unavailable`] it may have happened.
+    /// As for [`contains`](Self::contains). After [`Error::Unavailable`], the change may have
+    /// happened.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(seen: "assert!(seen.insert(&\"42\".to_owned()).await?);")]
     pub async fn insert(&self, element: &T) -> Result<bool> {
         self.change(Change::Insert, &[self.bytes(element)?]).await
     }
 
-    /// Adds all elements if none of them is there, and returns whether it did: `RSet.tryAdd` of
-    /// Redisson.
+    /// Adds all `elements` if the set contains none of them, and returns whether it did so, like
+    /// `RSet.tryAdd` of Redisson.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), and [`Error::TooMany`] for more than 4,000 elements.
+    /// As for [`insert`](Self::insert), and [`Error::TooMany`] if there are more than 4,000
+    /// elements.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(seen:
         "let (one, other) = (\"1\".to_owned(), \"2\".to_owned());",
         "seen.insert(&one).await?;",
@@ -209,31 +214,32 @@ impl<T, C: Codec<T>> Set<T, C> {
         }
     }
 
-    /// Removes an element, and returns whether it was there.
+    /// Removes `element`, and returns whether the set contained it.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the change may or may not have happened.
     #[doc = example!(seen: "assert!(!seen.remove(&\"42\".to_owned()).await?);")]
     pub async fn remove(&self, element: &T) -> Result<bool> {
         self.change(Change::Remove, &[self.bytes(element)?]).await
     }
 
-    /// Removes any element, and returns it. `None` if the set is empty.
+    /// Removes any one element, and returns it, or `None` if the set is empty.
     ///
     /// **If this process ends before it has used the element, the element is lost.**
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert). An element that cannot be read is removed, too.
+    /// As for [`insert`](Self::insert). If the codec cannot read the element, the element is
+    /// removed nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future, an element may be removed and lost.
+    /// If the future is dropped, an element may be removed, and is then lost.
     #[doc = example!(seen:
         "seen.insert(&\"42\".to_owned()).await?;",
         "assert_eq!(seen.pop().await?.as_deref(), Some(\"42\"));",
@@ -247,7 +253,8 @@ impl<T, C: Codec<T>> Set<T, C> {
         }
     }
 
-    /// Returns the lock of an element: `RSet.getLock` of Redisson. Sends no request.
+    /// Returns the lock of `element`, which `RSet.getLock` of Redisson returns, too. Sends no
+    /// request.
     ///
     /// # Errors
     ///
@@ -269,8 +276,9 @@ impl<T, C: Codec<T>> Set<T, C> {
     }
 }
 
-/// The elements of a [`Set`], one by one: see [`Set::stream`]. It is not a `futures::Stream`: call
-/// [`next`](Self::next).
+/// The elements of a [`Set`], one by one: see [`Set::stream`].
+///
+/// A `SetStream` is not a `futures::Stream`. To read elements, call [`next`](Self::next).
 #[doc = example!(seen:
     "let mut elements = seen.stream();",
     "assert_eq!(elements.next().await?, None);")]
@@ -287,11 +295,11 @@ impl<T, C: fmt::Debug> fmt::Debug for SetStream<T, C> {
 }
 
 impl<T, C: Codec<T>> SetStream<T, C> {
-    /// Returns the next element. `None` after the last one.
+    /// Returns the next element, or `None` after the last one.
     ///
     /// # Errors
     ///
-    /// As [`Set::contains`]. The next call continues after an element that cannot be read.
+    /// As for [`Set::contains`]. If an element cannot be read, the next call continues after it.
     ///
     /// # Cancel safety
     ///

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How a waiter waits for a lock, and how a holder keeps it.
+/// How a waiter waits for a lock, and how a client keeps the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
@@ -50,7 +50,7 @@ impl Settings {
         self.request_share(object, self.share)
     }
 
-    /// Returns the request for this share of `object`.
+    /// Returns the request that these settings make for this share of `object`, if they are valid.
     pub(crate) fn request_share(&self, object: &Object, share: Share) -> Result<AcquireRequest> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-/// Returns the request for a share that has no lease.
+/// Returns the request for a share that has no lease, such as permits of a semaphore.
 pub(super) fn request_without_lease(
     object: &Object,
     share: Share,
@@ -82,7 +82,7 @@ pub(super) fn request_without_lease(
     Ok(AcquireRequest { object, share, writer, ttl, terms, wait_strategy, replicas, reason })
 }
 
-/// Checks a number of replicas.
+/// Returns `replicas` if the number and the time limit are valid.
 fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Option<Replicas>> {
     let Some(Replicas { least, within }) = replicas else { return Ok(None) };
     checked("time limit of replicas", within)?;
@@ -92,7 +92,7 @@ fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Optio
     }
 }
 
-/// Checks a number of permits.
+/// Returns `permits` if an object of Redisson can have that number.
 pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
     match permits {
         0..=MOST_PERMITS => Ok(permits),
@@ -100,7 +100,7 @@ pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
     }
 }
 
-/// Checks a timeout, which begins now.
+/// Checks a timeout, and starts it now.
 pub(crate) fn checked_timeout(timeout: Duration) -> Result<Deadline, InvalidDuration> {
     if timeout.is_zero() {
         let rule = "more than zero; to try once without waiting, use try_acquire";
@@ -109,15 +109,15 @@ pub(crate) fn checked_timeout(timeout: Duration) -> Result<Deadline, InvalidDura
     Ok(Deadline::from_now(timeout.min(LONGEST_TIMEOUT)))
 }
 
-/// The public settings of a type with a method `with`. `$client` is the type of the client and
-/// `$kind` the method that makes the object of the examples.
+/// The public settings of a type that has a method `with`. In the examples, `$client` is the type
+/// of the client, and its method `$kind` creates the object.
 macro_rules! settings {
     ($client:literal, $kind:literal) => {
-        /// Sets how long a hold survives a holder that died. Default: 30 s.
+        /// Sets how long a hold lasts after its holder died. Default: 30 s.
         ///
-        /// A background task renews the hold every third of this time while its holder lives.
-        /// This setting therefore bounds how long others wait after a crash, not how long the
-        /// work may take.
+        /// While the holder lives, a background task renews the hold every third of this time. So
+        /// the setting limits how long other clients wait after a crash. It does not limit how long
+        /// the work may take.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".ttl(Duration::from_secs(10))")]
         #[must_use]
         pub fn ttl(self, ttl: Duration) -> Self {
@@ -126,7 +126,7 @@ macro_rules! settings {
 
         /// Sets a fixed lease, which is **never renewed**. Default: none.
         ///
-        /// The hold ends after this time, even if the work continues, and the guard reports the
+        /// The hold ends after this time, even if the work continues. The guard then reports the
         /// loss. Redisson's `lock(lease, unit)` and `acquire(lease, unit)` do the same.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".lease(Duration::from_secs(60))")]
         #[must_use]
@@ -136,50 +136,51 @@ macro_rules! settings {
 
         /// Sets the longest time that a hold may last. Default: no limit.
         ///
-        /// Without a limit, a holder that hangs but lives is renewed for ever. After this time
-        /// the hold is lost with [`LostReason::MaxHold`](crate::LostReason::MaxHold) and is not
-        /// renewed any more. Others acquire when its guard is dropped, at the latest one ttl
-        /// later.
+        /// Without a limit, the client renews the hold of a task that hangs for ever. With a limit,
+        /// the client stops the renewals after this time, and the guard reports the loss
+        /// [`LostReason::MaxHold`](crate::LostReason::MaxHold). Other waiters can acquire when the
+        /// guard is dropped, at the latest one ttl after the limit.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".max_hold(Duration::from_secs(3600))")]
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
             self.with(|settings| settings.max_hold = Some(most))
         }
 
-        /// Sets how a waiter learns of a release. Default: by pub/sub messages.
+        /// Sets how a waiter notices a release. Default: by pub/sub messages.
         ///
-        /// A waiter that polls has no queue entry: it acquires only if the lock is free at its
-        /// request.
+        /// A polling waiter has no queue entry, so no release reserves the lock for it: it acquires
+        /// only if the lock is free when its request arrives.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
         #[must_use]
         pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
             self.with(|settings| settings.wait_strategy = wait_strategy)
         }
 
-        /// Sets how often and how long the lock may pass from task to task of this process.
-        /// Default: 10 000 holds, 10 ms.
+        /// Sets how often, and for how long, a release may hand the lock to the next task of this
+        /// process. Default: 10 000 holds, 10 ms.
         ///
-        /// A release hands the hold to the next waiter of this process without a request, which is
-        /// hundreds of times as fast. This ends `max` holds or `time` after the first hold,
-        /// whichever is sooner. Then waiters of other processes acquire. The store sees one owner
-        /// all this time, and so does [`Guard::owner`](crate::Guard::owner).
+        /// Such a hand-off sends no request, so it is hundreds of times as fast as a release and an
+        /// acquisition. After `max` hand-offs, or when `time` has passed since the grant, the next
+        /// release goes to the store, and waiters of other processes can acquire. All holds of one
+        /// grant have the same owner in the store, which [`Guard::owner`](crate::Guard::owner)
+        /// returns.
         ///
-        /// Only holds without a fixed lease and with the same ttl are passed on, and only before
-        /// their next renewal is due. Permits are not passed on once their ids or their owner
-        /// were read. A `max` of 0 sends each release to the store.
+        /// A hold is handed off only if it has no fixed lease, if the next task wants the same ttl,
+        /// and if no renewal is due. Permits whose ids or owner the caller has read are not handed
+        /// off. If `max` is 0, each release goes to the store.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".local_handoff(100, Duration::from_millis(5))")]
         #[must_use]
         pub fn local_handoff(self, max: u32, time: Duration) -> Self {
             self.with(|settings| settings.local_handoff = LocalHandoff { most: max, time })
         }
 
-        /// Sets why holds are acquired, for operators. Default: no reason.
+        /// Sets the reason that operators see for each hold. Default: no reason.
         ///
-        /// A client with an [`application`](crate::ClientBuilder::application) publishes the reason
-        /// with each hold that lasts for a second, up to 128 bytes of it. Others see it in
-        /// [`Holder::reason`](crate::Holder::reason), in the text of
-        /// [`Error::TimedOut`](crate::Error::TimedOut), and in `leasehold show`. Everyone who may
-        /// read the published key can read it.
+        /// If the client has an [`application`](crate::ClientBuilder::application), it publishes
+        /// the reason of each hold that lasts longer than a second. It publishes at most 128 bytes.
+        /// The reason is shown by [`Holder::reason`](crate::Holder::reason), by the text of
+        /// [`Error::TimedOut`](crate::Error::TimedOut), and by `leasehold show`. Any Redis user
+        /// that may read the published key can read the reason.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".reason(\"nightly close\")")]
         #[must_use]
         pub fn reason(self, reason: impl AsRef<str>) -> Self {
@@ -192,11 +193,11 @@ macro_rules! settings {
     };
 }
 
-/// The setting that the blocking API lacks, for the same types.
+/// The setting `on_loss`. It is not part of `settings`, because the blocking API does not have it.
 macro_rules! on_loss {
     ($kind:literal, $run:ident) => {
         #[doc = concat!("Sets what [`", stringify!($run), "`](Self::", stringify!($run),
-            ") does with work whose hold is lost. Default: it cancels it.")]
+            ") does with work whose hold is lost. Default: it cancels the work.")]
         #[doc = $crate::primitives::settings::setting_example!("leasehold::Client", $kind, ".on_loss(leasehold::OnLoss::Cancel)")]
         #[must_use]
         pub fn on_loss(self, on_loss: OnLoss) -> Self {
@@ -205,22 +206,23 @@ macro_rules! on_loss {
     };
 }
 
-/// The setting `replicated`, for all types with holds. `$set` stores it.
+/// The setting `replicated`, for all types with holds. `$set` stores the value in the settings.
 macro_rules! replicated {
     ($client:literal, $kind:literal, $set:expr) => {
         /// Sets how many replicas must acknowledge a grant. Default: that of the client, or none.
         ///
-        /// The call returns after this number of replicas has acknowledged the grant, so a failover
-        /// to one of them keeps it. If too few acknowledge it in time, the grant is released, and
-        /// the call returns [`Error::NotReplicated`](crate::Error::NotReplicated). With `None`, the
-        /// call does not wait for replicas.
+        /// An acquisition returns after this number of replicas has acknowledged the grant. A
+        /// failover to one of these replicas keeps the grant. If too few replicas acknowledge it in
+        /// time, the client releases it, and the acquisition returns
+        /// [`Error::NotReplicated`](crate::Error::NotReplicated). With `None`, an acquisition does
+        /// not wait for replicas.
         ///
-        /// This makes a loss less likely and does not rule it out: **a failover to a replica that
-        /// has not acknowledged forgets the grant**. Require as many replicas as may be promoted.
-        /// Renewals do not wait for replicas. [The guarantees][holds] list the cases.
+        /// The setting makes a loss less likely, but does not rule it out: **a failover to a
+        /// replica that has not acknowledged the grant loses it**. Require as many replicas as may
+        /// be promoted. Renewals do not wait for replicas. [The guarantees][holds] list the cases.
         ///
-        /// It costs one more round trip, on a separate connection that concurrent callers share. A
-        /// grant that is handed off within this process is acknowledged once.
+        /// An acquisition then needs one more round trip, on a separate connection that all callers
+        /// share. A hand-off within this process needs no new acknowledgement.
         ///
         /// [holds]: crate::docs::guarantees#replicas-and-failovers
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".replicated(leasehold::Replicas::at_least(1))")]
@@ -232,7 +234,7 @@ macro_rules! replicated {
     };
 }
 
-/// The example of a setting. `$kind` is the method of `$client` that creates the object.
+/// The example of a setting. The method `$kind` of `$client` creates the object of the example.
 macro_rules! setting_example {
     ($client:literal, $kind:literal, $setting:literal) => {
         concat!(

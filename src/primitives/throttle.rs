@@ -1,4 +1,4 @@
-//! The throttle: permits at an even pace, in one small key.
+//! The throttle: permits at an even pace, stored in one small key.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,16 +17,17 @@ use crate::{
     store::{RedisStore, rate_limiter::throttle},
 };
 
-/// Permits at an even pace, for millions of names. Each name has one small key, which expires.
+/// Permits at an even pace, for up to millions of names. Each name has one small key in Redis,
+/// which expires.
 ///
-/// This is the generic cell rate algorithm. A [`RateLimiter`](crate::RateLimiter) grants the whole
-/// rate at once and then nothing until the interval ends; a throttle grants a burst at once and
-/// then one permit after another. Redisson has no such object. The pace is set in the program and
-/// not in Redis, so use the same pace in all clients.
+/// A throttle uses the generic cell rate algorithm: it grants a burst at once, and then one permit
+/// after another. A [`RateLimiter`](crate::RateLimiter), in contrast, may grant all permits of its
+/// rate at once, and then none until the interval ends. Redisson has no such object. The pace is a
+/// setting of the program and is not stored in Redis, so use the same pace in all clients.
 ///
-/// Permits come back only with time, also those that were granted to a dropped future. A request
-/// that is retried after a lost reply counts once, unless another client was granted permits
-/// meanwhile.
+/// Permits come back only with time, even if the future to which they were granted was dropped. If
+/// the client retries a request after a lost reply, the store counts the permits once. If it has
+/// granted permits to another request in between, it counts them twice.
 #[doc = example!(user:
     "let quota = user.try_acquire(1).await?;",
     "assert_eq!(quota.remaining, 4);",
@@ -62,34 +63,37 @@ impl Throttle {
         &self.name
     }
 
-    /// Acquires permits, waiting until they are free, also while the store is unreachable.
+    /// Acquires permits, waiting until they are free.
     ///
-    /// Tasks of one client are served in the order in which they came.
+    /// Waiting tasks of one client acquire in the order in which they came. While the store is
+    /// unreachable, the call waits and retries.
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCount`] for no permits, [`Error::TooMany`] for more than the burst. Others as
-    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire).
+    /// [`Error::ZeroCount`] if `permits` is 0, and [`Error::TooMany`] if it is greater than the
+    /// burst. Other errors as for [`RateLimiter::acquire`](crate::RateLimiter::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its position. If the permits were just granted, they count.
+    /// If the future is dropped, its task loses its position among the waiting tasks. If the store
+    /// has just granted the permits, they count.
     #[doc = example!(user: "user.acquire(5).await?;", "user.acquire(1).await?; // 100 ms later")]
     pub async fn acquire(&self, permits: u32) -> Result<Quota> {
         self.pace(permits, None).await
     }
 
-    /// Acquires permits, waiting for at most `timeout`. If the wait would be longer, it does not
-    /// wait.
+    /// Acquires permits, waiting for at most `timeout`.
+    ///
+    /// If the wait would be longer than `timeout`, the call returns an error at once.
     ///
     /// # Errors
     ///
-    /// [`Error::RateLimited`] if too few are free in time. Others as
+    /// [`Error::RateLimited`] if too few permits are free within the timeout. Other errors as for
     /// [`RateLimiter::acquire_within`](crate::RateLimiter::acquire_within).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(user:
         "user.acquire(5).await?;",
         "assert!(user.acquire_within(1, Duration::from_millis(99)).await.is_err());",
@@ -102,12 +106,12 @@ impl Throttle {
     ///
     /// # Errors
     ///
-    /// [`Error::RateLimited`] if too few are free. Others as
+    /// [`Error::RateLimited`] if too few permits are free. Other errors as for
     /// [`RateLimiter::try_acquire`](crate::RateLimiter::try_acquire).
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire).
     #[doc = example!(user:
         "user.try_acquire(5).await?;",
         "let refused = user.try_acquire(1).await;",

@@ -1,9 +1,9 @@
--- delete: deletes a key, whatever its type.
+-- delete: deletes a key of any type.
 --
 --   KEYS[1]  data
 --
---   1        it existed
---   0        it did not
+--   1        the key existed
+--   0        the key did not exist
 --
 -- Time: DEL.
 

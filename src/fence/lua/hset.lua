@@ -1,11 +1,11 @@
 -- hset: writes fields of a hash.
 --
 --   KEYS[1]  data    hash
---   ARGV     fields  each followed by its value
+--   ARGV     fields  each field, followed by its value
 --
 --   0, 1, …  how many fields are new
 --
--- In parts, because a call takes some thousand arguments at most.
+-- The script sends 500 fields at a time, because a Lua call takes at most some thousand arguments.
 --
 -- Time: HSET for each 500 fields.
 

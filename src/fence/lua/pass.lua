@@ -1,22 +1,23 @@
--- pass: executes a write, unless a newer hold has written.
+-- pass: executes a write, unless a hold with a newer token has written.
 --
--- Follows the write: a function of its own keys and arguments.
+-- The code before this text defines `write`, a Lua function of the keys and arguments of the write.
 --
 --   KEYS[#KEYS]  fence  string: the newest token so far, in decimal; without a TTL
---   ARGV[#ARGV]  token  of the hold that writes
+--   ARGV[#ARGV]  token  token of the hold that writes
 --
---   {token, reply}   the write was executed, with its reply
---   {newest, nil}    a newer hold has written: nothing is written
+--   {token, reply}   the write was executed, and replied `reply`
+--   {newest, nil}    a hold with the token `newest` has written, so nothing was written now
 --
--- The token is stored before the write. So a write that fails half way still excludes older tokens.
--- Tokens are compared as texts, because Lua numbers are exact only up to 2^53.
+-- The script stores the token before the write. So if the write fails half way, older tokens are
+-- rejected nevertheless. The script compares tokens as texts, because Lua numbers are exact only up
+-- to 2^53.
 --
 -- Time: GET and SET, and the write.
 
 local fence, token = KEYS[#KEYS], ARGV[#ARGV]
 KEYS[#KEYS], ARGV[#ARGV] = nil, nil
 
--- Returns whether `text` is a number of at most 20 digits in its only notation.
+-- Returns whether `text` is a whole number of at most 20 digits, without leading zeros.
 local function is_token(text)
     return #text <= 20 and (text == '0' or string.find(text, '^[1-9]%d*$') ~= nil)
 end

@@ -1,9 +1,9 @@
 -- set: writes a string.
 --
---   KEYS[1]  data   of any type, which is replaced
+--   KEYS[1]  data   a key of any type, which is replaced
 --   ARGV[1]  value
 --
---   {OK}     written. The key has no TTL any more
+--   {OK}     written. SET has removed an earlier TTL of the key
 --
 -- Time: SET.
 
