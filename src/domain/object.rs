@@ -98,7 +98,7 @@ pub(crate) enum WaiterRecord {
     WaitingTime,
     /// Not at all.
     Nothing,
-    /// Not at all. A change can end the wait without a notification.
+    /// Not at all. Another program may also push an element without a notification.
     Unannounced,
 }
 
