@@ -505,8 +505,8 @@ impl Client {
     ///
     /// The check returns within 300 ms, even if servers are dead or frozen. It sends one request to
     /// each server and waits at most 200 ms for the replies. It does not wait until a lost
-    /// connection is restored. [`Health::nodes`] lists each server. For an unreachable server, it
-    /// has the reason. A client of a cluster is ready as long as some node takes locks.
+    /// connection is restored. [`Health::nodes`] lists each server. For an unreachable server, the
+    /// list has the reason. A client of a cluster is ready as long as some node takes locks.
     ///
     /// If each round trip to the servers takes longer than 200 ms, the client is never reported as
     /// ready, even if its locks work. In this case, acquire a lock as the probe.
@@ -563,8 +563,8 @@ impl Client {
 
     /// Reads what each server reports about itself, for operators.
     ///
-    /// In a cluster, it asks the primaries. It sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`, `CONFIG
-    /// GET` and `CLIENT LIST`. If a command is rejected, the report lists it in
+    /// In a cluster, the call asks the primaries. It sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`,
+    /// `CONFIG GET` and `CLIENT LIST`. If a command is rejected, the report lists it in
     /// [`failures`](ServerReport::failures). If a server does not reply within a second, its report
     /// has only failures.
     ///
@@ -655,8 +655,8 @@ impl Client {
 
     /// Returns the last 100 releases by force, of all locks. The newest one is the first.
     ///
-    /// [`Lock::force_release_owner`], `leasehold unlock --force`, `leasehold top` and `leasehold
-    /// ui` record such releases. In a cluster, one node has all records.
+    /// [`Lock::force_release_owner`], `leasehold unlock --force`, `leasehold top`, and
+    /// `leasehold ui` record such releases. In a cluster, one node has all records.
     ///
     /// # Errors
     ///

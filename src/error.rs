@@ -58,7 +58,8 @@ pub enum Error {
         name: Name,
         /// The codec that cannot convert the value.
         codec: String,
-        /// What to do. If the codec cannot read a value, also the codec that probably wrote it.
+        /// The remedy. If the codec cannot read a value, the remedy names the codec that probably
+        /// wrote it.
         remedy: String,
         /// Why the codec cannot convert the value.
         source: CodecError,
@@ -79,14 +80,14 @@ pub enum Error {
     },
 
     /// Two members of a multi-lock exclude each other, such as the two sides of one read-write
-    /// lock. If the multi-lock acquired one of them, it would wait for itself at the other one.
+    /// lock. A multi-lock of both would wait for itself.
     #[error("invalid multi-lock: two members named `{name}` exclude each other; keep one of them")]
     ConflictingMembers {
         /// The name that the two members have in common.
         name: Name,
     },
 
-    /// A duration that the store cannot keep.
+    /// A setting does not allow this duration.
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
 
@@ -128,8 +129,8 @@ pub enum Error {
         reason: LostReason,
     },
 
-    /// The timeout elapsed before enough members had arrived at the barrier `name`. The caller is
-    /// no longer a member.
+    /// The timeout elapsed before enough members had arrived at the barrier `name`. The caller has
+    /// left the barrier.
     #[error(
         "timed out after {waited:?} waiting at `{name}`: {arrived} of {parties} members arrived{}",
         listed(members)
@@ -148,7 +149,7 @@ pub enum Error {
     },
 
     /// The timeout elapsed before all other members had left the double barrier `name`. The caller
-    /// has left it.
+    /// has left the barrier.
     #[error(
         "timed out after {waited:?} waiting to leave `{name}`: {count} members are inside{}",
         listed(members)
@@ -202,8 +203,8 @@ pub enum Error {
         name: Name,
     },
 
-    /// This thread holds the readers' side of `name` and tried to acquire the writers' side. It
-    /// would wait for itself.
+    /// This thread holds the readers' side of `name` and tried to acquire the writers' side. The
+    /// thread would wait for itself.
     ///
     /// Release the readers' side first, then acquire the writers' side. Then read the data again,
     /// because another holder may have written in between.
@@ -213,8 +214,8 @@ pub enum Error {
         name: Name,
     },
 
-    /// This thread holds `name` by a plain lock, so its hold has no token. It cannot acquire `name`
-    /// again by a fenced lock. Acquire the fenced lock first.
+    /// This thread holds `name` by a plain lock, so its hold has no token. The thread cannot
+    /// re-enter such a hold by a fenced lock. Acquire the fenced lock first.
     #[error(
         "cannot fence `{name}`: this thread holds it by a plain lock, without a token; acquire \
          the fenced lock first"
@@ -283,7 +284,7 @@ pub enum Error {
     #[error("invalid permit id: {0}")]
     PermitId(#[from] InvalidPermitId),
 
-    /// The store rejected the request for another reason. The error has its message.
+    /// The store rejected the request for another reason, which the field `message` has.
     ///
     /// Nothing happened, and a retry does not help.
     #[error("request for `{name}` rejected: {}", words(code, message, command.as_deref()))]
@@ -324,9 +325,9 @@ pub enum Error {
         name: Name,
         /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// The holder at the last request. If its count is 0, it does not hold `name`, but is a
-        /// writer that queued earlier. `None` for permits and latches, because the store does not
-        /// return their holders.
+        /// The holder at the last request. If the count of this holder is 0, it does not hold
+        /// `name`: it is a writer that queued earlier. `None` for permits and latches, because the
+        /// store does not return their holders.
         holder: Option<Holder>,
         /// Whether another guard of this client holds `name`. Then the task may have waited for
         /// itself. `false` if that guard was released, and the store has not yet processed the
@@ -354,9 +355,9 @@ pub enum Error {
     /// The store is unreachable, or did not reply in time.
     ///
     /// The operation **may have happened**, or may still happen. If an acquisition returns this
-    /// error, a background task withdraws it. If a change returns it, such as
-    /// [`Latch::count_down`](crate::Latch::count_down), a second call may change the data a second
-    /// time.
+    /// error, a background task withdraws it. If a change such as
+    /// [`Latch::count_down`](crate::Latch::count_down) returns this error, a second call may change
+    /// the data a second time.
     #[error("store unavailable for `{name}`: {reason}")]
     Unavailable {
         /// The name of the lock or of another primitive.
@@ -419,7 +420,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// Returns these members as the end of a message.
+/// Formats the members for the end of a message, such as `: a, b`.
 fn listed(members: &[Owner]) -> String {
     let separator = |at| if at == 0 { ": " } else { ", " };
     members.iter().enumerate().map(|(at, it)| format!("{}{it}", separator(at))).collect()

@@ -47,8 +47,8 @@
 //! has the API for threads, in the feature `blocking`.
 //!
 //! **No lock on Redis can promise that two holders never overlap in real time.** If a process is
-//! paused for longer than its lease, another process may acquire the lock, and the paused one
-//! notices only when it runs again. [`docs::guarantees`] has the result of each fault.
+//! paused for longer than its lease, another process may acquire the lock. The paused process
+//! notices this only when it runs again. [`docs::guarantees`] has the result of each fault.
 //!
 //! Start with the [guide](docs::guide::getting_started).
 #![forbid(unsafe_code)]

@@ -58,9 +58,9 @@ macro_rules! metrics {
 
 metrics! {
     /// How long acquisitions took, by `outcome`: `granted`, `timed_out`, `cancelled`, `failed`, or
-    /// `busy` for a `try_acquire` that found it held.
+    /// `busy` for a `try_acquire` that found the object held.
     ACQUIRE_DURATION = describe_histogram("leasehold.acquire.duration", Seconds);
-    /// How long holds lasted, by `outcome`: `released`, `unanswered` (its release got no reply),
+    /// How long holds lasted, by `outcome`: `released`, `unanswered` (the release got no reply),
     /// `expired`, `not_owned`, `max_hold`, `shut_down`.
     HOLD_DURATION = describe_histogram("leasehold.hold.duration", Seconds);
     /// Current holds, by kind. For an election, the number is 1 in the process of the leader.
@@ -76,13 +76,13 @@ metrics! {
     RENEWALS = describe_counter("leasehold.renewals", Count);
     /// The delay of the last renewal behind its schedule.
     RENEWAL_LAG = describe_gauge("leasehold.renewal.lag", Seconds);
-    /// The greatest such delay since the client was created.
+    /// The maximum delay of a renewal behind its schedule, since the client was created.
     RENEWAL_LAG_MAX = describe_gauge("leasehold.renewal.lag.max", Seconds);
     /// Releases without a reply. A background task continues each of them.
     RELEASE_UNANSWERED = describe_counter("leasehold.release.unanswered", Count);
     /// Background releases that failed until their leases had ended.
     RELEASE_ABANDONED = describe_counter("leasehold.release.abandoned", Count);
-    /// Messages that woke a waiter, or arrived during its request.
+    /// Notifications that woke a waiter, or that arrived while its request was in flight.
     WAKE_UPS = describe_counter("leasehold.wake_ups", Count);
     /// Lost connections to a server, by `server.address`, and by `traffic`: commands, messages,
     /// or acknowledgements of replicas.

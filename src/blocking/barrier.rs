@@ -116,7 +116,8 @@ impl DoubleBarrierGuard {
             "it.leave_within(Duration::from_secs(5))?.into_result()?;"
     }
 
-    /// Blocks until [`DoubleBarrierGuard::lost`](crate::DoubleBarrierGuard::lost) returns, and returns its result.
+    /// Blocks until [`DoubleBarrierGuard::lost`](crate::DoubleBarrierGuard::lost) returns, and
+    /// returns its result.
     ///
     /// # Errors
     ///

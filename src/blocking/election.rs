@@ -105,7 +105,7 @@ impl Election {
     }
 }
 
-/// A [`Leadership`](crate::Leadership) for threads. Dropping it steps down.
+/// A [`Leadership`](crate::Leadership) for threads. If it is dropped, the leader steps down.
 ///
 /// It can move to another thread.
 ///

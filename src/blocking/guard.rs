@@ -111,7 +111,8 @@ impl<K, B> Guard<K, B> {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
-        // `_bound` registers the hold, so that this thread can re-enter it until it is released.
+        // `_bound` must live until the release. As long as it lives, this thread can re-enter the
+        // hold.
         let Self { inner, core, bound: _bound } = self;
         core.run(&inner.holding(), work, inner.release_after_run())
     }

@@ -88,7 +88,7 @@ type Bound<K> = Guard<primitives::Lock<K>, ThisThread>;
 /// A guard of `Lock<K>` that can move to another thread.
 type Owned<K> = Guard<primitives::Lock<K>>;
 
-/// Settings, which the async [`Lock`](crate::Lock) has, too.
+/// Settings. The async [`Lock`](crate::Lock) has them, too.
 impl<K> Lock<K> {
     pub(super) fn new(core: Arc<Core>, inner: primitives::Lock<K>) -> Self {
         Self { core, inner }
@@ -206,7 +206,8 @@ impl<K> Lock<K> {
         }
     }
 
-    /// Acquires one side of a read-write lock, if this thread holds the other side.
+    /// Acquires one side of a read-write lock if this thread holds the other side, and returns
+    /// `None` if it does not.
     fn enter_under_write(&self, max_wait: ReentryTimeout) -> Result<Option<Bound<K>>> {
         let (client, object) = self.key();
         let other = object.other_side().and_then(|side| ThreadHold::find(&(client, side)));
@@ -410,8 +411,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// Once, the thread waited for itself: it had lost its write hold, still had its read hold, and
-    /// acquired the write side again.
+    /// Once, a thread lost its write hold, and acquired the write side again while it still had its
+    /// read hold. It then waited for itself.
     #[test]
     fn thread_cannot_write_again_while_it_still_reads() {
         let store = MemoryStore::new();
@@ -428,8 +429,8 @@ mod tests {
         prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
-    /// Once, a reentry ignored its timeout while it waited for replicas. While it waited for a
-    /// reply of the store, it waited until the lease ended.
+    /// Once, a reentry with a timeout waited too long. It waited for replicas without regard to the
+    /// timeout, and for a reply of the store until the lease ended.
     #[test]
     fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);

@@ -14,8 +14,8 @@ use crate::{
 
 /// A [`MultiLock`](crate::MultiLock) for threads.
 ///
-/// It is **not reentrant**: if a thread already holds a member, it waits for itself. The guard can
-/// move to another thread.
+/// It is **not reentrant**: if a thread acquires the multi-lock while it holds a member, it waits
+/// for itself. The guard can move to another thread.
 ///
 /// # Examples
 ///
@@ -110,7 +110,8 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// Blocks until [`MultiGuard::release`](crate::MultiGuard::release) returns, and returns its result.
+    /// Blocks until [`MultiGuard::release`](crate::MultiGuard::release) returns, and returns its
+    /// result.
     ///
     /// # Errors
     ///

@@ -104,8 +104,8 @@ impl QuorumClient {
 
 /// A [`QuorumLock`](crate::QuorumLock) for threads.
 ///
-/// It is **not reentrant**: if a thread already holds the lock, it waits for itself. The guard can
-/// move to another thread.
+/// It is **not reentrant**: if a thread that holds the lock acquires it again, the thread waits for
+/// itself. The guard can move to another thread.
 ///
 /// # Examples
 ///
@@ -194,7 +194,8 @@ impl QuorumGuard {
         fn remaining() -> Option<Duration>; "assert!(guard.remaining().is_some());"
     }
 
-    /// Blocks until [`QuorumGuard::lost`](crate::QuorumGuard::lost) returns, and returns its result.
+    /// Blocks until [`QuorumGuard::lost`](crate::QuorumGuard::lost) returns, and returns its
+    /// result.
     ///
     /// # Errors
     ///
@@ -215,7 +216,8 @@ impl QuorumGuard {
         self.core.first().wait(self.inner.lost())
     }
 
-    /// Blocks until [`QuorumGuard::release`](crate::QuorumGuard::release) returns, and returns its result.
+    /// Blocks until [`QuorumGuard::release`](crate::QuorumGuard::release) returns, and returns its
+    /// result.
     ///
     /// # Errors
     ///

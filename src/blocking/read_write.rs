@@ -16,8 +16,8 @@ use crate::{
 ///
 /// Each side is **reentrant by thread**. A thread that holds the writers' side may also acquire the
 /// readers' side. After it releases the writers' side, it still holds the readers' side. If a
-/// thread that holds only the readers' side acquires the writers' side, it would wait for itself.
-/// Therefore it gets [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
+/// thread that holds only the readers' side acquired the writers' side, it would wait for itself.
+/// Therefore the call returns [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
 ///
 /// # Examples
 ///

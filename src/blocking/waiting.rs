@@ -95,7 +95,8 @@ impl Core {
         back: impl Future<Output = Option<Loss>>,
     ) -> RunOutcome<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(context)));
-        // If a task calls this, `back` is dropped, and a background task releases the hold.
+        // If a task of an async runtime calls `run`, `wait` drops `back`, and a background task
+        // releases the hold.
         let lost = self.wait(back).ok().flatten();
         match done {
             Ok(value) => RunOutcome::of(value, lost),
@@ -116,8 +117,8 @@ impl Drop for Running {
     }
 }
 
-/// Waits until the last core is dropped and the background releases are completed, for at most
-/// `LAST_RELEASES`.
+/// Waits until the last core is dropped. Then waits for at most `LAST_RELEASES` until the
+/// background releases are completed.
 async fn until_releases_completed(dropped: oneshot::Receiver<Vec<Client>>) {
     if let Ok(clients) = dropped.await {
         drop(
@@ -163,13 +164,12 @@ fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
     Ok(park_on(future))
 }
 
-/// Returns whether an async task calls this function, and not blocking code such as
-/// `spawn_blocking`.
+/// Returns whether the caller is a task of an async runtime. Code inside `spawn_blocking` is not.
 ///
-/// Tokio has no function that returns this. But tokio limits the polls of each task by a budget
-/// (`tokio::task::coop`), and blocking code has no budget. So this function consumes the budget. In
-/// a task, the budget runs out. In blocking code, it never does. Dropping the draws restores the
-/// budget.
+/// Tokio has no function for this check. But it gives each task a budget of polls
+/// (`tokio::task::coop`), and blocking code has no budget. So this function draws from the budget
+/// until it runs out, which only happens in a task. When the draws are dropped, the budget is
+/// restored.
 fn is_inside_async() -> bool {
     const MORE_THAN_ANY_BUDGET: usize = 512;
     if Handle::try_current().is_err() {
@@ -184,7 +184,8 @@ fn is_inside_async() -> bool {
             Poll::Ready(draw) => draws.push(draw),
         }
     };
-    // Each draw restores the budget from before it, so the first draw must be dropped last.
+    // Each draw restores the budget to its value before that draw. So the first draw must be
+    // dropped last.
     while draws.pop().is_some() {}
     ran_dry
 }

@@ -83,8 +83,8 @@ impl<Made> ClientBuilder<Made> {
     /// Such calls are [`try_acquire`](crate::Lock::try_acquire), [`try_run`](crate::Lock::try_run)
     /// until the work begins, [`holder`](crate::Lock::holder) and similar questions,
     /// [`force_release`](crate::Lock::force_release), and [`reenter`](crate::LockGuard::reenter).
-    /// Within this time, they retry if a retry can help. If the timeout is shorter than the command
-    /// timeout, a call may time out while its connection stays open.
+    /// Within this time, the client retries the request if a retry can help. If the timeout is
+    /// shorter than the command timeout, a call may time out while its connection stays open.
     ///
     /// A change of a semaphore or a latch is retried for at most 30 s, because the store recognizes
     /// a repeated change for one minute.
@@ -139,10 +139,11 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets whether requests fail at once while the store is unreachable. Default: `false`.
     ///
-    /// With `true`, acquisitions, questions such as [`holder`](crate::Lock::holder), and writes of
-    /// a guard return [`Error::Unavailable`](crate::Error::Unavailable) with the reason. With
-    /// `false`, they wait for the connection until their timeout. A task that already waits for a
-    /// lock fails at its next request. In a cluster, only the node of the name must be reachable.
+    /// With `false`, a request waits for the connection until its timeout. With `true`, it returns
+    /// [`Error::Unavailable`](crate::Error::Unavailable) at once, with the reason. This holds for
+    /// acquisitions, for questions such as [`holder`](crate::Lock::holder), and for writes of a
+    /// guard. A task that already waits for a lock fails at its next request. In a cluster, only
+    /// the node of the name must be reachable.
     ///
     /// The store counts as unreachable from the loss of a connection until the client has restored
     /// it. If a server hangs, the client closes the connection after the
@@ -372,8 +373,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets whether sentinels use TLS. Default: they use it if the URL begins with
-    /// `rediss-sentinel://`, as the servers do.
+    /// Sets whether sentinels use TLS. By default, sentinels and servers use TLS if the URL begins
+    /// with `rediss-sentinel://`.
     ///
     /// # Examples
     ///

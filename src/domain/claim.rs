@@ -38,7 +38,7 @@ pub(crate) enum Share {
     Element(Ending),
 }
 
-/// What happens to the element of a claim at the end of the claim.
+/// Where the element of a claim goes at the end of the claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
     /// The element goes back to the head of the queue.
@@ -107,13 +107,13 @@ impl Claim {
         &self.object.name
     }
 
-    /// Returns whether no lease ends the grant.
+    /// Returns whether the grant has no lease.
     pub(crate) fn is_endless(&self) -> bool {
         self.ttl == CENTURY
     }
 
-    /// Returns whether this claims permits of a plain semaphore. They have no lease. The store
-    /// keeps the result of their release, so that a repeated release is recognized.
+    /// Returns whether this is a claim of permits of a plain semaphore. Such permits have no lease.
+    /// The store keeps the result of their release, so that it recognizes a repeated release.
     pub(crate) fn is_number(&self) -> bool {
         self.is_endless() && matches!(self.share, Share::Units(_))
     }
@@ -163,11 +163,11 @@ pub(crate) type Token = NonZero<u64>;
 pub(crate) enum Place {
     /// The owner keeps its queue entry if it has one, and gets none otherwise.
     Kept,
-    /// The owner gets a queue entry. Its client is subscribed to the message that the lock is
-    /// reserved for the owner.
+    /// The owner gets a queue entry. The client of the owner receives the notification that the
+    /// lock is reserved for the owner.
     Listening,
     /// For objects without a queue: how long the caller has waited. Callers that have waited for a
-    /// shorter time leave the permits to it.
+    /// shorter time leave the permits to this caller.
     Waited(Duration),
 }
 
@@ -243,7 +243,8 @@ impl ReleaseReply {
 /// The waiters in other clients that a release found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RemoteWaiters {
-    /// None; or the lock is reserved for one of them, and more may be in the queue.
+    /// The release found no waiters, or it reserved the lock for one of them. If it reserved the
+    /// lock, more waiters may be in the queue.
     Nobody,
     /// Other clients are subscribed to the releases. They may be waiting, and may have queue
     /// entries.
@@ -438,8 +439,8 @@ impl Holder {
 }
 
 /// Shows the owner, such as `8c6d…:42`, and when its lease ends. If the client of the holder
-/// publishes itself, the text begins with `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25
-/// 14:03:11 UTC`, and the reason.
+/// publishes itself, the text begins with
+/// `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25 14:03:11 UTC`, and the reason of the hold.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(client) = self.client() {

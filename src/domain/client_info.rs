@@ -77,8 +77,8 @@ impl ClientInfo {
 
     /// Returns when this client acquired the object `name`, by the clock of its machine.
     ///
-    /// `None` if the client does not hold the object, if it has not yet published the hold, which
-    /// takes up to ten seconds, or if it has a hundred older holds.
+    /// `None` if the client does not hold the object, or has a hundred older holds. Also `None` if
+    /// the client has not yet published the hold, which takes up to ten seconds.
     ///
     /// # Examples
     ///

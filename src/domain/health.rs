@@ -18,7 +18,7 @@ use super::{About, Finding, NodeHealth, Role};
 #[non_exhaustive]
 pub struct Health {
     /// Whether the connection for commands is up. In a cluster, whether the connections to all
-    /// primaries are.
+    /// primaries are up.
     pub commands_up: bool,
     /// Whether the connection for pub/sub messages is up. Without it, waiters send requests by a
     /// timer.

@@ -13,8 +13,8 @@ const OF_KEYS: [&str; 6] =
 
 /// An object in Redis, as [`Client::inspect`](crate::Client::inspect) found it.
 ///
-/// It is a snapshot for operators, and the object may have changed since. Never decide in a program
-/// by it.
+/// It is a snapshot for operators. A program must not make decisions by it, because the object may
+/// have changed since.
 ///
 /// # Examples
 ///

@@ -6,7 +6,7 @@ use super::Owner;
 
 /// The leader of an election, as the store returned it.
 ///
-/// Two values are equal if the owner, the term and the proclaimed value are.
+/// Two leaders are equal if their owners, terms and proclaimed values are equal.
 ///
 /// # Examples
 ///

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The counters of one client.
 ///
-/// `held` and `waiting` rise and fall, and counts of events only grow. Each hold is in exactly one
-/// number of the right side:
+/// `held`, `waiting` and `renewal_lag` are current values. All other values only grow. Each granted
+/// hold is counted once on the right side of this equation:
 ///
 /// ```text
 /// granted = held + released + releases_unanswered
@@ -63,7 +63,7 @@ pub struct Stats {
     pub renewal_lag_max: Duration,
     /// How often a lost connection was restored.
     pub reconnects: u64,
-    /// Messages that woke a waiter, or arrived during its request.
+    /// Notifications that woke a waiter, or that arrived while its request was in flight.
     pub wake_ups: u64,
     /// Background releases that were given up, because they failed until the lease of the hold had
     /// ended.

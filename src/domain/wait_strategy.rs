@@ -19,7 +19,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// The store notifies the waiter by pub/sub. A timer helps if a message is lost.
+    /// The store notifies the waiter by pub/sub. If a notification is lost, a timer makes the
+    /// waiter send a request.
     #[default]
     PubSub,
     /// The waiter sends requests at growing intervals, as Redisson's spin lock does.

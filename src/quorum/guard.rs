@@ -72,8 +72,9 @@ impl QuorumGuard {
         self.shared.remaining().ok()
     }
 
-    /// Waits until fewer servers than a majority have the hold, and returns why the hold ended at
-    /// the last of them. If the guard is released or dropped, returns [`LostReason::Released`].
+    /// Waits until no majority of the servers has the hold any more. Returns why the hold ended at
+    /// the server whose loss broke the majority. If the guard is released or dropped, returns
+    /// [`LostReason::Released`].
     ///
     /// The future does not borrow the guard.
     ///

@@ -2,8 +2,8 @@
 //!
 //! The watchdog of each client renews the hold at its server. The keeper is a task with two duties.
 //! It adds grants that arrive after the majority. If the hold at a server ends, it requests the
-//! lock there again. So if a server was down, or has restarted without its data, it gets the hold
-//! again.
+//! lock at this server again. So if a server was down, or has restarted without its data, the
+//! server gets the hold again.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -56,13 +56,13 @@ impl Shared {
         Self { name, need, grants, over: watch::Sender::new(None) }
     }
 
-    /// Returns why the hold has ended, if it has.
+    /// Returns why the hold has ended, or `None` while it lasts.
     pub(super) fn over(&self) -> Option<LostReason> {
         *self.over.borrow()
     }
 
-    /// Waits until the hold has ended. It does not rely on the keeper alone: a timer also ends the
-    /// wait at the end of the leases, because the runtime of the keeper may have been shut down.
+    /// Waits until the hold has ended. It does not rely on the keeper alone, because the runtime of
+    /// the keeper may have been shut down. A timer also ends the wait when the leases end.
     pub(super) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let (shared, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
@@ -122,8 +122,8 @@ impl Shared {
     /// Ends the hold, and returns its grants in reverse order: the grant of the first server comes
     /// last.
     ///
-    /// Waiters wait at the first server at which the lock is held. That server should release last.
-    /// When it wakes a waiter, the lock is already free at the other servers.
+    /// Waiters wait at the first server at which the lock is held, so the first server should
+    /// release last. When it wakes a waiter, the lock is already free at the other servers.
     pub(super) fn close(&self) -> Vec<LockGuard> {
         let mut grants = self.grants.lock();
         grants.closed = true;

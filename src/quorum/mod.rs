@@ -34,7 +34,8 @@ const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 /// if too few servers replied.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Makes the section *Examples* of a method. Lines that rustdoc hides make `lock`.
+/// Makes the section *Examples* of a method. Each example starts with lines that make `lock`, which
+/// rustdoc hides.
 macro_rules! example {
     ($($line:literal),+) => {
         crate::primitives::example!(
@@ -52,12 +53,12 @@ use example;
 ///
 /// **Martin Kleppmann's objection holds**: a majority does not help if a holder is paused for
 /// longer than its lease, or if a clock jumps. A quorum lock has no fencing token. Use it only if a
-/// rare second holder does no more harm than to repeat work. If a second holder would damage data,
-/// use one deployment, a [`FencedLock`](crate::FencedLock), and a receiver that checks its token:
-/// see [`fence`](crate::fence).
+/// rare second holder costs nothing but repeated work. If a second holder would damage data, use
+/// one deployment, a [`FencedLock`](crate::FencedLock), and a receiver that checks its token: see
+/// [`fence`](crate::fence).
 ///
-/// A `RedissonRedLock` in Java on the same servers excludes the holders of this lock, and the other
-/// way round.
+/// This lock and a `RedissonRedLock` in Java exclude each other, if they have the same name and the
+/// same servers.
 ///
 /// # Examples
 ///
@@ -148,7 +149,7 @@ impl QuorumClient {
         if clients.is_empty() { Err(none()) } else { Ok(Self { clients }) }
     }
 
-    /// Returns the client of each server. Use them for health checks and for a shutdown.
+    /// Returns the client of each server, for example for a health check or a shutdown.
     ///
     /// # Examples
     ///
@@ -199,7 +200,7 @@ impl fmt::Debug for QuorumLock {
     }
 }
 
-/// Settings, which a [`Lock`] has, too.
+/// Settings. A [`Lock`] has them, too.
 impl QuorumLock {
     fn each(self, set: impl Fn(Lock) -> Lock) -> Self {
         Self { members: self.members.iter().cloned().map(set).collect() }
@@ -232,7 +233,7 @@ impl QuorumLock {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire the lock.
 impl QuorumLock {
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
@@ -365,7 +366,7 @@ impl QuorumLock {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the release may have happened at some servers, at all, or at none.
+    /// If the future is dropped, the release may have happened at all servers, at some or at none.
     #[doc = example!(
         "let guard = lock.acquire().await?;",
         "assert!(lock.force_release().await? >= 2);")]

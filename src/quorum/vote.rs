@@ -16,8 +16,8 @@ use crate::{
     store::quorum,
 };
 
-/// Timeout for the reply of one server. It is shorter than the command timeout, so that a server
-/// that is down does not delay the vote for that long.
+/// Timeout for the reply of one server. It is shorter than the command timeout. Otherwise one
+/// server that is down would delay the vote for the whole command timeout.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The vote of one server.
@@ -57,7 +57,7 @@ pub(super) enum Outcome {
     Won {
         /// The grants by server.
         grants: Vec<Option<LockGuard>>,
-        /// The servers that did not grant it.
+        /// The servers that did not grant the lock.
         failed: Vec<usize>,
         /// The servers that have not voted yet.
         late: Vec<Asking>,
@@ -195,7 +195,7 @@ impl Ballot {
         self.votes.iter().flatten().filter(|vote| is(vote)).count()
     }
 
-    /// Returns whether the `late` votes that are missing can still win the vote.
+    /// Returns whether the `late` missing votes can still lead to a majority.
     fn is_open(&self, late: usize) -> bool {
         self.count(is_yes) + late >= self.need || late > 0 && self.are_all_new(0)
     }
