@@ -1,4 +1,4 @@
-//! The client.
+//! The async client, which makes all other objects.
 
 mod builder;
 
@@ -25,13 +25,13 @@ use crate::{
     store::{inspect, report},
 };
 
-/// The default of Redisson's `lockWatchdogTimeout`.
+/// The default *ttl*, which is also the default of Redisson's `lockWatchdogTimeout`.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// A client of the store that keeps the locks. It renews its holds in the background.
 ///
-/// Make one per process and clone it: clones share everything. Each client has an id, with which
-/// the owners of its holds begin.
+/// Make one client per process and clone it, because clones share everything. Each client has an
+/// id. The owners of its holds begin with this id.
 ///
 /// # Examples
 ///
@@ -43,7 +43,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # Ok(()) }
 /// ```
 ///
-/// Without a server, for tests and programs that need none:
+/// For tests, a client can have a store in memory instead of a server:
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -62,24 +62,25 @@ pub struct Client {
 impl Client {
     /// Connects to Redis with default settings.
     ///
-    /// `redis://[user[:password]@]host[:port][/database]`; `rediss://` for TLS;
-    /// `unix:///path/to/socket[?db=…&user=…&pass=…]`; for a cluster, by some of its nodes,
-    /// `redis-cluster://[user[:password]@]host[:port],host[:port]`, `rediss-cluster://` for TLS.
+    /// The URL of a server is `redis://[user[:password]@]host[:port][/database]`, or `rediss://…`
+    /// with TLS, or `unix:///path/to/socket[?db=…&user=…&pass=…]`. The URL of a cluster names some
+    /// of its nodes: `redis-cluster://[user[:password]@]host[:port],host[:port]`, or
+    /// `rediss-cluster://…` with TLS.
     ///
-    /// Separate the addresses of a primary and its replicas by commas: `redis://host1,host2`. To
-    /// ask sentinels for the primary, use
+    /// If a primary has replicas and there are no sentinels, list all addresses:
+    /// `redis://host1,host2`. If sentinels know the primary, use
     /// `redis-sentinel://[user[:password]@]sentinel1[:port],sentinel2/master[/database]`, or
-    /// `rediss-sentinel://` for TLS. See [the guide](crate::docs::guide::deployments).
+    /// `rediss-sentinel://…` with TLS. See [the guide](crate::docs::guide::deployments).
     ///
     /// # Errors
     ///
     /// [`Error::Url`](crate::Error::Url) if the URL is invalid.
-    /// [`Error::Connect`](crate::Error::Connect) if no connection was made within the connect
-    /// timeout. Both name the cause.
+    /// [`Error::Connect`](crate::Error::Connect) if the client could not connect within the connect
+    /// timeout. Both errors name the cause.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the connections that it has opened.
     ///
     /// # Examples
     ///
@@ -94,18 +95,19 @@ impl Client {
 
     /// Makes a client that connects in the background, with default settings.
     ///
-    /// It returns at once, even if Redis is unreachable. Until there is a connection, `acquire`
-    /// waits, and a call that does not wait fails after its timeout with the reason. The client
-    /// retries as long as it lives, even with a wrong password or address. It logs the cause at
-    /// WARN, and [`health`](Self::health) returns it.
+    /// The call returns at once, even if Redis is unreachable. Until there is a connection,
+    /// `acquire` waits. A call that does not wait, such as `try_acquire`, fails after its timeout
+    /// with the reason. The client tries to connect as long as it lives, even with a wrong password
+    /// or address. It logs the cause at WARN, and [`health`](Self::health) returns the cause.
     ///
-    /// On a tokio runtime it starts to connect at once, otherwise with the first call on a runtime.
+    /// On a tokio runtime, the client starts to connect at once. Outside of a runtime, it starts
+    /// with its first call on one.
     ///
     /// # Errors
     ///
     /// [`Error::Url`](crate::Error::Url) if the URL is invalid,
-    /// [`Error::Duration`](crate::Error::Duration) if a timeout is, and
-    /// [`Error::Connect`](crate::Error::Connect) if a TLS certificate is.
+    /// [`Error::Duration`](crate::Error::Duration) if a timeout is invalid, and
+    /// [`Error::Connect`](crate::Error::Connect) if a TLS certificate is invalid.
     ///
     /// # Examples
     ///
@@ -132,7 +134,8 @@ impl Client {
         Self::builder().in_memory()
     }
 
-    /// Makes a client of `store`, which other clients may share.
+    /// Makes a client of `store`. Several clients can share one store, as they would share a
+    /// server.
     ///
     /// # Examples
     ///
@@ -183,9 +186,9 @@ impl Client {
 
     /// Returns the fair lock `name`, Redisson's `RFairLock`. Sends no request.
     ///
-    /// All waiting tasks of all processes acquire it in the order in which they came, at the cost of
-    /// more requests than those of [`lock`](Self::lock): [the guide][crate::docs::guide] says when
-    /// to prefer which.
+    /// All waiting tasks of all processes acquire it in the order in which they came. It needs more
+    /// requests than [`lock`](Self::lock). [The guide][crate::docs::guide::primitives] says when to
+    /// use which of them.
     ///
     /// # Errors
     ///
@@ -224,7 +227,7 @@ impl Client {
         Ok(lock.replicated(self.replicas))
     }
 
-    /// Returns the lock `name` whose holds have tokens. Sends no request.
+    /// Returns the fenced lock `name`, whose holds have tokens. Sends no request.
     ///
     /// # Errors
     ///
@@ -243,12 +246,13 @@ impl Client {
 
     /// Returns the multi-lock of the locks `names`. Sends no request.
     ///
-    /// [`MultiLock::new`] makes one of other members, and of members with settings.
+    /// Use [`MultiLock::new`] for members with settings, and for members of other kinds, such as
+    /// fair locks.
     ///
     /// # Errors
     ///
     /// [`Error::Name`](crate::Error::Name) if a name is invalid, and
-    /// [`Error::NoMembers`](crate::Error::NoMembers) if there is none.
+    /// [`Error::NoMembers`](crate::Error::NoMembers) if there are no names.
     ///
     /// # Examples
     ///
@@ -324,7 +328,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Name`](crate::Error::Name) if the name is invalid, and
-    /// [`Error::ZeroCount`](crate::Error::ZeroCount) for no members.
+    /// [`Error::ZeroCount`](crate::Error::ZeroCount) if `parties` is 0.
     ///
     /// # Examples
     ///
@@ -373,7 +377,7 @@ impl Client {
             .replicated(self.replicas))
     }
 
-    /// Returns the queue `name`, with elements of type `T` as text. Sends no request.
+    /// Returns the queue `name`, whose elements of type `T` are texts in Redis. Sends no request.
     ///
     /// [`Queue::codec`] sets another codec.
     ///
@@ -473,7 +477,7 @@ impl Client {
         Ok(Keyed::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl, self.replicas))
     }
 
-    /// Returns the UUID of this client. The ids of its owners begin with it.
+    /// Returns the UUID of this client. The owners of its holds begin with this UUID.
     ///
     /// # Examples
     ///
@@ -485,7 +489,7 @@ impl Client {
         self.engine.identity.client()
     }
 
-    /// Returns counters of this client's work.
+    /// Returns the counters of this client and its clones.
     ///
     /// # Examples
     ///
@@ -497,14 +501,15 @@ impl Client {
         self.engine.stats()
     }
 
-    /// Checks how this client and its servers are right now, for a readiness probe.
+    /// Checks whether this client can acquire locks now, for a readiness probe.
     ///
     /// The check returns within 300 ms, even if servers are dead or frozen. It sends one request to
-    /// each server, waits at most 200 ms for the replies, and does not wait for a lost connection.
-    /// [`Health::nodes`] lists each server, the unreachable ones with the reason. A client of a
-    /// cluster is ready as long as some node takes locks. If the round trip to a server is longer
-    /// than 200 ms, it is never reported ready, even if its locks work: acquire a lock as the probe
-    /// instead.
+    /// each server and waits at most 200 ms for the replies. It does not wait until a lost
+    /// connection is restored. [`Health::nodes`] lists each server. For an unreachable server, the
+    /// list has the reason. A client of a cluster is ready as long as some node takes locks.
+    ///
+    /// If each round trip to the servers takes longer than 200 ms, the client is never reported as
+    /// ready, even if its locks work. In this case, acquire a lock as the probe.
     ///
     /// # Cancel safety
     ///
@@ -525,15 +530,17 @@ impl Client {
         self.engine.health().await
     }
 
-    /// Reads what Redis has about the object `name`, of any kind, also of Redisson.
+    /// Reads what Redis has about the object `name`, which may be of any kind, and may be used by
+    /// Redisson.
     ///
-    /// Returns `None` if no key of this name looks like an object. It is for operators, and sends
-    /// more than ten commands, all of which only read. [The guide](crate::docs::guide::command) has the
-    /// permissions. `MemoryStore` rejects it.
+    /// Returns `None` if no key of this name looks like an object. The method is for operators. It
+    /// sends more than ten commands, all of which only read. [The
+    /// guide](crate::docs::guide::command) lists the permissions that they need. `MemoryStore`
+    /// rejects them.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if the name is invalid, and those of the store.
+    /// [`Error::Name`](crate::Error::Name) if the name is invalid, and the errors of the store.
     ///
     /// # Cancel safety
     ///
@@ -556,15 +563,15 @@ impl Client {
 
     /// Reads what each server reports about itself, for operators.
     ///
-    /// On a cluster, these are the primaries. It sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`,
-    /// `CONFIG GET` and `CLIENT LIST`. A rejected command is one of the
-    /// [failures](ServerReport::failures). A server that does not reply within a second has only
-    /// these.
+    /// In a cluster, the call asks the primaries. It sends `INFO`, `CLUSTER INFO`, `ACL WHOAMI`,
+    /// `CONFIG GET` and `CLIENT LIST`. If a command is rejected, the report lists it in
+    /// [`failures`](ServerReport::failures). If a server does not reply within a second, its report
+    /// has only failures.
     ///
     /// # Errors
     ///
-    /// [`Error::ShutDown`](crate::Error::ShutDown), and
-    /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
+    /// [`Error::ShutDown`](crate::Error::ShutDown) after a shutdown, and
+    /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -586,8 +593,9 @@ impl Client {
 
     /// Asks each server whether `user` may call `command`, by `ACL DRYRUN` of Redis 7.
     ///
-    /// Returns the reply of each server: `OK`, the reason of a denial, or the error. It executes
-    /// nothing. This client needs the permission `acl|dryrun`.
+    /// Returns the reply of each server, by its address: `OK`, the reason of a denial, or an error.
+    /// The servers do not execute `command`. The user of this client needs the permission
+    /// `acl|dryrun`.
     ///
     /// # Errors
     ///
@@ -613,12 +621,13 @@ impl Client {
 
     /// Returns what the client of `owner` has published about itself.
     ///
-    /// It sends one request. `None` for a client that publishes nothing, such as a Redisson client, or
-    /// whose holds are younger than a second: see [`ClientBuilder::application`].
+    /// It sends one request. Returns `None` for a client that publishes nothing, such as a Redisson
+    /// client, and for a client whose holds are all younger than a second: see
+    /// [`ClientBuilder::application`].
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The errors of the store.
     ///
     /// # Cancel safety
     ///
@@ -644,14 +653,14 @@ impl Client {
         self.engine.client_info(owner).await
     }
 
-    /// Returns the last releases by force of all locks, at most 100, the last one first.
+    /// Returns the last 100 releases by force, of all locks. The newest one is the first.
     ///
-    /// [`Lock::force_release_owner`], `leasehold unlock --force`, `top` and `ui` record them. In a
-    /// cluster, one node has the records of all.
+    /// [`Lock::force_release_owner`], `leasehold unlock --force`, `leasehold top`, and
+    /// `leasehold ui` record such releases. In a cluster, one node has all records.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The errors of the store.
     ///
     /// # Cancel safety
     ///
@@ -673,14 +682,14 @@ impl Client {
 
     /// Lists the names of keys that match `pattern` and may be objects, in order.
     ///
-    /// The pattern is that of Redis's `SCAN`, such as `orders:*`. Keys of other programs are among
-    /// the names: [`inspect`](Self::inspect) returns `None` for them. Every name that existed during
-    /// the whole call is in the list. In a cluster, all primaries are asked. `MemoryStore` rejects
-    /// it.
+    /// The pattern is that of Redis's `SCAN`, such as `orders:*`. Some names may be keys of other
+    /// programs, for which [`inspect`](Self::inspect) returns `None`. The list contains every name
+    /// that existed during the whole call. In a cluster, the call asks all primaries. `MemoryStore`
+    /// rejects it.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`](crate::Error::Name) if the pattern is not the text of a name, and those of
+    /// [`Error::Name`](crate::Error::Name) if the pattern is not a valid name, and the errors of
     /// the store.
     ///
     /// # Cancel safety
@@ -704,15 +713,17 @@ impl Client {
         Ok(names)
     }
 
-    /// Returns some of the names of [`names`](Self::names), and moves the cursor to the next ones.
+    /// Returns the next page of the names that [`names`](Self::names) lists, and moves the cursor
+    /// after it.
     ///
-    /// It sends one `SCAN`, which reads about 250 keys, so a program that shows a large server needs
-    /// neither memory for all names nor all of the server's time. A page may be empty, and a name
-    /// may be on several pages. On a cluster, the cursor passes through one primary after the other.
+    /// It sends one `SCAN`, which reads about 250 keys. So a program can show a large server
+    /// without memory for all names, and without keeping the server busy. A page may be empty, and
+    /// a name may be on several pages. In a cluster, the cursor passes through one primary after
+    /// the other.
     ///
     /// # Errors
     ///
-    /// Those of [`names`](Self::names). The cursor stays where it was.
+    /// The errors of [`names`](Self::names). After an error, the cursor is where it was.
     ///
     /// # Cancel safety
     ///
@@ -752,16 +763,17 @@ impl Client {
 
     /// Shuts this client and its clones down, within `timeout`.
     ///
-    /// Nothing new is acquired: waiting calls return [`Error::ShutDown`](crate::Error::ShutDown) at
-    /// once. Guards may be released during the first half of the time. Then the remaining holds are
-    /// lost with [`LostReason::ShutDown`](crate::LostReason::ShutDown), and are released. The
-    /// shutdown also waits for requests in flight. A lock that cannot be released in time ends with
-    /// its lease.
+    /// From now on, no call acquires anything. Calls that wait return
+    /// [`Error::ShutDown`](crate::Error::ShutDown) at once. During the first half of the time, the
+    /// program can still release its guards. After that, the client ends the remaining holds as
+    /// lost, with [`LostReason::ShutDown`](crate::LostReason::ShutDown), and releases them. The
+    /// shutdown also waits for requests in flight. If a lock cannot be released in time, it stays
+    /// held until its lease ends.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the wait. Nothing new is acquired, but remaining guards keep their
-    /// holds. Another shutdown ends them.
+    /// Dropping the future ends only the wait: the client still acquires nothing, but the remaining
+    /// guards keep their holds. A second call of `shutdown` ends these holds.
     ///
     /// # Examples
     ///
@@ -787,13 +799,13 @@ impl Client {
         Self::builder().client(crate::domain::Identity::random(), store)
     }
 
-    /// Returns a client of an engine that a simulation has made.
+    /// Makes a client of an engine that a simulation has made.
     #[cfg(test)]
     pub(crate) fn of(engine: Arc<Engine>) -> Self {
         Self { engine, ttl: DEFAULT_TTL, replicas: None }
     }
 
-    /// Starts the background tasks on the runtime of the caller, if they do not run.
+    /// Starts the background tasks on the runtime of the caller, unless they already run.
     #[cfg(feature = "blocking")]
     pub(crate) fn start_background(&self) -> Result<()> {
         self.engine.ready()
@@ -824,7 +836,7 @@ impl Client {
 pub struct Shutdown {
     /// The number of holds that the shutdown revoked.
     pub revoked: usize,
-    /// The number of releases without a confirmation, and of requests that may have been granted
-    /// and were not withdrawn. These locks end with their leases.
+    /// The number of releases that the store did not confirm, and of requests that may have been
+    /// granted and were not withdrawn. Their locks stay held until their leases end.
     pub pending: usize,
 }

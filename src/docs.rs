@@ -1,9 +1,10 @@
-//! The pages that are not about one item.
+//! The pages of the documentation: the guide, the guarantees, the protocol and others.
 //!
-//! Every Rust example in them is compiled and run by `cargo test`, on the store
-//! in this process. The same pages are in `docs/` of the repository, where links
-//! lead to files. Markdown uses the first definition of a link, so `docs/links.md`
-//! comes before each page and leads its links to modules.
+//! `cargo test` compiles and runs every Rust example in these pages, on the in-memory store.
+//!
+//! The same pages are in the folder `docs/` of the repository, where their links lead to files. In
+//! rustdoc, the links must lead to modules. If a link has two definitions, Markdown uses the first
+//! one. Therefore `src/docs/links.md` comes before each page.
 
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/comparison.md")]
@@ -88,7 +89,7 @@ pub mod performance {}
 #[doc = include_str!("../docs/protocol.md")]
 pub mod protocol {}
 
-/// The README is not a page, but its example is compiled as well.
+/// Lets `cargo test` compile and run the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

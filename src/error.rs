@@ -1,4 +1,4 @@
-//! Why an operation did not happen.
+//! Why an operation failed.
 
 use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -13,15 +13,17 @@ use crate::{
 /// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation did not happen.
+/// Why an operation failed.
 ///
-/// There is one variant for each reaction of the caller.
+/// Each variant calls for another reaction of the caller.
 ///
-/// A lock that another owner holds is a result, not an error:
-/// [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)` for it.
+/// If another owner holds a lock, [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)`, not
+/// an error.
 ///
-/// Most callers need two methods: [`is_busy`](Self::is_busy) if another owner has the lock, and
-/// [`is_transient`](Self::is_transient) if the store is unreachable for now. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of all variants.
+/// Most callers need two methods: [`is_busy`](Self::is_busy) is true if another owner has the lock,
+/// and [`is_transient`](Self::is_transient) is true if a retry can help, such as when the store is
+/// unreachable. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of all
+/// variants.
 ///
 /// # Examples
 ///
@@ -46,19 +48,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A codec cannot write a value of `name`, or cannot read one, because another codec wrote it.
+    /// A codec cannot write a value of `name`, or cannot read a value that another codec wrote.
     ///
-    /// If it cannot write, nothing happened. If a change returns the earlier value and it cannot be
-    /// read, the change has happened.
+    /// If the codec cannot write a value, nothing happened. If a change returns the earlier value,
+    /// and the codec cannot read that value, the change has happened.
     #[error("cannot convert a value of `{name}` with {codec}: {source}; {remedy}")]
     Codec {
         /// The map, the set or the queue.
         name: Name,
-        /// The codec that cannot convert it.
+        /// The codec that cannot convert the value.
         codec: String,
-        /// The likely codec of the writer, if the value was read, and what to do.
+        /// The remedy. If the codec cannot read a value, the remedy names the codec that probably
+        /// wrote it.
         remedy: String,
-        /// Why.
+        /// Why the codec cannot convert the value.
         source: CodecError,
     },
 
@@ -77,21 +80,21 @@ pub enum Error {
     },
 
     /// Two members of a multi-lock exclude each other, such as the two sides of one read-write
-    /// lock: it would wait for itself.
+    /// lock. A multi-lock of both would wait for itself.
     #[error("invalid multi-lock: two members named `{name}` exclude each other; keep one of them")]
     ConflictingMembers {
-        /// The name of both.
+        /// The name that the two members have in common.
         name: Name,
     },
 
-    /// A duration that the store cannot keep.
+    /// A setting does not allow this duration.
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
 
     /// The store denied access to `name`: a permission is missing, or the password is wrong.
     ///
-    /// Nothing happened. A retry does not help until the user is changed. In a cluster, the
-    /// message names the node that rejects the login.
+    /// Nothing happened. A retry helps only after the password or the permissions were corrected.
+    /// In a cluster, the message names the node that rejects the login.
     #[error(
         "access to `{name}` denied: {}; check the password and the permissions of the user",
         words(code, message, command.as_deref())
@@ -101,32 +104,33 @@ pub enum Error {
         name: Name,
         /// The first word of the rejection: `NOPERM`, `NOAUTH` or `WRONGPASS`.
         code: String,
-        /// The rest of the rejection; if it concerns keys, also the keys that the request needs.
+        /// The rest of the rejection. If a permission for keys is missing, also the keys that the
+        /// request needs.
         message: String,
         /// The rejected command, if it is known.
         command: Option<String>,
     },
 
-    /// The blocking API was called from a task of an async runtime, where it
-    /// would stop every other task of that thread. Use the async API there, or
-    /// `tokio::task::spawn_blocking`.
+    /// A task of an async runtime called the blocking API. The call would stop every other task of
+    /// that thread. In a task, use the async API or `tokio::task::spawn_blocking`.
     #[error("cannot block this thread: it runs async tasks; use the async API, or spawn_blocking")]
     InsideAsync,
 
-    /// The hold of `name` had ended before.
+    /// The hold of `name` ended before the call, or while the work ran.
     ///
-    /// If [`run`](crate::Lock::run) returns it, the work was cancelled, or completed without the
-    /// lock. [`LockGuard::run`](crate::LockGuard::run) distinguishes the two.
+    /// If [`run`](crate::Lock::run) returns this error, the work was cancelled, or completed
+    /// without the lock. [`LockGuard::run`](crate::LockGuard::run) returns which of the two
+    /// happened.
     #[error("hold of `{name}` ended: {reason}")]
     Lost {
         /// The name that is no longer held.
         name: Name,
-        /// Why.
+        /// Why the hold ended.
         reason: LostReason,
     },
 
-    /// The timeout elapsed before enough members had arrived at the barrier `name`. This member has
-    /// left.
+    /// The timeout elapsed before enough members had arrived at the barrier `name`. The caller has
+    /// left the barrier.
     #[error(
         "timed out after {waited:?} waiting at `{name}`: {arrived} of {parties} members arrived{}",
         listed(members)
@@ -136,16 +140,16 @@ pub enum Error {
         name: Name,
         /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// How many members had arrived at the last request, this one included.
+        /// How many members had arrived at the last request, including the caller.
         arrived: u32,
-        /// How many open the barrier.
+        /// How many members must arrive to open the barrier.
         parties: u32,
         /// At most 16 of the members that had arrived.
         members: Vec<Owner>,
     },
 
-    /// The timeout elapsed before all other members had left the double barrier `name`. This member
-    /// has left.
+    /// The timeout elapsed before all other members had left the double barrier `name`. The caller
+    /// has left the barrier.
     #[error(
         "timed out after {waited:?} waiting to leave `{name}`: {count} members are inside{}",
         listed(members)
@@ -157,7 +161,7 @@ pub enum Error {
         waited: Duration,
         /// How many members were inside at the last request.
         count: u32,
-        /// At most 16 of them.
+        /// At most 16 of these members.
         members: Vec<Owner>,
     },
 
@@ -167,7 +171,7 @@ pub enum Error {
 
     /// Your script failed while it ran, or the server rejected one of several writes.
     ///
-    /// Earlier writes **stay**, because Redis undoes nothing.
+    /// Writes before the failure **stay**, because Redis has no rollback.
     #[error(
         "guarded write under `{name}` failed in part: {message}; check the data, because \
          earlier writes stay"
@@ -183,13 +187,13 @@ pub enum Error {
     #[error("invalid multi-lock: it has no members; pass at least one lock")]
     NoMembers,
 
-    /// Called outside of a tokio runtime.
+    /// The call needs a tokio runtime, and its thread has none.
     #[error(
         "cannot run: this thread has no tokio runtime; call it from one, or use the blocking API"
     )]
     NoRuntime,
 
-    /// The guard that was passed does not hold the writers' side of `name`.
+    /// The caller passed a guard that does not hold the writers' side of `name`.
     #[error(
         "cannot acquire a read hold of `{name}`: the guard does not hold its write side; pass the \
          write guard"
@@ -199,29 +203,30 @@ pub enum Error {
         name: Name,
     },
 
-    /// This thread holds the readers' side of `name` and acquires the writers' side: it would wait
-    /// for itself.
+    /// This thread holds the readers' side of `name` and tried to acquire the writers' side. The
+    /// thread would wait for itself.
     ///
-    /// Release the readers' side first. Check the data again once the thread writes, because
-    /// another holder may have written in between.
+    /// Release the readers' side first, then acquire the writers' side. Then read the data again,
+    /// because another holder may have written in between.
     #[error("cannot acquire `{name}` to write: this thread reads it; release that guard first")]
     UpgradeNotSupported {
         /// The read-write lock.
         name: Name,
     },
 
-    /// This thread holds `name` by a plain lock, so that the hold has no token, and acquired it
-    /// again by a fenced one. Acquire it by the fenced lock first.
+    /// This thread holds `name` by a plain lock, so its hold has no token. The thread cannot
+    /// re-enter such a hold by a fenced lock. Acquire the fenced lock first.
     #[error(
         "cannot fence `{name}`: this thread holds it by a plain lock, without a token; acquire \
          the fenced lock first"
     )]
     NoToken {
-        /// The object of the error.
+        /// The name of the lock.
         name: Name,
     },
 
-    /// Too few replicas acknowledged the grant of `name` in time, so it was released. See [`Lock::replicated`](crate::Lock::replicated).
+    /// Too few replicas acknowledged the grant of `name` in time, so the client released the grant.
+    /// See [`Lock::replicated`](crate::Lock::replicated).
     #[error(
         "cannot acquire `{name}`: only {got} of {wanted} replicas acknowledged the grant in \
          time, so it was released; check the replicas, or require fewer"
@@ -229,33 +234,36 @@ pub enum Error {
     NotReplicated {
         /// The name of the lock.
         name: Name,
-        /// How many replicas had to acknowledge it.
+        /// How many replicas had to acknowledge the grant.
         wanted: u32,
-        /// How many replicas acknowledged it, as far as the server returned it.
+        /// How many replicas acknowledged the grant, by the last reply of the server.
         got: u32,
     },
 
     /// Too few permits of a rate limiter or a throttle will be free within the timeout of the
-    /// caller. The call returns this at once, without waiting.
+    /// caller. The call returns this error at once, without waiting.
     #[error("rate of `{name}` used up; retry after {retry_after:?}")]
     RateLimited {
         /// The name of the limiter.
         name: Name,
-        /// After this time enough permits are free, if no other client acquires any.
+        /// After this time, enough permits will be free, unless another client acquires some.
         retry_after: Duration,
     },
 
-    /// No client has set a rate, or the limiter was idle for its whole `idle_ttl`.
+    /// No client has set a rate, or Redis has removed it because the limiter got no request during
+    /// its `idle_ttl`.
     #[error("rate of `{name}` not set; call set_if_absent")]
     RateNotSet {
         /// The name of the limiter.
         name: Name,
     },
 
-    /// The server replies, but is not ready: it starts, fails over, is read-only, or is full.
+    /// The server replies, but is not ready: it is starting, in a failover, read-only, or out of
+    /// memory.
     ///
-    /// Nothing happened. An acquisition retries, and returns this error only when its timeout
-    /// ends. If the server is full (`OOM`), it returns at once, because waiting frees no memory.
+    /// Nothing happened. An acquisition retries, and returns this error only when its timeout ends.
+    /// If the server is out of memory (`OOM`), the acquisition fails at once, because waiting frees
+    /// no memory.
     #[error("store not ready for `{name}`: {}; retry later", words(code, message, command.as_deref()))]
     NotReady {
         /// The name of the lock or of another primitive.
@@ -276,7 +284,7 @@ pub enum Error {
     #[error("invalid permit id: {0}")]
     PermitId(#[from] InvalidPermitId),
 
-    /// The store rejected the request for another reason. The error has its message.
+    /// The store rejected the request for another reason, which the field `message` has.
     ///
     /// Nothing happened, and a retry does not help.
     #[error("request for `{name}` rejected: {}", words(code, message, command.as_deref()))]
@@ -291,7 +299,8 @@ pub enum Error {
         command: Option<String>,
     },
 
-    /// The text cannot run as a script under a lock. The field has the reason.
+    /// The text of a script for [`LockGuard::eval`](crate::LockGuard::eval) is invalid. The field
+    /// has the reason.
     #[error("invalid script: {0}")]
     Script(String),
 
@@ -299,31 +308,33 @@ pub enum Error {
     #[error("the client was shut down")]
     ShutDown,
 
-    /// The number of permits is greater than one acquisition, or one semaphore, can have.
+    /// The number of permits exceeds the maximum of one acquisition or of one semaphore.
     #[error("invalid count for `{name}`: it must be at most {most}")]
     TooMany {
         /// The name of the lock or of another primitive.
         name: Name,
-        /// The greatest number that is allowed.
+        /// The maximum.
         most: u32,
     },
 
-    /// The timeout elapsed while another owner held `name`, permits were missing, or a latch was
-    /// closed.
+    /// The timeout elapsed while another owner held `name`, too few permits were free, or a latch
+    /// was closed.
     #[error("timed out after {waited:?} waiting for `{name}`{}", why(holder.as_ref(), *by_this_client, *unset))]
     TimedOut {
         /// The name that the caller waited for.
         name: Name,
         /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// The holder at the last request, or the earlier writer with a count of 0. The store does
-        /// not return the holders of permits and latches.
+        /// The holder at the last request. If the count of this holder is 0, it does not hold
+        /// `name`: it is a writer that queued earlier. `None` for permits and latches, because the
+        /// store does not return their holders.
         holder: Option<Holder>,
-        /// Whether another guard of this client holds it: a task that acquires what it holds waits
-        /// for itself. `false` if that guard was released and the store has not processed it.
+        /// Whether another guard of this client holds `name`. Then the task may have waited for
+        /// itself. `false` if that guard was released, and the store has not yet processed the
+        /// release.
         by_this_client: bool,
-        /// Whether no client had set the number of permits at the last request: `set_if_absent`
-        /// sets it.
+        /// Whether no client had set the number of permits at the last request. If so, call
+        /// `set_if_absent`.
         unset: bool,
     },
 
@@ -337,22 +348,23 @@ pub enum Error {
     TokenTooHigh {
         /// The fenced lock.
         name: Name,
-        /// The greatest number that its counter can be raised to.
+        /// The maximum to which the counter can be raised.
         most: u64,
     },
 
     /// The store is unreachable, or did not reply in time.
     ///
-    /// The operation **may have happened**, or may still happen. The background withdraws an
-    /// acquisition that fails this way. A second call of a change, such as
-    /// [`Latch::count_down`](crate::Latch::count_down), is a second change.
+    /// The operation **may have happened**, or may still happen. If an acquisition returns this
+    /// error, a background task withdraws it. If a change such as
+    /// [`Latch::count_down`](crate::Latch::count_down) returns this error, a second call may change
+    /// the data a second time.
     #[error("store unavailable for `{name}`: {reason}")]
     Unavailable {
         /// The name of the lock or of another primitive.
         name: Name,
         /// The cause, as far as it is known.
         reason: String,
-        /// The error of the network or the system behind it, if there is one.
+        /// The error of the network or the operating system that caused it, if there is one.
         source: Option<Cause>,
     },
 
@@ -367,8 +379,9 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     Url(String),
 
-    /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too long.
-    /// A longer reply would delay or end the connection that all callers share.
+    /// The value of a leader, or a key, a value or an element of a map, a set or a queue is too
+    /// long. All callers share one connection. A longer reply would delay the others, or end the
+    /// connection.
     #[error("value too long for `{name}`: it has more than {most} bytes; store a reference to it")]
     ValueTooLong {
         /// The name of the object.
@@ -377,13 +390,14 @@ pub enum Error {
         most: usize,
     },
 
-    /// The key `name` has another type than this primitive. It was not changed.
+    /// The key `name` has another Redis type than this primitive needs. The key was not changed.
     #[error("wrong type of `{name}`: the key is a {found}; choose another name")]
     WrongType {
-        /// The name, and the key.
+        /// The name, which is also the key.
         name: Name,
-        /// The type that Redis reports, such as `string` or `list`; `key of another type` if `TYPE`
-        /// is denied; or `text, not a number`.
+        /// The type that Redis reports, such as `string` or `list`. It is `key of another type` if
+        /// the ACL denies the command `TYPE`, and `text, not a number` for a text where a number is
+        /// needed.
         found: String,
     },
 
@@ -395,7 +409,7 @@ pub enum Error {
     },
 }
 
-/// Why the caller had to wait, as far as the store returned it.
+/// Returns why the caller waited in vain, if the store returned the cause.
 fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),
@@ -406,13 +420,13 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// The members that have arrived or are inside.
+/// Formats the members for the end of a message, such as `: a, b`.
 fn listed(members: &[Owner]) -> String {
     let separator = |at| if at == 0 { ": " } else { ", " };
     members.iter().enumerate().map(|(at, it)| format!("{}{it}", separator(at))).collect()
 }
 
-/// The words of a rejection. The command is added unless they name it.
+/// Returns the text of a rejection, and the command unless the text names it.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
     let text = format!("{code} {message}");
     match command {
@@ -437,8 +451,8 @@ impl From<leasehold_link::Error> for Error {
 }
 
 impl Error {
-    /// Returns whether another owner has the lock, or a rate is used up, so that the store itself
-    /// works.
+    /// Returns whether the store works, but another owner has the lock, a rate is used up, or
+    /// members of a barrier are missing.
     ///
     /// # Examples
     ///
@@ -465,15 +479,17 @@ impl Error {
 
     /// Returns whether a retry can help, because the store is unreachable or not ready.
     ///
-    /// [`NotReplicated`](Self::NotReplicated) is transient, because replicas come back. So is
-    /// [`Connect`](Self::Connect), unless it is `permanent`, such as a wrong password. A wrong
-    /// address looks like a server that is still starting, so limit the number of retries.
+    /// [`NotReplicated`](Self::NotReplicated) is transient, because replicas come back.
+    /// [`Connect`](Self::Connect) is transient, too, unless its field `permanent` is set, as for a
+    /// wrong password. A wrong address looks like a server that is still starting, so limit the
+    /// number of retries.
     ///
-    /// **A change that ended in [`Unavailable`](Self::Unavailable) may have happened**, and a second
-    /// call is a second change: [`Latch::count_down`](crate::Latch::count_down),
-    /// [`Semaphore::add`](crate::Semaphore::add), [`ExpirableSemaphore::add`](crate::ExpirableSemaphore::add),
-    /// [`LockGuard::eval`](crate::LockGuard::eval). For these, transient only means that the
-    /// store was unreachable. An operation that may happen twice can be called again.
+    /// **If a change returned [`Unavailable`](Self::Unavailable), it may have happened.** A second
+    /// call may change the data a second time. This holds for
+    /// [`Latch::count_down`](crate::Latch::count_down), [`Semaphore::add`](crate::Semaphore::add),
+    /// [`ExpirableSemaphore::add`](crate::ExpirableSemaphore::add), and
+    /// [`LockGuard::eval`](crate::LockGuard::eval). Call them again only if a second change does no
+    /// harm.
     ///
     /// # Examples
     ///
@@ -498,10 +514,10 @@ impl Error {
         }
     }
 
-    /// Returns the error for a caller that asked about `name`.
+    /// Returns the error for a caller whose request about `name` failed.
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
         let reason = failure.to_string();
-        // The error already says that there was no reply.
+        // The text of `Error::Unavailable` already says that the store is unavailable.
         let reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
         let name = name.clone();
         match failure {
@@ -544,13 +560,13 @@ impl Error {
         Self::Codec { name: name.clone(), codec, remedy, source }
     }
 
-    /// Returns the error if the timeout elapsed and the holder of `name` is not known.
+    /// Returns the error of a timeout, if the holder of `name` is unknown.
     pub(crate) fn timed_out(name: Name, waited: Duration) -> Self {
         let waited = in_millis(waited);
         Self::TimedOut { name, waited, holder: None, by_this_client: false, unset: false }
     }
 
-    /// Returns the error if only the `reason` is known about `name`.
+    /// Returns `Unavailable` with this `reason`, and without a source.
     pub(crate) fn silent(name: Name, reason: String) -> Self {
         Self::Unavailable { name, reason, source: None }
     }

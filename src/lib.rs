@@ -1,5 +1,6 @@
-//! Distributed locks that interoperate with Java's Redisson. They are async or blocking, are
-//! renewed by a watchdog, queue waiters fairly, and notify the holder of a lost lock.
+//! Distributed locks on Redis, which Java's Redisson and Rust programs share. The API is async or
+//! blocking. A watchdog renews each lock, waiters queue fairly, and a holder learns when it has
+//! lost its lock.
 //!
 //! ```
 //! use leasehold::{Client, Error, Release};
@@ -23,30 +24,31 @@
 //! A [`Lock`] is a name and settings, an [`Owner`] identifies a hold in Redis, and a [`LockGuard`]
 //! is a hold. The other primitives are:
 //!
-//! - [`FencedLock`]: each hold has a growing token; [`fence`] rejects late writes;
+//! - [`FencedLock`]: each hold has a higher token than the hold before it; [`fence`] rejects late
+//!   writes by these tokens;
 //! - [`Client::fair_lock`]: a [`Lock`] with one queue of the waiting tasks of all processes;
 //! - [`ReadWriteLock`]: many readers, or one writer;
-//! - [`MultiLock`]: several locks, held all or none;
+//! - [`MultiLock`]: several locks, which are acquired and released together;
 //! - [`ExpirableSemaphore`]: a number of permits with leases;
 //! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
-//! - [`Queue`]: elements in order, each claimed by one worker, and by another one if that worker
-//!   dies;
+//! - [`Queue`]: elements in order, each of which one worker claims; if the worker dies, another
+//!   worker claims its element;
 //! - [`RateLimiter`]: a number of permits for each interval; [`Throttle`]: permits at an even pace;
 //! - [`QuorumLock`]: a lock that a majority of independent servers grants;
-//! - [`Map`]: entries with a lock for each key, which the guard writes; [`Set`]: elements;
-//! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
+//! - [`Map`]: entries, and a lock for each key; [`Set`]: elements, and a lock for each of them;
+//! - [`LockGuard::write`] and [`LockGuard::eval`]: write data in the same Redis, but only while the
 //!   lock is held.
 //!
 //! Redis may be one server, a primary with Sentinels, or a cluster:
 //! [the guide](docs::guide::deployments) has the URL of each.
 //!
-//! `MemoryStore`, behind the feature `testing`, is a simulated Redis for tests. `blocking` is the
-//! API for threads.
+//! `MemoryStore` is a simulated Redis for tests, in the feature `testing`. The module `blocking`
+//! has the API for threads, in the feature `blocking`.
 //!
-//! **No lock on Redis can promise that two holders never overlap in real time.**
-//! A process that is paused for longer than its lease cannot know this before
-//! it runs again. [`docs::guarantees`] has the result of each fault.
+//! **No lock on Redis can promise that two holders never overlap in real time.** If a process is
+//! paused for longer than its lease, another process may acquire the lock. The paused process
+//! notices this only when it runs again. [`docs::guarantees`] has the result of each fault.
 //!
 //! Start with the [guide](docs::guide::getting_started).
 #![forbid(unsafe_code)]

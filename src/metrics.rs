@@ -1,12 +1,13 @@
-//! Counters, gauges and histograms, by the facade crate `metrics`.
+//! Records counters, gauges and histograms through the facade crate `metrics`.
 //!
-//! A program installs a recorder, such as `metrics-exporter-prometheus`, **before its first
-//! client**, because each new client describes the metrics to the recorder. Without a recorder,
-//! nothing is recorded.
+//! Install a recorder, such as `metrics-exporter-prometheus`, **before the first client**, because
+//! each new client describes the metrics to the recorder. Without a recorder, the library records
+//! nothing.
 //!
 //! The names follow OpenTelemetry. An exporter for Prometheus turns `leasehold.acquire.duration`
 //! into `leasehold_acquire_duration_seconds`, and `leasehold.losses` into `leasehold_losses_total`.
-//! [`Stats::prometheus`](crate::Stats::prometheus) uses the same names, without this feature.
+//! [`Stats::prometheus`](crate::Stats::prometheus) uses the same names, and works without this
+//! feature.
 //!
 //! | attribute | value |
 //! |---|---|
@@ -42,7 +43,8 @@ use crate::{
     error::Error,
 };
 
-/// Makes the public names, and the function that describes them by their documentation.
+/// Makes a public constant for each name, and the function that describes each metric to the
+/// recorder. The description is the doc comment of the constant.
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $name:ident = $kind:ident($text:literal, $unit:ident);)+) => {
         $($(#[doc = $help])+ pub const $name: &str = $text;)+
@@ -56,12 +58,12 @@ macro_rules! metrics {
 
 metrics! {
     /// How long acquisitions took, by `outcome`: `granted`, `timed_out`, `cancelled`, `failed`, or
-    /// `busy` for a `try_acquire` that found it held.
+    /// `busy` for a `try_acquire` that found the object held.
     ACQUIRE_DURATION = describe_histogram("leasehold.acquire.duration", Seconds);
-    /// How long holds lasted, by `outcome`: `released`, `unanswered` (its release got no reply),
+    /// How long holds lasted, by `outcome`: `released`, `unanswered` (the release got no reply),
     /// `expired`, `not_owned`, `max_hold`, `shut_down`.
     HOLD_DURATION = describe_histogram("leasehold.hold.duration", Seconds);
-    /// Current holds, by kind. That of an election is 1 in the leading process.
+    /// Current holds, by kind. For an election, the number is 1 in the process of the leader.
     HOLD_ACTIVE = describe_gauge("leasehold.hold.active", Count);
     /// Callers that wait now.
     WAIT_ACTIVE = describe_gauge("leasehold.wait.active", Count);
@@ -74,13 +76,13 @@ metrics! {
     RENEWALS = describe_counter("leasehold.renewals", Count);
     /// The delay of the last renewal behind its schedule.
     RENEWAL_LAG = describe_gauge("leasehold.renewal.lag", Seconds);
-    /// The greatest such delay since the client was created.
+    /// The maximum delay of a renewal behind its schedule, since the client was created.
     RENEWAL_LAG_MAX = describe_gauge("leasehold.renewal.lag.max", Seconds);
     /// Releases without a reply. A background task continues each of them.
     RELEASE_UNANSWERED = describe_counter("leasehold.release.unanswered", Count);
     /// Background releases that failed until their leases had ended.
     RELEASE_ABANDONED = describe_counter("leasehold.release.abandoned", Count);
-    /// Messages that woke a waiter, or arrived during its request.
+    /// Notifications that woke a waiter, or that arrived while its request was in flight.
     WAKE_UPS = describe_counter("leasehold.wake_ups", Count);
     /// Lost connections to a server, by `server.address`, and by `traffic`: commands, messages,
     /// or acknowledgements of replicas.
@@ -91,7 +93,8 @@ metrics! {
     RATE_LIMIT_DECISIONS = describe_counter("leasehold.rate_limit.decisions", Count);
 }
 
-/// Recommended buckets of the histograms, in seconds. The defaults of exporters fit no lock.
+/// Recommended buckets of the histograms, in seconds. The default buckets of exporters do not suit
+/// the times of locks.
 pub const BUCKETS: [(&str, &[f64]); 3] = [
     (
         ACQUIRE_DURATION,
@@ -113,9 +116,11 @@ static LABELLING: OnceLock<Labelling> = OnceLock::new();
 
 /// Sets the function that returns the attribute `leasehold.lock` for the name of a lock.
 ///
-/// The function returns one of few texts, such as `orders:*`, and always the same one for a name.
-/// `None` means no attribute. Call this before the first acquisition. It holds for the whole
-/// process. Returns whether this call was the first one; later calls change nothing.
+/// The function must return one of a few texts, such as `orders:*`, and always the same text for a
+/// name. If it returns `None`, the metric has no such attribute.
+///
+/// Call `label_locks` before the first acquisition. The function then labels the metrics of the
+/// whole process. Returns whether this call was the first one. A later call changes nothing.
 ///
 /// # Examples
 ///
@@ -126,7 +131,7 @@ pub fn label_locks(of: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'st
     LABELLING.set(Box::new(of)).is_ok()
 }
 
-/// The attributes of an object.
+/// Returns the attributes of an object.
 fn labels(object: &Object, fenced: bool) -> Vec<Label> {
     let kind = match object.kind {
         Kind::Lock if fenced => "fenced",
@@ -162,7 +167,8 @@ fn with(mut labels: Vec<Label>, key: &'static str, value: &'static str) -> Vec<L
     labels
 }
 
-/// An acquisition, from its start. If it is dropped, it was cancelled.
+/// An acquisition, which is recorded when this value is dropped. Without a result, it was
+/// cancelled.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     labels: Vec<Label>,
@@ -172,7 +178,7 @@ pub(crate) struct Acquisition {
 }
 
 impl Acquisition {
-    /// Begins to wait until `object` is free.
+    /// Starts an acquisition that waits until `object` is free.
     pub(crate) fn waits(object: &Object, fenced: bool) -> Self {
         let mut begun = Self::tries(object, fenced);
         begun.waits = true;
@@ -180,13 +186,13 @@ impl Acquisition {
         begun
     }
 
-    /// Asks once.
+    /// Starts an acquisition that sends one request and does not wait.
     pub(crate) fn tries(object: &Object, fenced: bool) -> Self {
         let (labels, since) = (labels(object, fenced), Instant::now());
         Self { labels, since, waits: false, outcome: ("cancelled", None) }
     }
 
-    /// Notes its result.
+    /// Notes the result of the acquisition.
     pub(crate) fn ended<T>(&mut self, result: &Result<T, Error>) {
         self.outcome = match result {
             Ok(_) => ("granted", None),
@@ -226,12 +232,12 @@ fn error_type(error: &Error) -> &'static str {
     }
 }
 
-/// Notes the beginning of a hold.
+/// Records the beginning of a hold.
 pub(crate) fn hold_began(claim: &Claim) {
     gauge!(HOLD_ACTIVE, labels_of(claim)).increment(1);
 }
 
-/// Notes the end of a hold that lasted for `held`.
+/// Records the end of a hold that lasted for `held`.
 pub(crate) fn hold_ended(claim: &Claim, ended: Ended, held: impl FnOnce() -> Duration) {
     let labels = labels_of(claim);
     gauge!(HOLD_ACTIVE, labels.clone()).decrement(1);
@@ -251,12 +257,12 @@ pub(crate) fn hold_ended(claim: &Claim, ended: Ended, held: impl FnOnce() -> Dur
     histogram!(HOLD_DURATION, with(labels, "outcome", outcome)).record(held());
 }
 
-/// Notes a hold without a request.
+/// Records a hold that began without a request.
 pub(crate) fn handed_over(claim: &Claim) {
     counter!(HANDOVERS, labels_of(claim)).increment(1);
 }
 
-/// Notes renewals.
+/// Records how many renewals succeeded and failed.
 pub(crate) fn renewed(ok: usize, failed: usize) {
     for (outcome, count) in [("ok", ok), ("failed", failed)] {
         if count > 0 {
@@ -265,29 +271,29 @@ pub(crate) fn renewed(ok: usize, failed: usize) {
     }
 }
 
-/// Notes how late renewals are now, and at most were.
+/// Records how late the last renewal was, and how late renewals were at most.
 pub(crate) fn lagged(lag: Duration, max: impl FnOnce() -> Duration) {
     gauge!(RENEWAL_LAG).set(lag.as_secs_f64());
     gauge!(RENEWAL_LAG_MAX).set(max().as_secs_f64());
 }
 
-/// Notes a background release that was given up.
+/// Records a background release that was given up.
 pub(crate) fn release_abandoned(claim: &Claim) {
     counter!(RELEASE_ABANDONED, labels_of(claim)).increment(1);
 }
 
-/// Notes a message that woke a waiter.
+/// Records a message that woke a waiter.
 pub(crate) fn woken() {
     counter!(WAKE_UPS).increment(1);
 }
 
-/// Notes a lost connection to `server` for this `traffic`.
+/// Records a lost connection to `server`, which was used for this `traffic`.
 pub(crate) fn connection_lost(server: &str, traffic: &'static str) {
     counter!(CONNECTION_LOSSES, "server.address" => server.to_owned(), "traffic" => traffic)
         .increment(1);
 }
 
-/// Notes the decision of a rate limiter.
+/// Records the decision of a rate limiter or a throttle.
 pub(crate) fn decided<T>(result: Result<T, Error>) -> Result<T, Error> {
     let outcome = match &result {
         Ok(_) => Some("allowed"),
@@ -300,7 +306,8 @@ pub(crate) fn decided<T>(result: Result<T, Error>) -> Result<T, Error> {
     result
 }
 
-/// Sends a request by `sent`, and notes how long its reply took. A cancelled request is not noted.
+/// Awaits `sent`, which sends a request, and records how long the reply took. A cancelled request
+/// is not recorded.
 pub(crate) async fn timed<T>(
     script: impl FnOnce() -> &'static str,
     sent: impl Future<Output = Result<T, Failure>>,
@@ -311,7 +318,7 @@ pub(crate) async fn timed<T>(
     let mut labels = vec![Label::from_static_parts("script", script())];
     let error = match &reply {
         Ok(reply) => is_refused(reply).then_some("refused"),
-        // A cluster rejects a request only when no other node can execute it.
+        // In a cluster, a request gets this failure only if no other node can execute it.
         Err(Failure::Refused { .. }) => Some("refused"),
         Err(Failure::Unanswered(_)) => Some("unanswered"),
         Err(Failure::Unreachable(_)) => Some("unreachable"),

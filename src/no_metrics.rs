@@ -1,5 +1,5 @@
-//! Replaces `metrics.rs` without the feature `metrics`: the same functions, which do nothing and
-//! cost no instruction.
+//! Replaces `metrics.rs` if the feature `metrics` is off. The functions are the same, but do
+//! nothing and cost no instruction.
 
 use std::{future::Future, time::Duration};
 

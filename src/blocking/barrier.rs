@@ -84,7 +84,7 @@ impl DoubleBarrier {
     }
 }
 
-/// A [`DoubleBarrierGuard`](crate::DoubleBarrierGuard) for threads. It may move to another thread.
+/// A [`DoubleBarrierGuard`](crate::DoubleBarrierGuard) for threads. It can move to another thread.
 ///
 /// # Examples
 ///
@@ -97,7 +97,8 @@ impl DoubleBarrier {
 #[derive(Debug)]
 #[must_use = "the member leaves as soon as this is dropped"]
 pub struct DoubleBarrierGuard {
-    // Dropped before the core, so that its release is in flight when the runtime ends.
+    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
+    // `core` ends the runtime.
     inner: primitives::DoubleBarrierGuard,
     core: Arc<Core>,
 }
@@ -115,11 +116,13 @@ impl DoubleBarrierGuard {
             "it.leave_within(Duration::from_secs(5))?.into_result()?;"
     }
 
-    /// Blocks for [`DoubleBarrierGuard::lost`](crate::DoubleBarrierGuard::lost).
+    /// Blocks until [`DoubleBarrierGuard::lost`](crate::DoubleBarrierGuard::lost) returns, and
+    /// returns its result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method.
     ///
     /// # Examples
     ///

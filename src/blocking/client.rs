@@ -10,8 +10,7 @@ use super::{
 use crate::MemoryStore;
 use crate::{Health, Pace, Shutdown, Stats, error::Result, primitives::thread_example};
 
-/// Settings of a [`Client`] for threads: those of
-/// [`ClientBuilder`](crate::ClientBuilder).
+/// The settings of a [`Client`] for threads: see [`ClientBuilder`](crate::ClientBuilder).
 pub type ClientBuilder = crate::ClientBuilder<Client>;
 
 /// A [`Client`](crate::Client) for threads.
@@ -29,7 +28,7 @@ pub struct Client {
     core: Arc<Core>,
 }
 
-/// The methods that make the objects of a client.
+/// Makes the methods of a client that return an object.
 macro_rules! makes {
     ($(fn $name:ident() -> $object:ident;)+) => {$(
         #[doc = concat!("Does what [`Client::", stringify!($name), "`](crate::Client::",
@@ -37,7 +36,7 @@ macro_rules! makes {
         ///
         /// # Errors
         ///
-        /// As there.
+        /// Those of the async method.
         #[doc = thread_example!("":
             concat!("let it = client.", stringify!($name), "(\"orders:42\")?;"))]
         pub fn $name(&self, name: impl AsRef<str>) -> Result<$object> {
@@ -59,7 +58,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
     ///
     /// # Examples
     ///
@@ -75,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there, and as [`in_memory`](Self::in_memory).
+    /// Those of the async method, and those of [`in_memory`](Self::in_memory).
     ///
     /// # Examples
     ///
@@ -88,14 +87,14 @@ impl Client {
         Self::builder().connect_lazy(url)
     }
 
-    /// Does what [`Client::in_memory`](crate::Client::in_memory) does, in real time.
+    /// Does what [`Client::in_memory`](crate::Client::in_memory) does, but always in real time.
     ///
-    /// A paused clock of tokio does not affect it.
+    /// If a test pauses the clock of tokio, this client does not notice.
     ///
     /// # Errors
     ///
     /// [`Error::InsideAsync`](crate::Error::InsideAsync), and
-    /// [`Error::NoRuntime`](crate::Error::NoRuntime) if the system gives no thread.
+    /// [`Error::NoRuntime`](crate::Error::NoRuntime) if the system cannot start a thread.
     ///
     /// # Examples
     ///
@@ -156,7 +155,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -177,7 +176,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -193,7 +192,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -210,7 +209,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -227,7 +226,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -243,7 +242,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -260,7 +259,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -273,7 +272,7 @@ impl Client {
         Ok(Throttle::new(Arc::clone(&self.core), self.core.client().throttle(name, pace)?))
     }
 
-    /// Returns the UUID of this client, with which its owners begin.
+    /// Returns the UUID of this client. The owners of its holds begin with this UUID.
     ///
     /// # Examples
     ///
@@ -286,7 +285,7 @@ impl Client {
         self.core.client().id()
     }
 
-    /// Returns counters of this client's work, as [`Client::stats`](crate::Client::stats) does.
+    /// Returns what [`Client::stats`](crate::Client::stats) returns.
     ///
     /// # Examples
     ///
@@ -340,7 +339,7 @@ impl crate::ClientBuilder<Client> {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
     ///
     /// # Examples
     ///

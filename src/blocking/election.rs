@@ -63,7 +63,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
+    /// of an async runtime calls this method.
     ///
     /// # Examples
     ///
@@ -84,7 +85,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
+    /// of an async runtime calls this method.
     ///
     /// # Examples
     ///
@@ -103,9 +105,9 @@ impl Election {
     }
 }
 
-/// A [`Leadership`](crate::Leadership) for threads. Dropping it steps down.
+/// A [`Leadership`](crate::Leadership) for threads. If it is dropped, the leader steps down.
 ///
-/// It may move to another thread.
+/// It can move to another thread.
 ///
 /// # Examples
 ///
@@ -118,7 +120,8 @@ impl Election {
 #[derive(Debug)]
 #[must_use = "the leader steps down as soon as this is dropped"]
 pub struct Leadership {
-    // Dropped before the core, so that its release is in flight when the runtime ends.
+    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
+    // `core` ends the runtime.
     inner: primitives::Leadership,
     core: Arc<Core>,
 }
@@ -157,11 +160,12 @@ impl Leadership {
         core.run(&inner.context(), work, inner.into_guard().release_after_run())
     }
 
-    /// Blocks for [`Leadership::lost`](crate::Leadership::lost).
+    /// Blocks until [`Leadership::lost`](crate::Leadership::lost) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method.
     ///
     /// # Examples
     ///
@@ -193,11 +197,12 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Blocks for [`Observer::next`](crate::Observer::next).
+    /// Blocks until [`Observer::next`](crate::Observer::next) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
+    /// of an async runtime calls this method.
     ///
     /// # Examples
     ///

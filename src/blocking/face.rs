@@ -1,20 +1,22 @@
-//! Macros that generate methods for threads from a table. Each method waits for the method of the
-//! same name for tasks. A row is a signature and an example.
+//! Macros that generate methods of the blocking API from a table. Each method blocks until the
+//! async method of the same name returns. A row of the table is a signature and an example.
 
-/// Methods of a type that has the object for tasks in `inner`, and its `core`. `, guard` makes the
-/// guard for threads with the method `guard` of that type, and `=> guard` does so if a guard was
-/// returned. `$object` sets up the examples.
+/// Methods that block. The type has the async object in its field `inner`, and a `core`. If a row
+/// ends with `, guard`, the method `guard` of the type converts the returned async guard. With
+/// `=> guard`, this method converts the guard inside an `Option`. `$object` is code that makes the
+/// object in the examples.
 macro_rules! waits {
     ($of:ident, $object:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $(, $wrap:ident)? $(=> $maybe:ident)?;
             $($example:literal)+)+
     ) => {$(
-        #[doc = concat!("Blocks for [`", stringify!($of), "::", stringify!($name), "`](crate::",
-            stringify!($of), "::", stringify!($name), ").")]
+        #[doc = concat!("Blocks until [`", stringify!($of), "::", stringify!($name), "`](crate::",
+            stringify!($of), "::", stringify!($name), ") returns, and returns its result.")]
         ///
         /// # Errors
         ///
-        /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+        /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+        /// task of an async runtime calls this method.
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn $name(&self, $($arg: $type),*) -> Result<$out> {
             let returned = self.core.wait(self.inner.$name($($arg),*))??;
@@ -25,7 +27,7 @@ macro_rules! waits {
     )+};
 }
 
-/// The same for methods that do not wait.
+/// Methods that do not block, and return what the async method returns.
 macro_rules! returns {
     ($of:ident, $object:literal:
         $(fn $name:ident() -> $out:ty; $($example:literal)+)+
@@ -40,7 +42,7 @@ macro_rules! returns {
     )+};
 }
 
-/// The same for settings.
+/// Settings, which consume and return the object.
 macro_rules! sets {
     ($of:ident, $object:literal:
         $(fn $name:ident($arg:ident: $type:ty); $($example:literal)+)+
@@ -55,17 +57,19 @@ macro_rules! sets {
     )+};
 }
 
-/// The same for methods that consume a guard. If a task calls one, a background task does `$instead`.
+/// Methods that block and consume a guard. If a task of an async runtime calls one, a background
+/// task does what the text `$instead` says.
 macro_rules! ends {
     ($of:ident, $object:literal, $instead:literal:
         $(fn $name:ident($($arg:ident: $type:ty),*); $($example:literal)+)+
     ) => {$(
-        #[doc = concat!("Blocks for [`", stringify!($of), "::", stringify!($name), "`](crate::",
-            stringify!($of), "::", stringify!($name), ").")]
+        #[doc = concat!("Blocks until [`", stringify!($of), "::", stringify!($name), "`](crate::",
+            stringify!($of), "::", stringify!($name), ") returns, and returns its result.")]
         ///
         /// # Errors
         ///
-        /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
+        /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a
+        /// task of an async runtime calls this method. In the latter case, a
         #[doc = concat!("background task ", $instead, ".")]
         #[doc = $crate::primitives::thread_example!($object: $($example),+)]
         pub fn $name(self, $($arg: $type),*) -> Result<Release> {

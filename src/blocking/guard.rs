@@ -1,4 +1,4 @@
-//! A guard, for threads.
+//! The guards for threads.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
 
 /// A [`Guard`](crate::Guard) for threads: the proof of a grant of a lock or a semaphore.
 ///
-/// `K` is the async type that granted it, such as [`Lock`]. `B` says what the guard is bound to: to
-/// nothing, or to [`ThisThread`]. Each of these guards has a shorter name, such as
-/// [`LockGuard`](super::LockGuard), [`OwnedLockGuard`](super::OwnedLockGuard) or
+/// `K` is the async type of the lock or the semaphore, such as [`Lock`]. `B` is [`ThisThread`] if
+/// the guard cannot move to another thread, and `()` if it can. Each combination has a shorter
+/// name, such as [`LockGuard`](super::LockGuard), [`OwnedLockGuard`](super::OwnedLockGuard) or
 /// [`ExpirablePermits`](super::ExpirablePermits).
 ///
 /// # Examples
@@ -36,15 +36,17 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct Guard<K, B = ()> {
-    // Dropped before the core, so that its release is in flight when the runtime ends.
+    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
+    // `core` ends the runtime.
     inner: primitives::Guard<K>,
     core: Arc<Core>,
     bound: B,
 }
 
-/// Binds a guard to the thread that acquired it: the thread is its owner.
+/// Binds a guard to the thread that acquired it, which owns the hold.
 ///
-/// The guard does not move to another thread. If its thread acquires the lock again, it re-enters.
+/// The guard cannot move to another thread. If its thread acquires the lock again, the thread
+/// re-enters the hold.
 ///
 /// ```compile_fail
 /// # let client = leasehold::blocking::Client::in_memory().unwrap();
@@ -77,12 +79,13 @@ impl<K, B> Guard<K, B> {
         Self { inner, core: Arc::clone(core), bound }
     }
 
-    /// Blocks for [`Guard::release`](crate::Guard::release).
+    /// Blocks until [`Guard::release`](crate::Guard::release) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
-    /// background task releases what is held.
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
+    /// of an async runtime calls this method. In the latter case, a background task releases the
+    /// hold.
     ///
     /// # Examples
     ///
@@ -108,16 +111,18 @@ impl<K, B> Guard<K, B> {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
-        // `_bound` registers the hold, so that this thread can re-enter it until it is released.
+        // `_bound` must live until the release. As long as it lives, this thread can re-enter the
+        // hold.
         let Self { inner, core, bound: _bound } = self;
         core.run(&inner.holding(), work, inner.release_after_run())
     }
 
-    /// Blocks for [`Guard::lost`](crate::Guard::lost).
+    /// Blocks until [`Guard::lost`](crate::Guard::lost) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method.
     ///
     /// # Examples
     ///
@@ -132,7 +137,8 @@ impl<K, B> Guard<K, B> {
         self.core.wait(self.inner.lost())
     }
 
-    /// Does what [`lost`](Self::lost) does for at most `timeout`.
+    /// Does what [`lost`](Self::lost) does, but waits for at most `timeout`. Returns `None` if the
+    /// hold lasts longer.
     ///
     /// # Errors
     ///
@@ -158,7 +164,7 @@ impl<K, B> Guard<K, B> {
     }
 }
 
-/// Methods of a guard of a lock.
+/// Methods of the guards of locks.
 impl<K, B: Clone> Guard<Lock<K>, B> {
     /// Does what [`Guard::forget`](crate::Guard::forget) does.
     ///
@@ -196,7 +202,7 @@ impl<K, B: Clone> Guard<Lock<K>, B> {
     }
 }
 
-/// More methods of a guard of a fenced lock.
+/// More methods of the guards of fenced locks.
 impl<B> Guard<FencedLock, B> {
     returns! { Guard, "let guard = client.fenced_lock(\"orders:42\")?.acquire()?;":
         fn token() -> u64; "assert_eq!(guard.token(), 1);"
@@ -205,7 +211,7 @@ impl<B> Guard<FencedLock, B> {
 }
 
 impl Guard<Semaphore> {
-    /// Leaves the permits acquired, as the guard for tasks does.
+    /// Does what [`Guard::forget`](crate::Guard::forget) does: the permits stay acquired.
     ///
     /// # Examples
     ///

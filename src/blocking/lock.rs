@@ -20,9 +20,10 @@ use crate::{
 
 /// A [`Lock`](crate::Lock) for threads.
 ///
-/// It is **reentrant by thread**: a thread that holds it may acquire it again, with
+/// It is **reentrant by thread**: a thread that holds the lock may acquire it again, with
 /// [`acquire`](Self::acquire), [`acquire_within`](Self::acquire_within) and
-/// [`try_acquire`](Self::try_acquire). The settings of the first acquisition stay in force.
+/// [`try_acquire`](Self::try_acquire). The second acquisition does not change settings such as the
+/// lease.
 ///
 /// # Examples
 ///
@@ -42,9 +43,9 @@ pub struct Lock<K = ()> {
 
 /// A [`FencedLock`](crate::FencedLock) for threads.
 ///
-/// It is **reentrant by thread**, and the second guard has the same token. If the thread already
-/// holds a plain lock of this name, that hold has no token, so acquiring returns
-/// [`Error::NoToken`].
+/// It is **reentrant by thread**, and the second guard has the token of the first one. If the
+/// thread already holds a plain [`Lock`] of this name, its hold has no token. In this case,
+/// acquiring returns [`Error::NoToken`].
 ///
 /// # Examples
 ///
@@ -59,10 +60,11 @@ pub struct Lock<K = ()> {
 /// ```
 pub type FencedLock = Lock<Fenced>;
 
-/// The guard of a [`Lock`], which stays on its thread.
+/// The guard of a [`Lock`]. It cannot move to another thread.
 pub type LockGuard = Guard<primitives::Lock, ThisThread>;
 
-/// The guard of a [`Lock`], which may move to another thread. Nothing re-enters its hold.
+/// The guard of a [`Lock`]. It can move to another thread, so no thread can re-enter its hold by
+/// acquiring the lock.
 ///
 /// # Examples
 ///
@@ -74,19 +76,19 @@ pub type LockGuard = Guard<primitives::Lock, ThisThread>;
 /// ```
 pub type OwnedLockGuard = Guard<primitives::Lock>;
 
-/// The guard of a [`FencedLock`], which stays on its thread.
+/// The guard of a [`FencedLock`]. It cannot move to another thread.
 pub type FencedGuard = Guard<primitives::FencedLock, ThisThread>;
 
-/// The guard of a [`FencedLock`], which may move to another thread.
+/// The guard of a [`FencedLock`]. It can move to another thread.
 pub type OwnedFencedGuard = Guard<primitives::FencedLock>;
 
-/// A guard of `Lock<K>` that stays on its thread.
+/// A guard of `Lock<K>` that cannot move to another thread.
 type Bound<K> = Guard<primitives::Lock<K>, ThisThread>;
 
-/// A guard of `Lock<K>` that may move.
+/// A guard of `Lock<K>` that can move to another thread.
 type Owned<K> = Guard<primitives::Lock<K>>;
 
-/// Settings, as those of [`Lock`](crate::Lock).
+/// Settings. The async [`Lock`](crate::Lock) has them, too.
 impl<K> Lock<K> {
     pub(super) fn new(core: Arc<Core>, inner: primitives::Lock<K>) -> Self {
         Self { core, inner }
@@ -107,15 +109,17 @@ impl<K> Lock<K> {
     }
 }
 
-/// Acquires with the thread as the owner.
+/// Acquisitions that the thread owns.
 impl<K> Lock<K> {
     /// Acquires the lock, waiting until it is free, or re-enters it.
     ///
-    /// As [`Lock::acquire`](crate::Lock::acquire). A thread that holds the lock re-enters it.
+    /// A thread that holds the lock re-enters it. Otherwise the method does what
+    /// [`Lock::acquire`](crate::Lock::acquire) does.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`]. A fenced lock also returns [`Error::NoToken`].
+    /// Those of the async method, and [`Error::InsideAsync`]. A fenced lock also returns
+    /// [`Error::NoToken`].
     ///
     /// # Examples
     ///
@@ -132,12 +136,12 @@ impl<K> Lock<K> {
 
     /// Acquires the lock, waiting for at most `timeout`, or re-enters it.
     ///
-    /// As [`Lock::acquire_within`](crate::Lock::acquire_within). A thread that holds the lock
-    /// re-enters it.
+    /// A thread that holds the lock re-enters it. Otherwise the method does what
+    /// [`Lock::acquire_within`](crate::Lock::acquire_within) does.
     ///
     /// # Errors
     ///
-    /// As there, and those of [`acquire`](Self::acquire).
+    /// Those of the async method, and those of [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///
@@ -160,12 +164,12 @@ impl<K> Lock<K> {
 
     /// Acquires the lock if it is free now, or re-enters it.
     ///
-    /// As [`Lock::try_acquire`](crate::Lock::try_acquire). A thread that holds the lock re-enters
-    /// it.
+    /// A thread that holds the lock re-enters it. Otherwise the method does what
+    /// [`Lock::try_acquire`](crate::Lock::try_acquire) does.
     ///
     /// # Errors
     ///
-    /// As there, and those of [`acquire`](Self::acquire).
+    /// Those of the async method, and those of [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///
@@ -188,20 +192,22 @@ impl<K> Lock<K> {
         (self.core.client().id().into(), self.inner.object().clone())
     }
 
-    /// Reenters the hold of this thread, if it has one.
+    /// Re-enters the hold of this thread, if the thread has one.
     fn enter_again(&self, max_wait: ReentryTimeout) -> Result<Option<Bound<K>>> {
         let Some(entered) = ThreadHold::find(&self.key()) else {
             return self.enter_under_write(max_wait);
         };
         match self.core.wait(self.inner.enter_again(&entered.holding, max_wait))? {
             Ok(guard) => Ok(Some(Guard::new(guard, &self.core, ThisThread::new(entered)))),
-            // The hold was just lost: acquire again, unless this thread holds the other side.
+            // The hold was just lost. So the caller acquires the lock as if for the first time,
+            // unless this thread holds the other side of it.
             Err(Error::Lost { .. }) => self.enter_under_write(max_wait),
             Err(error) => Err(error),
         }
     }
 
-    /// Acquires one side while this thread holds the other one.
+    /// Acquires one side of a read-write lock if this thread holds the other side, and returns
+    /// `None` if it does not.
     fn enter_under_write(&self, max_wait: ReentryTimeout) -> Result<Option<Bound<K>>> {
         let (client, object) = self.key();
         let other = object.other_side().and_then(|side| ThreadHold::find(&(client, side)));
@@ -222,14 +228,14 @@ impl<K> Lock<K> {
     }
 }
 
-/// Methods whose guard is the owner. The guard may move to another thread, and a thread that
-/// acquires twice waits for itself.
+/// Acquisitions that the guard owns. The guard can move to another thread. If a thread acquires
+/// twice, it waits for itself.
 impl<K> Lock<K> {
     /// Acquires the lock as [`Lock::acquire`](crate::Lock::acquire) does.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`].
+    /// Those of the async method, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -248,7 +254,7 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`].
+    /// Those of the async method, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -266,7 +272,7 @@ impl<K> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`].
+    /// Those of the async method, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -286,15 +292,16 @@ impl<K> Lock<K> {
 
 /// Runs work under the lock.
 ///
-/// Nothing can stop a thread from outside: work checks its [`LockContext`] before each side effect.
-/// Therefore it has no [`on_loss`](crate::Lock::on_loss).
+/// Nothing can stop the work of a thread from outside, so there is no setting
+/// [`on_loss`](crate::Lock::on_loss). The work must check its [`LockContext`] before each side
+/// effect.
 impl<K> Lock<K> {
     /// Does what [`Lock::run`](crate::Lock::run) does, but cannot stop the work.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the lock was lost meanwhile.
-    /// [`Guard::run`] returns the result of such work, too.
+    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`] if the lock was lost while the work
+    /// ran. Use [`Guard::run`] to get the result of the work in this case, too.
     ///
     /// # Examples
     ///
@@ -308,11 +315,11 @@ impl<K> Lock<K> {
         self.acquire()?.run(work).into_result()
     }
 
-    /// Does what [`run`](Self::run) does, but waits for the lock at most `timeout`.
+    /// Does what [`run`](Self::run) does, but waits for the lock for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`acquire_within`](Self::acquire_within), and [`Error::Lost`].
+    /// Those of [`acquire_within`](Self::acquire_within), and [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -330,11 +337,11 @@ impl<K> Lock<K> {
         self.acquire_within(timeout)?.run(work).into_result()
     }
 
-    /// Does what [`run`](Self::run) does if the lock is free now, and else returns `None`.
+    /// Does what [`run`](Self::run) does if the lock is free now. Otherwise returns `None`.
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire), and [`Error::Lost`].
+    /// Those of [`try_acquire`](Self::try_acquire), and [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -379,7 +386,8 @@ impl<K> Lock<K> {
     }
 }
 
-/// As for tasks: the same lock without its tokens in the type.
+/// Returns the same lock, without the tokens in its type. Its holds still have tokens: read them by
+/// [`LockContext::token`].
 impl From<FencedLock> for Lock {
     fn from(FencedLock { core, inner }: FencedLock) -> Self {
         Self { core, inner: inner.into() }
@@ -403,8 +411,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// Once, the thread waited for itself, because it still had its read hold after the loss of its
-    /// write hold.
+    /// Once, a thread lost its write hold, and acquired the write side again while it still had its
+    /// read hold. It then waited for itself.
     #[test]
     fn thread_cannot_write_again_while_it_still_reads() {
         let store = MemoryStore::new();
@@ -421,8 +429,8 @@ mod tests {
         prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
-    /// Once, the wait for replicas ignored the timeout, and the wait for their reply lasted until
-    /// the lease ended.
+    /// Once, a reentry with a timeout waited too long. It waited for replicas without regard to the
+    /// timeout, and for a reply of the store until the lease ended.
     #[test]
     fn reentry_waits_no_longer_than_its_timeout() {
         const LONG: Duration = Duration::from_secs(30);
@@ -467,7 +475,7 @@ mod tests {
         store.set_replicas(1);
         let again = wants.acquire().unwrap();
         assert_eq!((again.owner(), again.count()), (first.owner(), 2));
-        // Replicas that acknowledged the hold are not asked again.
+        // Replicas that have acknowledged the hold need not acknowledge it again.
         store.set_replicas(0);
         assert_eq!(wants.try_acquire().unwrap().unwrap().count(), 3);
     }

@@ -43,7 +43,7 @@ impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
     }
 }
 
-/// The methods that make the synchronizers of a key.
+/// Makes the methods of a map that return a synchronizer of a key.
 macro_rules! makes {
     ($(fn $name:ident() -> $object:ident;)+) => {$(
         #[doc = concat!("Does what [`Map::", stringify!($name), "`](crate::Map::",
@@ -51,7 +51,7 @@ macro_rules! makes {
         ///
         /// # Errors
         ///
-        /// As there.
+        /// Those of the async method.
         #[doc = thread_example!("let orders = client.map::<String, u32>(\"orders\")?;":
             concat!("let it = orders.", stringify!($name), "(&\"42\".to_owned())?;"))]
         pub fn $name(&self, key: &K) -> Result<$object> {
@@ -157,7 +157,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -174,7 +174,7 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -192,7 +192,8 @@ impl<K, V, KC: Codec<K>, VC: Codec<V>> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`] if a task calls it.
+    /// Those of the async method, and [`Error::InsideAsync`] if a task of an async runtime calls
+    /// this method.
     ///
     /// # Examples
     ///
@@ -260,11 +261,12 @@ impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for MapStream<K, V, KC, VC
 }
 
 impl<K, V, KC: Codec<K>, VC: Codec<V>> MapStream<K, V, KC, VC> {
-    /// Blocks for [`MapStream::next`](crate::MapStream::next).
+    /// Blocks until [`MapStream::next`](crate::MapStream::next) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`] if a task calls it.
+    /// Those of the async method, and [`Error::InsideAsync`] if a task of an async runtime calls
+    /// this method.
     ///
     /// # Examples
     ///

@@ -1,17 +1,18 @@
-//! The same API for threads.
+//! The API for threads, which block instead of awaiting.
 //!
-//! Each method blocks for the method of the same name for tasks, whose documentation holds for
-//! both. Only [`on_loss`](crate::Lock::on_loss) is missing, because nothing can stop a thread from
+//! Each type and each method has the name of its async counterpart, whose documentation holds for
+//! both. A method blocks its thread until the async method returns. Only
+//! [`on_loss`](crate::Lock::on_loss) is missing, because nothing can stop the work of a thread from
 //! outside.
 //!
-//! A client of this module owns a runtime thread, on which its connections and background tasks
-//! run. Callers wait on their own thread. If a task of an async runtime calls a method, it returns
-//! [`Error::InsideAsync`](crate::Error::InsideAsync), because it would block all tasks of that
-//! thread. Inside `tokio::task::spawn_blocking` it works.
+//! A client of this module owns a thread with an async runtime, on which its connections and
+//! background tasks run. Callers block their own threads. If a task of an async runtime calls a
+//! method, the method returns [`Error::InsideAsync`](crate::Error::InsideAsync), because it would
+//! block all other tasks of that thread. Calls inside `tokio::task::spawn_blocking` work.
 //!
-//! The owner of a hold is a thread, as in Java: [`Lock::acquire`] on a thread that already holds
-//! the lock re-enters it, and its guard stays on the thread. [`Lock::acquire_owned`] returns a
-//! guard that may move, and never re-enters.
+//! A thread owns its hold, as in Java. If the thread already holds the lock, [`Lock::acquire`]
+//! re-enters it. The guard cannot move to another thread. [`Lock::acquire_owned`] never re-enters,
+//! and its guard can move to another thread.
 //!
 //! # Examples
 //!

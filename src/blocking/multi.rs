@@ -14,8 +14,8 @@ use crate::{
 
 /// A [`MultiLock`](crate::MultiLock) for threads.
 ///
-/// It is **not reentrant**: a thread that already holds a member waits for itself. Its guard may
-/// move to another thread.
+/// It is **not reentrant**: if a thread acquires the multi-lock while it holds a member, it waits
+/// for itself. The guard can move to another thread.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -70,8 +70,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if a member was lost
-    /// meanwhile.
+    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if a member was
+    /// lost while the work ran.
     ///
     /// # Examples
     ///
@@ -103,18 +103,20 @@ impl MultiLock {
 #[derive(Debug)]
 #[must_use = "the members are released as soon as the guard is dropped"]
 pub struct MultiGuard {
-    // Dropped before the cores, so that its releases are in flight when the runtimes end.
+    // Must come before `core`. Rust drops fields in order, and the releases must be in flight when
+    // `core` ends the runtimes.
     inner: primitives::MultiGuard,
     core: Cores,
 }
 
 impl MultiGuard {
-    /// Blocks for [`MultiGuard::release`](crate::MultiGuard::release).
+    /// Blocks until [`MultiGuard::release`](crate::MultiGuard::release) returns, and returns its
+    /// result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a background task
-    /// releases the members.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method. In this case, a background task releases the members.
     ///
     /// # Examples
     ///
@@ -146,11 +148,12 @@ impl MultiGuard {
         core.first().run(&context, work, inner.release_after_run())
     }
 
-    /// Blocks for [`MultiGuard::lost`](crate::MultiGuard::lost).
+    /// Blocks until [`MultiGuard::lost`](crate::MultiGuard::lost) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Permits that expire, for threads.
+//! The expirable semaphore, for threads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use crate::{
     },
 };
 
-/// [`ExpirableSemaphore`](crate::ExpirableSemaphore) for threads.
+/// An [`ExpirableSemaphore`](crate::ExpirableSemaphore) for threads.
 ///
-/// A thread that acquires twice has two guards, which may move to other threads.
+/// A thread that acquires twice has two guards, which can move to other threads.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ pub struct ExpirableSemaphore {
     inner: primitives::ExpirableSemaphore,
 }
 
-/// The guard of [`ExpirableSemaphore`]. It may move to another thread.
+/// The guard of an [`ExpirableSemaphore`]. It can move to another thread.
 pub type ExpirablePermits = Guard<primitives::ExpirableSemaphore>;
 
 impl ExpirableSemaphore {
@@ -107,7 +107,7 @@ impl ExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost).
+    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Examples
     ///

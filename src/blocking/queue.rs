@@ -127,7 +127,8 @@ impl<T, C: Codec<T>> Queue<T, C> {
 #[derive(Debug)]
 #[must_use = "the element goes back to the queue as soon as the claim is dropped"]
 pub struct Claim<T> {
-    // Dropped before the core, so that its release is in flight when the runtime ends.
+    // Must come before `core`. Rust drops fields in order, and the release must be in flight when
+    // `core` ends the runtime.
     inner: primitives::Claim<T>,
     core: Arc<Core>,
 }
@@ -142,11 +143,12 @@ impl<T> Claim<T> {
             "assert_eq!(jobs.len()?, 1);"
     }
 
-    /// Blocks for [`Claim::lost`](crate::Claim::lost).
+    /// Blocks until [`Claim::lost`](crate::Claim::lost) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method.
     ///
     /// # Examples
     ///
@@ -178,14 +180,15 @@ mod tests {
 
     use crate::blocking;
 
-    /// A type of jobs, keys and elements that is neither `Clone` nor `Debug`.
+    /// A type of elements, keys and values that is neither `Clone` nor `Debug`.
     enum Job {}
 
     fn object<T: Clone + Debug>() {}
 
     fn stream<T: Debug>() {}
 
-    /// Derived impls require `Job: Clone` and `Job: Debug`.
+    /// `derive(Clone, Debug)` would require `Job: Clone` and `Job: Debug`, so the types implement
+    /// these traits by hand.
     #[test]
     fn object_of_a_type_without_clone_is_still_clone() {
         object::<crate::Map<Job, Job>>();

@@ -33,7 +33,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync).
     ///
     /// # Examples
     ///
@@ -51,7 +51,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -68,8 +68,8 @@ impl QuorumClient {
         Ok(Self { clients, inner, core })
     }
 
-    /// Returns the clients of the servers, as [`QuorumClient::clients`](crate::QuorumClient::clients)
-    /// does.
+    /// Returns the client of each server, as
+    /// [`QuorumClient::clients`](crate::QuorumClient::clients) does.
     ///
     /// # Examples
     ///
@@ -88,7 +88,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -104,8 +104,8 @@ impl QuorumClient {
 
 /// A [`QuorumLock`](crate::QuorumLock) for threads.
 ///
-/// It is **not reentrant**: a thread that already holds it waits for itself. Its guard may move to
-/// another thread.
+/// It is **not reentrant**: if a thread that holds the lock acquires it again, the thread waits for
+/// itself. The guard can move to another thread.
 ///
 /// # Examples
 ///
@@ -148,8 +148,8 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the lock was lost
-    /// meanwhile.
+    /// Those of [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the lock was
+    /// lost while the work ran.
     ///
     /// # Examples
     ///
@@ -168,7 +168,7 @@ impl QuorumLock {
     }
 }
 
-/// A [`QuorumGuard`](crate::QuorumGuard) for threads. It may move to another thread.
+/// A [`QuorumGuard`](crate::QuorumGuard) for threads. It can move to another thread.
 ///
 /// # Examples
 ///
@@ -181,7 +181,8 @@ impl QuorumLock {
 #[derive(Debug)]
 #[must_use = "what the guard holds is released as soon as the guard is dropped"]
 pub struct QuorumGuard {
-    // Dropped before the cores, so that its releases are in flight when the runtimes end.
+    // Must come before `core`. Rust drops fields in order, and the releases must be in flight when
+    // `core` ends the runtimes.
     inner: quorum::QuorumGuard,
     core: Cores,
 }
@@ -193,11 +194,13 @@ impl QuorumGuard {
         fn remaining() -> Option<Duration>; "assert!(guard.remaining().is_some());"
     }
 
-    /// Blocks for [`QuorumGuard::lost`](crate::QuorumGuard::lost).
+    /// Blocks until [`QuorumGuard::lost`](crate::QuorumGuard::lost) returns, and returns its
+    /// result.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task of an async runtime calls this
+    /// method.
     ///
     /// # Examples
     ///
@@ -213,12 +216,14 @@ impl QuorumGuard {
         self.core.first().wait(self.inner.lost())
     }
 
-    /// Blocks for [`QuorumGuard::release`](crate::QuorumGuard::release).
+    /// Blocks until [`QuorumGuard::release`](crate::QuorumGuard::release) returns, and returns its
+    /// result.
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then
-    /// background tasks release the lock.
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
+    /// of an async runtime calls this method. In the latter case, background tasks release the
+    /// lock.
     ///
     /// # Examples
     ///

@@ -14,10 +14,10 @@ use crate::{
 
 /// A [`ReadWriteLock`](crate::ReadWriteLock) for threads.
 ///
-/// Each side is **reentrant by thread**. A thread that writes may also acquire the readers' side,
-/// and keeps it after it has released the writers' side. If a thread that reads acquires the
-/// writers' side, it would wait for itself, so it gets
-/// [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
+/// Each side is **reentrant by thread**. A thread that holds the writers' side may also acquire the
+/// readers' side. After it releases the writers' side, it still holds the readers' side. If a
+/// thread that holds only the readers' side acquired the writers' side, it would wait for itself.
+/// Therefore the call returns [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ impl ReadWriteLock {
         fn name() -> &Name; "assert_eq!(prices.name().as_str(), \"prices\");"
     }
 
-    /// Returns the readers' side, which many readers can hold together.
+    /// Returns the readers' side, which many readers can hold at the same time.
     ///
     /// # Examples
     ///
@@ -69,7 +69,8 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.core), self.inner.read())
     }
 
-    /// Returns the writers' side, which only one holder has, while no reader holds the lock.
+    /// Returns the writers' side. At most one writer can hold it, and only while no reader holds
+    /// the lock.
     ///
     /// # Examples
     ///

@@ -1,4 +1,5 @@
-//! The locks that this thread holds: a second acquire reenters them.
+//! The table of the locks that a thread holds. If the thread acquires one of them again, it
+//! re-enters the hold.
 
 use std::{
     cell::RefCell,
@@ -9,11 +10,11 @@ use std::{
 
 use crate::{domain::Object, primitives::LockContext};
 
-/// The id of the client and the object, which identify a lock within a thread.
+/// The id of the client and the object. Together they identify a lock in the table of a thread.
 pub(super) type Key = (Arc<str>, Object);
 
-/// A hold of this thread. Only the guards of the thread keep this entry. The hold itself may
-/// continue without them, for other threads that read.
+/// An entry of the table: a hold of this thread. It lasts as long as guards of this thread refer to
+/// it. The hold in Redis may last longer, because other threads may share a read hold.
 #[derive(Debug)]
 pub(super) struct ThreadHold {
     key: Key,
@@ -25,14 +26,14 @@ thread_local! {
 }
 
 impl ThreadHold {
-    /// Notes that this thread holds `key`.
+    /// Adds the entry for `key`, which this thread has just acquired.
     pub(super) fn by(key: Key, holding: LockContext) -> Rc<Self> {
         let entered = Rc::new(Self { key: key.clone(), holding });
         ENTERED.with_borrow_mut(|held| held.insert(key, Rc::downgrade(&entered)));
         entered
     }
 
-    /// Returns the hold of this thread for `key`.
+    /// Returns the hold that this thread has for `key`, if it has not ended.
     pub(super) fn find(key: &Key) -> Option<Rc<Self>> {
         let entered = ENTERED.with_borrow(|held| held.get(key)?.upgrade());
         entered.filter(|entered| entered.holding.is_held())
@@ -40,7 +41,8 @@ impl ThreadHold {
 }
 
 impl Drop for ThreadHold {
-    /// Removes the entry, unless the thread has acquired the lock again after a loss.
+    /// Removes the entry from the table. If the hold was lost and the thread has acquired the lock
+    /// again, the table has a newer entry, which stays.
     fn drop(&mut self) {
         let forget = |held: &RefCell<HashMap<Key, Weak<Self>>>| {
             let mut held = held.borrow_mut();
@@ -48,7 +50,8 @@ impl Drop for ThreadHold {
                 held.remove(&self.key);
             }
         };
-        // When a thread ends, its guards may outlive this table. Then there is no entry to remove.
+        // When a thread ends, its table may be dropped before its guards. In this case, there is no
+        // entry to remove.
         ENTERED.try_with(forget).unwrap_or_default();
     }
 }

@@ -89,7 +89,7 @@ impl<T, C: Codec<T>> Set<T, C> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     ///
     /// # Examples
     ///
@@ -138,11 +138,12 @@ impl<T, C: fmt::Debug> fmt::Debug for SetStream<T, C> {
 }
 
 impl<T, C: Codec<T>> SetStream<T, C> {
-    /// Blocks for [`SetStream::next`](crate::SetStream::next).
+    /// Blocks until [`SetStream::next`](crate::SetStream::next) returns, and returns its result.
     ///
     /// # Errors
     ///
-    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
+    /// Those of the async method, and [`Error::InsideAsync`](crate::Error::InsideAsync) if a task
+    /// of an async runtime calls this method.
     ///
     /// # Examples
     ///

@@ -1,4 +1,5 @@
-//! Waits for a future on the calling thread.
+//! Runs the clients of the blocking API on a runtime thread, and waits for futures on the thread of
+//! the caller.
 
 use std::{
     future::Future,
@@ -24,33 +25,36 @@ use crate::{
     primitives::Loss,
 };
 
-/// How long the runtime lives after the last handle is dropped, to complete background releases.
+/// How long the runtime thread completes background releases, after the program has dropped the
+/// last client, object and guard.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
-/// An async client, and the thread of its runtime.
+/// An async client, and the runtime thread on which it runs. Each object and each guard of the
+/// client shares the core.
 #[derive(Debug)]
 pub(super) struct Core {
     client: Client,
     running: Arc<Running>,
 }
 
-/// A runtime on a thread, and its clients.
+/// A runtime thread, and its clients.
 #[derive(Debug)]
 struct Running {
     clients: Vec<Client>,
     handle: Handle,
-    /// Takes the clients when their last core is dropped.
+    /// When the last core is dropped, sends the clients to the runtime thread, which then completes
+    /// their releases and ends.
     last: Option<oneshot::Sender<Vec<Client>>>,
 }
 
 impl Core {
-    /// Starts a runtime, and the client that `connect` makes on it.
+    /// Starts a runtime thread, and the client that `connect` makes on it.
     pub(super) fn start(connect: impl AsyncFnOnce() -> Result<Client>) -> Result<Arc<Self>> {
         let mut cores = Self::start_all(async move || Ok(vec![connect().await?]))?;
         cores.pop().ok_or(Error::NoRuntime)
     }
 
-    /// Starts a runtime, and all clients that `connect` makes on it.
+    /// Starts a runtime thread, and the clients that `connect` makes on it.
     pub(super) fn start_all(
         connect: impl AsyncFnOnce() -> Result<Vec<Client>>,
     ) -> Result<Vec<Arc<Self>>> {
@@ -61,7 +65,7 @@ impl Core {
         let thread = thread::Builder::new().name("leasehold".into());
         let run = move || runtime.block_on(until_releases_completed(dropped));
         thread.spawn(run).map_err(|_| Error::NoRuntime)?;
-        // If it fails, dropping `last` ends the thread.
+        // If `connect` fails, the function drops `last`, which ends the thread.
         let clients = wait(&handle, connect())??;
         let running = Arc::new(Running { clients, handle, last: Some(last) });
         let core = |client: &Client| {
@@ -74,16 +78,16 @@ impl Core {
         &self.client
     }
 
-    /// Waits for `future`, whose timers and connections live on the runtime.
+    /// Waits for `future`, whose timers and connections run on the runtime thread.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`] from a task of an async runtime.
+    /// [`Error::InsideAsync`] if a task of an async runtime calls this.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         wait(&self.running.handle, future)
     }
 
-    /// Runs `work` on this thread, then waits for `back`, which releases the hold.
+    /// Runs `work` on this thread, and then waits for `back`, which releases the hold.
     pub(super) fn run<T, C>(
         &self,
         context: &C,
@@ -91,7 +95,8 @@ impl Core {
         back: impl Future<Output = Option<Loss>>,
     ) -> RunOutcome<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(context)));
-        // If a task calls this, `back` is dropped, and a background task releases the hold.
+        // If a task of an async runtime calls `run`, `wait` drops `back`, and a background task
+        // releases the hold.
         let lost = self.wait(back).ok().flatten();
         match done {
             Ok(value) => RunOutcome::of(value, lost),
@@ -101,16 +106,19 @@ impl Core {
 }
 
 impl Drop for Running {
-    /// Does not wait, because the last guard may be dropped in any context.
+    /// Does not wait for the releases, because a program may drop its last guard in an async task,
+    /// where it must not block.
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
-            // The thread is already gone only at the end of the process.
+            // If the runtime thread has already ended, there is nothing to do. This happens only at
+            // the end of the process.
             drop(last.send(std::mem::take(&mut self.clients)));
         }
     }
 }
 
-/// Keeps the runtime thread alive until the last releases are completed.
+/// Waits until the last core is dropped. Then waits for at most `LAST_RELEASES` until the
+/// background releases are completed.
 async fn until_releases_completed(dropped: oneshot::Receiver<Vec<Client>>) {
     if let Ok(clients) = dropped.await {
         drop(
@@ -119,7 +127,7 @@ async fn until_releases_completed(dropped: oneshot::Receiver<Vec<Client>>) {
     }
 }
 
-/// The cores of several clients, each with its runtime.
+/// The cores of several clients, which may run on different runtime threads.
 #[derive(Clone, Debug)]
 pub(super) struct Cores(Arc<[Arc<Core>]>);
 
@@ -131,8 +139,11 @@ impl Cores {
         Self(cores.into())
     }
 
-    /// Waits for `future` on the runtime of the first client. The background of each client runs on
-    /// its own runtime, which may live longer.
+    /// Waits for `future` on the runtime of the first core.
+    ///
+    /// Before that, starts the background tasks of each client on the runtime of that client. If
+    /// `future` started them, they would run on the first runtime, which may end before their
+    /// clients.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         for core in self.0.iter() {
             core.wait(async { core.client().start_background() })??;
@@ -153,10 +164,12 @@ fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
     Ok(park_on(future))
 }
 
-/// Returns whether this thread polls a task, rather than running blocking code.
+/// Returns whether the caller is a task of an async runtime. Code inside `spawn_blocking` is not.
 ///
-/// Tokio gives a budget of polls to every task, and none to blocking code. This function consumes
-/// the budget: it runs out only in a task. Undoing the draws restores it.
+/// Tokio has no function for this check. But it gives each task a budget of polls
+/// (`tokio::task::coop`), and blocking code has no budget. So this function draws from the budget
+/// until it runs out, which only happens in a task. When the draws are dropped, the budget is
+/// restored.
 fn is_inside_async() -> bool {
     const MORE_THAN_ANY_BUDGET: usize = 512;
     if Handle::try_current().is_err() {
@@ -171,12 +184,13 @@ fn is_inside_async() -> bool {
             Poll::Ready(draw) => draws.push(draw),
         }
     };
-    // The last draw is undone first, because each restores the budget before it.
+    // Each draw restores the budget to its value before that draw. So the first draw must be
+    // dropped last.
     while draws.pop().is_some() {}
     ran_dry
 }
 
-/// Polls `future` on this thread, which sleeps in between.
+/// Polls `future` on this thread, which sleeps until it is woken.
 fn park_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

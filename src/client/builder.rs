@@ -1,4 +1,4 @@
-//! The settings of a client.
+//! The settings of a client. [`ClientBuilder`] sets them, and makes the client.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -50,8 +50,8 @@ impl<Made> ClientBuilder<Made> {
         }
     }
 
-    /// Sets the [`ttl`](crate::Lock::ttl) of every lock that sets none. Default: 30 s, as Redisson's
-    /// `lockWatchdogTimeout`.
+    /// Sets the [`ttl`](crate::Lock::ttl) of each lock that does not set its own. Default: 30 s, as
+    /// in Redisson's `lockWatchdogTimeout`.
     ///
     /// # Examples
     ///
@@ -64,8 +64,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how many replicas must acknowledge a grant of this client, unless a lock or a semaphore
-    /// sets it. Default: none. See [`Lock::replicated`](crate::Lock::replicated).
+    /// Sets how many replicas must acknowledge a grant. A lock or a semaphore can set another
+    /// number. Default: no replicas. See [`Lock::replicated`](crate::Lock::replicated).
     ///
     /// # Examples
     ///
@@ -80,12 +80,14 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets the timeout of calls that do not wait. Default: 3 s.
     ///
-    /// These are [`try_acquire`](crate::Lock::try_acquire), [`try_run`](crate::Lock::try_run) until the work
-    /// begins, [`holder`](crate::Lock::holder) and the like, [`force_release`](crate::Lock::force_release), and
-    /// [`reenter`](crate::LockGuard::reenter). They retry within this time if that can help. If it
-    /// is shorter than the command timeout, the call ends but its connection stays. A change of a
-    /// semaphore or a latch is retried for at most 30 s, because the store recognizes a repeated
-    /// change for one minute.
+    /// Such calls are [`try_acquire`](crate::Lock::try_acquire), [`try_run`](crate::Lock::try_run)
+    /// until the work begins, [`holder`](crate::Lock::holder) and similar questions,
+    /// [`force_release`](crate::Lock::force_release), and [`reenter`](crate::LockGuard::reenter).
+    /// Within this time, the client retries the request if a retry can help. If the timeout is
+    /// shorter than the command timeout, a call may time out while its connection stays open.
+    ///
+    /// A change of a semaphore or a latch is retried for at most 30 s, because the store recognizes
+    /// a repeated change for one minute.
     ///
     /// # Examples
     ///
@@ -106,7 +108,7 @@ impl<Made> ClientBuilder<Made> {
     }
 
     /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for a reply. Default:
-    /// 5 s. Then it returns an error, and the release continues in the background.
+    /// 5 s. After this time, it returns an error, and the release continues in the background.
     ///
     /// # Examples
     ///
@@ -119,9 +121,10 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how long [`Lock::run`](crate::Lock::run) waits for the release of its lock after the work. Default: 500
-    /// ms. The reply shows whether the lock was held to the end. After this time `run` returns the
-    /// result, and the release continues in the background.
+    /// Sets how long [`Lock::run`](crate::Lock::run) waits for the release of its lock after the
+    /// work. Default: 500 ms. The reply shows whether the lock was held until the end of the work.
+    /// After this time, `run` returns the result without the reply, and the release continues in
+    /// the background.
     ///
     /// # Examples
     ///
@@ -136,14 +139,16 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets whether requests fail at once while the store is unreachable. Default: `false`.
     ///
-    /// With `true`, each way to acquire, each request as [`holder`](crate::Lock::holder), and a write of
-    /// a guard returns [`Error::Unavailable`](crate::Error::Unavailable) with the reason, instead
-    /// of waiting for the connection until its timeout. A task that already waits fails at its next
-    /// request. In a cluster, only the node of the name matters.
+    /// With `false`, a request waits for the connection until its timeout. With `true`, it returns
+    /// [`Error::Unavailable`](crate::Error::Unavailable) at once, with the reason. This holds for
+    /// acquisitions, for questions such as [`holder`](crate::Lock::holder), and for writes of a
+    /// guard. A task that already waits for a lock fails at its next request. In a cluster, only
+    /// the node of the name must be reachable.
     ///
-    /// The store counts as unreachable from the loss of a connection until it is restored. A server
-    /// that hangs is unreachable after the [`command_timeout`](Self::command_timeout), when the
-    /// client closes the connection. This setting does not affect renewals, and releases of guards.
+    /// The store counts as unreachable from the loss of a connection until the client has restored
+    /// it. If a server hangs, the client closes the connection after the
+    /// [`command_timeout`](Self::command_timeout), and from then on the server is unreachable. This
+    /// setting affects neither renewals nor releases of guards.
     ///
     /// # Examples
     ///
@@ -164,14 +169,15 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Publishes in Redis what this client is, so that an operator sees it: the name and the version
-    /// of the application, the host, the process, and the names of its oldest 100 holds with their
-    /// beginnings. Off by default.
+    /// Publishes in Redis who uses this client, for operators. Off by default.
     ///
-    /// [`Client::client_info`] and `leasehold show` read it. No acquisition waits for it. While a
-    /// hold lasts for longer than a second, a background task sends one `SET` every ten seconds.
-    /// The key expires 30 s after the last `SET`. If the user lacks the permission, a warning is
-    /// logged once, and nothing is published.
+    /// The client publishes the name and the version of the application, the host, the id of the
+    /// process, and the names of its oldest 100 holds with their beginnings.
+    ///
+    /// [`Client::client_info`] and `leasehold show` read this information. No acquisition waits for
+    /// it. While the client has a hold that is older than a second, a background task sends one
+    /// `SET` every ten seconds. The key expires 30 s after the last `SET`. If the ACL denies the
+    /// `SET`, the client logs a warning once, and publishes nothing.
     ///
     /// # Examples
     ///
@@ -183,7 +189,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Returns the same settings for an asynchronous client.
+    /// Returns the same settings for an async client.
     #[cfg(feature = "blocking")]
     pub(crate) fn for_tasks(self) -> ClientBuilder {
         ClientBuilder {
@@ -199,8 +205,8 @@ impl<Made> ClientBuilder<Made> {
 
 /// Settings for Redis.
 impl<Made> ClientBuilder<Made> {
-    /// Sets the timeout of a connection attempt, the first one and those after a loss. Default: 5
-    /// s.
+    /// Sets the timeout of each connection attempt: of the first one, and of those after a lost
+    /// connection. Default: 5 s.
     ///
     /// # Examples
     ///
@@ -215,10 +221,10 @@ impl<Made> ClientBuilder<Made> {
 
     /// Sets how long a server may be silent before its connection is closed. Default: 3 s.
     ///
-    /// If a request waits and no reply arrives for this time, or at most a quarter more, the client
-    /// closes the connection. It also closes the connection if one request waits for twice this
-    /// time while others get replies. The requests on it may have been executed: the client retries
-    /// them on the next connection, or withdraws them.
+    /// If a request waits and no reply of any request arrives for this time, or at most a quarter
+    /// longer, the client closes the connection. It also closes the connection if one request waits
+    /// for twice this time while others get replies. The server may have executed the requests on
+    /// that connection. The client retries them on the next connection, or withdraws them.
     ///
     /// # Examples
     ///
@@ -231,7 +237,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets user and password, in place of those in the URL.
+    /// Sets the user and the password. They replace those in the URL.
     ///
     /// # Examples
     ///
@@ -245,7 +251,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the password of the default user, in place of that in the URL.
+    /// Sets the password of the default user. It replaces the password in the URL.
     ///
     /// # Examples
     ///
@@ -258,8 +264,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets user and password for the sentinels, in place of those in the URL. The credentials of
-    /// the Redis server are never sent to sentinels.
+    /// Sets the user and the password for the sentinels. They replace those in the URL. The client
+    /// never sends the credentials of the Redis server to sentinels.
     ///
     /// # Examples
     ///
@@ -277,8 +283,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the password of the default user of the sentinels, in place of that in the URL.
-    /// Default: none.
+    /// Sets the password of the default user of the sentinels. It replaces the password in the URL.
+    /// Default: no password.
     ///
     /// # Examples
     ///
@@ -295,9 +301,9 @@ impl<Made> ClientBuilder<Made> {
     ///
     /// An address such as `10.0.0.7:6379` may be valid only inside the network of the servers. The
     /// function takes the announced `host:port`, and returns the `host:port` for this client, or
-    /// `None` to use the announced one. The addresses in the URL are not translated, except those
-    /// of a cluster. Tasks of the runtime call the function, so it must not block. It is called
-    /// again if the server is unreachable.
+    /// `None` to use the announced one. In the URL of a cluster, the addresses are also translated.
+    /// In other URLs, they are not. Tasks of the runtime call the function, so it must not block.
+    /// If the server is unreachable, the client calls the function again.
     ///
     /// # Examples
     ///
@@ -315,8 +321,10 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the database, in place of that in the URL. Pub/sub ignores databases: locks of one name
-    /// in two databases wake each other's waiters, which then send a request in vain.
+    /// Sets the number of the database. It replaces the database in the URL.
+    ///
+    /// Pub/sub ignores databases. If locks in two databases have the same name, a release of one of
+    /// them also wakes the waiters of the other one, which then send a request in vain.
     ///
     /// # Examples
     ///
@@ -328,7 +336,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Trusts only the authorities in this PEM text for `rediss://`, in place of the system's.
+    /// For `rediss://`, trusts only the certificate authorities in this PEM text, and not those of
+    /// the system.
     ///
     /// # Examples
     ///
@@ -343,7 +352,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the certificate of this client, for servers that require one. Both are PEM texts.
+    /// Sets the certificate and the private key of this client, for servers that require a
+    /// certificate. Both are PEM texts.
     ///
     /// # Examples
     ///
@@ -363,7 +373,8 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets whether sentinels use TLS. Default: as the servers do, with `rediss-sentinel://`.
+    /// Sets whether sentinels use TLS. By default, sentinels and servers use TLS if the URL begins
+    /// with `rediss-sentinel://`.
     ///
     /// # Examples
     ///
@@ -377,11 +388,11 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Trusts only the authorities in this PEM text for sentinels. Default: those for the servers,
-    /// see [`ca_certificates`](Self::ca_certificates).
+    /// For sentinels, trusts only the certificate authorities in this PEM text. Default: the
+    /// authorities for the servers, see [`ca_certificates`](Self::ca_certificates).
     ///
-    /// Connecting returns [`Error::Connect`](crate::Error::Connect) if the sentinels do not use
-    /// TLS.
+    /// If the sentinels do not use TLS, connecting returns
+    /// [`Error::Connect`](crate::Error::Connect).
     ///
     /// # Examples
     ///
@@ -398,11 +409,12 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets the certificate of this client for sentinels. Both are PEM texts. Default: that for the
-    /// servers, see [`client_certificate`](Self::client_certificate).
+    /// Sets the certificate and the private key of this client for sentinels. Both are PEM texts.
+    /// Default: the certificate for the servers, see
+    /// [`client_certificate`](Self::client_certificate).
     ///
-    /// Connecting returns [`Error::Connect`](crate::Error::Connect) if the sentinels do not use
-    /// TLS.
+    /// If the sentinels do not use TLS, connecting returns
+    /// [`Error::Connect`](crate::Error::Connect).
     ///
     /// # Examples
     ///
@@ -433,7 +445,7 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the connections that it has opened.
     ///
     /// # Examples
     ///
@@ -452,7 +464,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Client::connect_lazy`].
     ///
     /// # Examples
     ///

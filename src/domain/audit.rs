@@ -7,13 +7,13 @@ use super::{
     client_info::{decoded, encoded, in_utc},
 };
 
-/// The longest text about the caller that is recorded, in characters.
+/// The longest description of the caller in a record, in characters.
 const LONGEST_BY: usize = 256;
 
-/// A hold that was released by force: see [`Lock::force_release_owner`].
+/// The record of a hold that a client released by force: see [`Lock::force_release_owner`].
 ///
-/// It is written before the release. So it may name a hold that ended by itself in the meantime, or
-/// whose release failed.
+/// The client writes the record before the release. So the hold may have ended by itself between
+/// the two, or the release may have failed.
 ///
 /// [`Lock::force_release_owner`]: crate::Lock::force_release_owner
 ///
@@ -33,13 +33,13 @@ const LONGEST_BY: usize = 256;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ForcedRelease {
-    /// When it was written, by the clock of the machine of the caller.
+    /// When the client wrote the record, by the clock of its machine.
     pub at: SystemTime,
     /// The name of the lock.
     pub name: String,
-    /// The owner whose hold was released.
+    /// The owner of the hold.
     pub owner: String,
-    /// The description that the caller gave of itself.
+    /// How the caller described itself.
     pub by: String,
 }
 
@@ -49,14 +49,14 @@ impl ForcedRelease {
         Self { at, name: name.as_str().to_owned(), owner: owner.as_str().to_owned(), by }
     }
 
-    /// Returns the text for the store: four fields with tabs between them.
+    /// Returns the text for the store: four fields, separated by tabs.
     pub(crate) fn text(&self) -> String {
         let millis = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         let [name, owner, by] = [&self.name, &self.owner, &self.by].map(|field| encoded(field));
         format!("{millis}\t{name}\t{owner}\t{by}")
     }
 
-    /// Reads that text. `None` if another program wrote it.
+    /// Reads the text that [`text`](Self::text) wrote. `None` for a text of another program.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut fields = text.split('\t');
         let millis = Duration::from_millis(fields.next()?.parse().ok()?);
@@ -65,7 +65,7 @@ impl ForcedRelease {
         Some(Self { at, name: field()?, owner: field()?, by: field()? })
     }
 
-    /// Returns the time as text, such as `2026-11-25 14:03:11 UTC`.
+    /// Returns the field `at` as a text, such as `2026-11-25 14:03:11 UTC`.
     ///
     /// # Examples
     ///

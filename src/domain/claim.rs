@@ -19,61 +19,62 @@ pub(crate) struct Claim {
     pub(crate) share: Share,
 }
 
-/// The part of its object that a claim requests.
+/// How much of its object a claim requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Share {
-    /// All of it. The grant draws this number of fencing tokens, one for each hold that may come
-    /// from it.
+    /// The whole lock. The grant draws this number of fencing tokens: one for its own hold, and one
+    /// for each local waiter to which the lock may be handed off.
     Whole { tokens: u32 },
-    /// A read lock.
+    /// The read side of a read-write lock.
     Beside,
-    /// A read lock that yields to writers that began to wait earlier. `waited` is in milliseconds.
+    /// The read side, but a writer that began to wait earlier goes first. `waited` is how long the
+    /// reader has waited, in milliseconds.
     Behind { waited: u32 },
     /// This number of permits.
     Units(u32),
-    /// No part of it: the caller only waits.
+    /// No part of the object: the caller only waits, such as at a latch.
     Nothing,
     /// An element of a queue, and what happens to it at the end of the claim.
     Element(Ending),
 }
 
-/// What happens to the element of a claim at the end of the claim.
+/// Where the element of a claim goes at the end of the claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
-    /// It goes back to the head of the queue.
+    /// The element goes back to the head of the queue.
     Back,
-    /// The element that was taken at this time is done. If a late request has taken another one,
-    /// that one goes back.
+    /// The element that the claim took at `taken_at` is done. If the claim has another element,
+    /// because its request arrived a second time, that element goes back.
     Done { taken_at: u64 },
-    /// It is set aside, because its codec cannot read it. Otherwise as `Done`.
+    /// The element is set aside, because the codec cannot read it. The rest is as for `Done`.
     Aside { taken_at: u64 },
 }
 
 /// A claimed element of a queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Element {
-    /// When it was taken, in microseconds since 1970 on the clock of the server.
+    /// When a claim took the element, in microseconds since 1970 on the clock of the server.
     pub(crate) taken_at: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Maximum number of tokens that one grant draws, for the waiters of this process. Unused tokens
-/// leave a gap, which is harmless.
+/// Maximum number of tokens that one grant draws, for itself and for the waiters of this process.
+/// If some of them stay unused, later tokens have a gap, which is harmless.
 const MOST_TOKENS: usize = 64;
 
-/// Maximum of a token counter that a caller may set, so that grants are still possible after it.
-/// Scripts count up to 2^53 - 1.
+/// Maximum to which a caller may raise the counter of tokens. Scripts count up to 2^53 - 1, so at
+/// least one more grant can draw its tokens.
 pub(crate) const MOST_TOKEN: u64 = (1 << 53) - 1 - MOST_TOKENS as u64;
 
 impl Share {
-    /// All of it, without tokens.
+    /// The whole lock, without tokens.
     pub(crate) const WHOLE: Self = Self::Whole { tokens: 0 };
 
-    /// All of it, with one token.
+    /// The whole lock, with one token.
     pub(crate) const FENCED: Self = Self::Whole { tokens: 1 };
 
-    /// Returns what to request after the caller has `waited`, with `in_line` other waiters behind
-    /// it.
+    /// Returns what to request after the caller has `waited`, while `in_line` other waiters of this
+    /// process stand behind the caller.
     pub(crate) fn now(self, waited: Duration, in_line: impl FnOnce() -> usize) -> Self {
         match self {
             Self::Whole { tokens: 0 } => self,
@@ -106,13 +107,13 @@ impl Claim {
         &self.object.name
     }
 
-    /// Returns whether no lease ends the grant.
+    /// Returns whether the grant has no lease.
     pub(crate) fn is_endless(&self) -> bool {
         self.ttl == CENTURY
     }
 
-    /// Returns whether this claims plain semaphore permits, which have no owner. The result of
-    /// their release is stored for a retry.
+    /// Returns whether this is a claim of permits of a plain semaphore. Such permits have no lease.
+    /// The store keeps the result of their release, so that it recognizes a repeated release.
     pub(crate) fn is_number(&self) -> bool {
         self.is_endless() && matches!(self.share, Share::Units(_))
     }
@@ -153,62 +154,64 @@ impl Verdict {
     pub(crate) const GRANTED: Self = Self::Granted { token: None, element: None };
 }
 
-/// A number that grows with each hold of a name.
+/// A fencing token: a later hold of a name has a higher one.
 pub(crate) type Token = NonZero<u64>;
 
-/// The effect of a rejected request on the queue of the lock. A queue entry belongs to its owner.
-/// It ends when the owner acquires the lock or withdraws.
+/// What a rejected request leaves in the store, such as a queue entry of its owner. The entry ends
+/// when the owner acquires the lock or withdraws.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// The entry that it has, if it has one.
+    /// The owner keeps its queue entry if it has one, and gets none otherwise.
     Kept,
-    /// The entry of a client that is notified when the lock is reserved for it.
+    /// The owner gets a queue entry. The client of the owner receives the notification that the
+    /// lock is reserved for the owner.
     Listening,
-    /// For objects without a queue: how long the caller has waited. Callers that came later leave
-    /// its permits to it.
+    /// For objects without a queue: how long the caller has waited. Callers that have waited for a
+    /// shorter time leave the permits to this caller.
     Waited(Duration),
 }
 
-/// The way in which a hold is released. Only locks distinguish the first two modes.
+/// How a hold is released. Only locks distinguish the first two modes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReleaseMode {
-    /// Notifies all waiters; the first request acquires it.
+    /// The lock is free. All waiters are notified, and the first request acquires the lock.
     Broadcast,
-    /// Reserves it for the head of the queue, which is notified. Before that, a yield window lets
-    /// clients without a queue entry acquire. The queue entry of the releasing owner is removed,
-    /// too.
+    /// The lock is reserved for the head of the queue, which is notified. A yield window may come
+    /// first, in which clients without a queue entry can acquire the lock. The queue entry of the
+    /// releasing owner is removed, too.
     HandOver,
-    /// Removes the claim, but leaves its permits taken, for a next holder that the store does not
-    /// know. A lock is removed and handed over.
+    /// For permits of a semaphore: the owner is removed, but its permits stay taken, because the
+    /// guard was forgotten. A lock is released as by `HandOver`.
     Forget,
-    /// Removes only the queue entry and the reservation. The claim holds nothing and has no request
-    /// in flight.
+    /// Only the queue entry and the reservation are removed. The owner holds nothing and has no
+    /// request in flight.
     Leave,
 }
 
 /// The reply of a store to a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Others hold it.
+    /// The claim is rejected, because other owners hold the object or go first.
     Busy(Taken),
-    /// The claim holds it from now on for its whole lease. `token` is the first of the drawn
-    /// tokens; the others follow it. `element` is that of a queue.
+    /// The owner holds the object for the whole lease, which starts now. `token` is the first of
+    /// the drawn tokens, which are consecutive numbers. `element` is the claimed element of a
+    /// queue.
     Granted { token: Option<Token>, element: Option<Arc<Element>> },
 }
 
-/// The obstacle to a grant.
+/// Why a claim was rejected.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
     /// The holder, if it is known.
     pub(crate) holder: Option<Holder>,
-    /// The longest time until it is free, if that is known.
+    /// The longest time until the object is free, if that is known.
     pub(crate) at_most: Option<Duration>,
-    /// Whether the number of permits was never set.
+    /// Whether no client has set the number of permits.
     pub(crate) unset: bool,
 }
 
 impl Taken {
-    /// Too few permits are free, or earlier waiters go first.
+    /// For permits: too few are free, or earlier waiters go first.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 
@@ -223,7 +226,7 @@ impl From<Holder> for Taken {
 pub(crate) enum ReleaseReply {
     /// The hold has ended; the lock is free or reserved.
     Freed(RemoteWaiters),
-    /// This owner did not hold it. `holder` did, if there is one.
+    /// The owner did not hold the lock. If another owner did, it is the `holder`.
     NotHeld { holder: Option<Holder> },
 }
 
@@ -237,16 +240,18 @@ impl ReleaseReply {
     }
 }
 
-/// The known waiters of a released lock in other clients.
+/// The waiters in other clients that a release found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RemoteWaiters {
-    /// No waiters; or the lock is reserved, and others may queue behind.
+    /// The release found no waiters, or it reserved the lock for one of them. If it reserved the
+    /// lock, more waiters may be in the queue.
     Nobody,
-    /// Other clients listen. They may be waiting, and may have queue entries.
+    /// Other clients are subscribed to the releases. They may be waiting, and may have queue
+    /// entries.
     Listeners,
-    /// Clients without a queue entry may acquire first, for this time.
+    /// A yield window of this length began: clients without a queue entry may acquire first.
     Outsiders(Duration),
-    /// The same, and then the head of the queue may acquire.
+    /// A yield window of this length began, and after it the head of the queue may acquire.
     Next(Duration),
 }
 
@@ -256,7 +261,7 @@ pub(crate) struct Renewal {
     pub(crate) object: Object,
     pub(crate) owner: Owner,
     pub(crate) share: Share,
-    /// The new lease. Without it, the hold is only checked.
+    /// The new lease. If `None`, the store only checks whether the hold exists.
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -266,7 +271,7 @@ pub(crate) enum Outcome {
     /// The store has no such hold.
     NotOurs,
     Renewed,
-    /// No reply. This does not prove a loss.
+    /// The store did not reply. The hold may still exist.
     Unknown,
 }
 
@@ -292,22 +297,22 @@ pub struct Holder {
     pub(crate) owner: Owner,
     pub(crate) count: u32,
     pub(crate) remaining: Option<Duration>,
-    /// What its client publishes about itself and this hold.
+    /// What the client of the holder publishes about itself and this hold.
     pub(crate) client: Option<Arc<ClientInfo>>,
 }
 
 impl Holder {
-    /// Returns the holder as the store returns it, without what its client publishes.
+    /// Makes a holder without the information that its client publishes.
     pub(crate) fn new(owner: Owner, count: u32, remaining: Option<Duration>) -> Self {
         Self { owner, count, remaining, client: None }
     }
 
-    /// Returns what this holder is now, if the store returned it `since` ago.
+    /// Returns the holder with the rest of its lease now, if the store replied `since` ago.
     pub(crate) fn after(self, since: Duration) -> Self {
         Self { remaining: self.remaining.map(|left| left.saturating_sub(since)), ..self }
     }
 
-    /// Its owner.
+    /// Returns the owner of the hold.
     ///
     /// # Examples
     ///
@@ -325,8 +330,9 @@ impl Holder {
         &self.owner
     }
 
-    /// Returns how many times the owner holds the lock. It is more than 1 after a reentry. It is 0
-    /// for a waiter that goes first: a writer, or the head of the queue of a fair lock.
+    /// Returns how many times the owner holds the lock: more than once after a reentry. The count
+    /// is 0 if the owner only waits but goes first: a writer, or the head of the queue of a fair
+    /// lock.
     ///
     /// # Examples
     ///
@@ -345,8 +351,9 @@ impl Holder {
         self.count
     }
 
-    /// Returns the time that the lease had left. `None` means that the lease never ends, because
-    /// someone removed the TTL of the key. Neither Redisson nor Leasehold does that.
+    /// Returns the rest of the lease when the store replied. `None` means that the lease never
+    /// ends, because the key has no TTL. Redisson and Leasehold always set one, so another program
+    /// removed it.
     ///
     /// # Examples
     ///
@@ -364,7 +371,8 @@ impl Holder {
         self.remaining
     }
 
-    /// Returns what its client publishes about itself, if it does and the caller reads it.
+    /// Returns what the client of the holder publishes about itself. `None` if it publishes
+    /// nothing, or if this client has not read it.
     ///
     /// [`Client::inspect`](crate::Client::inspect) reads it for the first ten holders. A client
     /// with an [`application`](crate::ClientBuilder::application) also reads it for
@@ -385,8 +393,8 @@ impl Holder {
         self.client.as_deref()
     }
 
-    /// Returns since when it has held the object, by the clock of its machine, if its
-    /// [`client`](Self::client) publishes it.
+    /// Returns when the hold began, by the clock of the holder's machine. `None` if
+    /// [`client`](Self::client) does not publish it.
     ///
     /// # Examples
     ///
@@ -400,7 +408,7 @@ impl Holder {
         self.client()?.only_hold().map(|(since, _)| since)
     }
 
-    /// Returns the [`reason`](crate::Lock::reason) of the hold, if its [`client`](Self::client)
+    /// Returns the [`reason`](crate::Lock::reason) of the hold, if the [`client`](Self::client)
     /// publishes one.
     ///
     /// # Examples
@@ -415,7 +423,7 @@ impl Holder {
         self.client()?.only_hold()?.1
     }
 
-    /// Writes what its client publishes.
+    /// Writes what the client of the holder publishes.
     fn describe(&self, client: &ClientInfo, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{client}")?;
         if let Some(since) = self.held_since() {
@@ -430,8 +438,9 @@ impl Holder {
     }
 }
 
-/// Shows `8c6d…:42`, and when its lease ends. If its client publishes more, it begins with that:
-/// `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25 14:03:11 UTC`, and the reason.
+/// Shows the owner, such as `8c6d…:42`, and when its lease ends. If the client of the holder
+/// publishes itself, the text begins with
+/// `orders 1.4.2 on web-7 (pid 4711) since 2026-11-25 14:03:11 UTC`, and the reason of the hold.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(client) = self.client() {

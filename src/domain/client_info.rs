@@ -1,4 +1,5 @@
-//! What a client publishes about itself while it has holds that last.
+//! What a client publishes in Redis about itself, while it has a hold that lasts longer than a
+//! second.
 
 use std::{
     borrow::Cow,
@@ -10,7 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use super::Owner;
 
-/// At most this number of holds is published: the oldest ones.
+/// Maximum number of holds that a client publishes. It publishes the oldest ones.
 pub(crate) const MOST_HOLDS: usize = 100;
 
 /// The longest reason that is published, in bytes.
@@ -18,7 +19,7 @@ const LONGEST_REASON: usize = 128;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-/// A value ends at the end of its line.
+/// Control characters are encoded, because a newline ends a value and a tab begins a reason.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// What a client publishes about itself: see
@@ -42,7 +43,7 @@ pub struct ClientInfo {
     pub version: String,
     /// The name of the host.
     pub host: String,
-    /// The number of the process.
+    /// The id of the process.
     pub pid: u32,
     holds: Vec<Published>,
 }
@@ -51,7 +52,7 @@ pub struct ClientInfo {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Published {
     name: String,
-    /// Its owner without the id of the client.
+    /// The owner of the hold, without the id of the client.
     number: String,
     since: SystemTime,
     reason: Option<String>,
@@ -74,10 +75,10 @@ impl ClientInfo {
         Self { application, version, host, pid: std::process::id(), holds: vec![] }
     }
 
-    /// Returns since when it holds the object `name`, by the clock of its machine.
+    /// Returns when this client acquired the object `name`, by the clock of its machine.
     ///
-    /// `None` if it holds no such object, if the hold is younger than ten seconds and not yet
-    /// published, or if there are a hundred older ones.
+    /// `None` if the client does not hold the object, or has a hundred older holds. Also `None` if
+    /// the client has not yet published the hold, which takes up to ten seconds.
     ///
     /// # Examples
     ///
@@ -91,9 +92,9 @@ impl ClientInfo {
         self.hold(name).map(|hold| hold.since)
     }
 
-    /// Returns the [`reason`](crate::Lock::reason) for which it holds the object `name`.
+    /// Returns the [`reason`](crate::Lock::reason) for which this client holds the object `name`.
     ///
-    /// `None` if it has none, or if [`held_since`](Self::held_since) is `None`.
+    /// `None` if the hold has no reason, or if [`held_since`](Self::held_since) is `None`.
     ///
     /// # Examples
     ///
@@ -111,7 +112,7 @@ impl ClientInfo {
         self.holds.iter().find(|hold| hold.name == name)
     }
 
-    /// Returns this client with only the hold of `name` that has this owner, if it is published.
+    /// Keeps only the hold of `name` by `owner`, if it is published.
     pub(crate) fn only_of(mut self, name: &str, owner: &Owner) -> Self {
         let number = number(owner.as_str());
         self.holds.retain(|hold| hold.name == name && hold.number == number);
@@ -119,7 +120,7 @@ impl ClientInfo {
         self
     }
 
-    /// Returns the beginning and the reason of the only hold.
+    /// Returns the beginning and the reason of the hold that [`only_of`](Self::only_of) kept.
     pub(crate) fn only_hold(&self) -> Option<(SystemTime, Option<&str>)> {
         self.holds.first().map(|hold| (hold.since, hold.reason.as_deref()))
     }
@@ -145,7 +146,8 @@ impl ClientInfo {
         text
     }
 
-    /// Reads that text. It skips lines that it does not know, and `None` means no text of a client.
+    /// Reads the text that [`text`](Self::text) wrote, and skips unknown lines. `None` if no client
+    /// wrote this text.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let lines = || text.lines().filter_map(|line| line.split_once('='));
         let value = |key| lines().find(|(it, _)| *it == key).map(|(_, value)| decoded(value));
@@ -171,12 +173,12 @@ impl ClientInfo {
     }
 }
 
-/// Returns an owner without the id of its client, which has no colon.
+/// Returns the part of an owner after the id of the client. The id contains no colon.
 fn number(owner: &str) -> &str {
     owner.split_once(':').map_or(owner, |(_, number)| number)
 }
 
-/// Returns the beginning of `reason` that is published.
+/// Returns the first `LONGEST_REASON` bytes of `reason`, up to a whole character.
 fn cut(reason: &str) -> &str {
     let end =
         (0..=reason.len().min(LONGEST_REASON)).rev().find(|end| reason.is_char_boundary(*end));
@@ -196,8 +198,8 @@ pub(crate) fn in_utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, time) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    // The years begin in March, so that the leap day is the last day of its year. An era of the
-    // calendar has 400 years.
+    // These years begin in March, so a leap day is the last day of its year. The calendar repeats
+    // after 400 years, which are one era.
     let day = days + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -209,7 +211,7 @@ pub(crate) fn in_utc(moment: SystemTime) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// On one line, whatever the values are.
+/// Shows one line, because newlines in the values become spaces.
 impl fmt::Display for ClientInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { application, version, host, pid, .. } = self;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// One change of a key that is written under a lock: see
+/// One change of a key, which the store executes only while the lock is held: see
 /// [`LockGuard::write`](crate::LockGuard::write).
 ///
-/// Keys and values are bytes: `&str`, `String`, `Vec<u8>` and the like.
+/// Keys and values are bytes. Pass `&str`, `String`, `Vec<u8>` or the like.
 ///
 /// # Examples
 ///
@@ -25,7 +25,8 @@ pub struct Write {
     pub(crate) notice: Option<Notice>,
 }
 
-/// A message that is published with a change, in the slot of its key.
+/// A message that the store publishes together with a change. In a cluster, its channel belongs to
+/// the slot of the key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Notice {
     pub(crate) channel: String,
@@ -40,7 +41,7 @@ pub(crate) enum Edit {
         field: Vec<u8>,
         value: Vec<u8>,
     },
-    /// Unless it is there.
+    /// Sets the field only if the hash does not have it.
     SetAbsentField {
         field: Vec<u8>,
         value: Vec<u8>,
@@ -60,7 +61,8 @@ impl Write {
         Self { notice, ..self }
     }
 
-    /// Sets `key` to `value`, whatever its type. It has no TTL afterwards, as after `SET`.
+    /// Sets `key` to `value`, as `SET` does. A key of another type is replaced, and its TTL is
+    /// removed.
     ///
     /// # Examples
     ///
@@ -100,7 +102,7 @@ impl Write {
         Self::new(key, Edit::RemoveField(field.into()))
     }
 
-    /// Deletes `key`, whatever its type.
+    /// Deletes `key`, which may have any type.
     ///
     /// # Examples
     ///
@@ -112,7 +114,7 @@ impl Write {
         Self::new(key, Edit::Delete)
     }
 
-    /// Sets the TTL of `key`, if it exists. From 1 ms to 100 years.
+    /// Sets the TTL of `key`, if the key exists: 1 ms to 100 years.
     ///
     /// # Examples
     ///
@@ -125,11 +127,12 @@ impl Write {
     }
 }
 
-/// A Lua script of yours, with its keys and arguments: see
+/// A Lua script of the caller, with its keys and arguments: see
 /// [`LockGuard::eval`](crate::LockGuard::eval).
 ///
-/// The script finds them in `KEYS` and `ARGV`, counted from 1, without the lock's key. Pass every
-/// key that it uses. The server caches each text, so pass values that change as arguments.
+/// The script finds them in `KEYS` and `ARGV`, counted from 1. The key of the lock is not among
+/// them. Pass every key that the script uses. The server caches each text that it gets, so do not
+/// write changing values into the text: pass them as arguments.
 ///
 /// # Examples
 ///
@@ -185,18 +188,18 @@ impl Script {
     }
 }
 
-/// The work of a store if the caller holds.
+/// What the store does if the caller holds the lock.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// All of these in this order, or nothing.
+    /// Executes all of these in this order, or none of them if the caller does not hold the lock.
     Writes(Vec<Write>),
     Script(Script),
 }
 
 /// The result of a [`Script`].
 ///
-/// It follows the older protocol of Redis: `true` is the integer 1, `false` and no value are
-/// [`Nil`](Self::Nil), and a Lua number loses its fraction.
+/// Redis converts the values of Lua as in its protocol RESP2: `true` becomes the integer 1, `false`
+/// and `nil` become [`Nil`](Self::Nil), and a number loses its fraction.
 ///
 /// # Examples
 ///
@@ -214,7 +217,7 @@ pub enum Value {
     Nil,
     /// An integer.
     Int(i64),
-    /// A text or any other bytes, as from `GET`.
+    /// A text or other bytes, such as the reply of `GET`.
     Bytes(Vec<u8>),
     /// A status, such as the `OK` of `SET`.
     Status(String),
@@ -223,7 +226,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the integer, if it is one. A text of digits is not an integer.
+    /// Returns the integer, if the value is one. A text of digits is not.
     ///
     /// # Examples
     ///
@@ -238,7 +241,7 @@ impl Value {
         }
     }
 
-    /// Returns the bytes, or the text of a status.
+    /// Returns the bytes, or the bytes of a status.
     ///
     /// # Examples
     ///
@@ -254,7 +257,7 @@ impl Value {
         }
     }
 
-    /// Returns the bytes or the status as text, if it is UTF-8.
+    /// Returns the bytes or the status as a text, if they are UTF-8.
     ///
     /// # Examples
     ///
@@ -281,7 +284,7 @@ impl Value {
         }
     }
 
-    /// Returns the bytes, or those of a status, without a copy.
+    /// Returns the bytes, or the bytes of a status, without a copy.
     ///
     /// # Examples
     ///

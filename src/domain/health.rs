@@ -17,37 +17,41 @@ use super::{About, Finding, NodeHealth, Role};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the connection for commands is up; in a cluster, those to all primaries.
+    /// Whether the connection for commands is up. In a cluster, whether the connections to all
+    /// primaries are up.
     pub commands_up: bool,
-    /// Whether the connection for messages is up. Without it, waiters poll by a timer.
+    /// Whether the connection for pub/sub messages is up. Without it, waiters send requests by a
+    /// timer.
     pub messages_up: bool,
-    /// How long the server took to reply, in a cluster the slowest node that replied. `None` if
-    /// there was no reply.
+    /// How long the server took to reply. In a cluster, the time of the slowest node that replied.
+    /// `None` if there was no reply.
     pub round_trip: Option<Duration>,
-    /// Why this client can acquire no lock, as a text for a log: no connection and its cause, no
-    /// reply, a rejection, a replica, a shutdown.
+    /// Why this client can acquire no lock, as a text for a log. Causes are a missing connection, a
+    /// missing reply, a rejection, a server that is a replica, and a shutdown of the client.
     pub obstacle: Option<String>,
-    /// The role of the server, if it reports it.
+    /// The role of the server, if the server reports it.
     pub role: Option<Role>,
-    /// The version of the server, if it reports it.
+    /// The version of the server, if the server reports it.
     pub server_version: Option<String>,
-    /// Its `maxmemory-policy`, if it reports it. Any policy except `noeviction` may evict locks.
+    /// The `maxmemory-policy` of the server, if the server reports it. Any policy except
+    /// `noeviction` may evict locks.
     pub eviction_policy: Option<String>,
-    /// The state of each server that executes commands: in a cluster, of each primary.
+    /// The state of each server that executes commands. In a cluster, these are the primaries.
     pub nodes: Vec<NodeHealth>,
-    /// The hazards that were found when a connection was made, and now. The client logs a warning
-    /// when one appears. A hazard that prevents every lock is also an `obstacle`.
+    /// The hazards that the client has found at the connections or by this health check. It logs a
+    /// warning when a hazard appears. If a hazard prevents every lock, it is also the `obstacle`.
     pub findings: Vec<Finding>,
-    /// Holds whose last renewal failed. Renewals are retried until their leases end.
+    /// How many holds are in doubt, because their last renewal failed. The client retries until
+    /// their leases end.
     pub holds_in_doubt: usize,
 }
 
 impl Health {
-    /// Returns whether no `obstacle` prevents every lock.
+    /// Returns whether the client can acquire locks: the field `obstacle` is `None`.
     ///
-    /// It acquires no lock, so a user without permission for some keys is ready. A client of a
-    /// cluster with an unreachable node is also ready. [`nodes`](Self::nodes) lists that node, and
-    /// [`findings`](Self::findings) have its slots once its connection is lost.
+    /// The health check acquires no lock, so a client is ready even if the ACL denies it some keys.
+    /// A client of a cluster is ready even if a node is unreachable. [`nodes`](Self::nodes) lists
+    /// that node. Once its connection is lost, [`findings`](Self::findings) lists its slots.
     ///
     /// # Examples
     ///
@@ -66,7 +70,8 @@ impl Health {
         self.obstacle.is_none()
     }
 
-    /// Returns what `about` reports, without the fields that only the client knows.
+    /// Makes a health from the reports of the servers. The caller sets the fields that only the
+    /// client knows.
     pub(crate) fn of(about: About) -> Self {
         Self {
             commands_up: false,

@@ -4,17 +4,17 @@ use std::{fmt, time::Duration};
 
 use super::{Holder, Name, Owner};
 
-/// The length of Redisson's hash of a key, as text.
+/// The length of the text into which Redisson hashes a key, in bytes.
 const HASH: usize = 22;
 
-/// The kinds of synchronizers that belong to a key, as their names end.
+/// The ends of the names of synchronizers that belong to a key.
 const OF_KEYS: [&str; 6] =
     ["lock", "fairlock", "rw_lock", "semaphore", "permitexpirablesemaphore", "countdownlatch"];
 
 /// An object in Redis, as [`Client::inspect`](crate::Client::inspect) found it.
 ///
-/// It is a snapshot for people: by the time that it is read, the object may have changed. Nothing
-/// may be decided by it.
+/// It is a snapshot for operators. A program must not make decisions by it, because the object may
+/// have changed since.
 ///
 /// # Examples
 ///
@@ -30,33 +30,36 @@ const OF_KEYS: [&str; 6] =
 pub struct Inspection {
     /// The name.
     pub name: Name,
-    /// The kind, as far as its keys show it.
+    /// The kind, as its keys show it.
     pub kind: ObjectKind,
-    /// The holders, at most a thousand. For a queue, they are the claims of elements. The first ten have what their
-    /// [client](Holder::client) publishes. For permits with leases, the owner is the id of the permit.
-    /// Permits of Redisson's plain semaphore have no holders in Redis.
+    /// The holders, at most a thousand. The first ten have what their [client](Holder::client)
+    /// publishes. In a queue, each holder is the claim of an element. In an expirable semaphore,
+    /// each permit is a holder, whose owner is the id of the permit. Redisson stores no holders of
+    /// a plain semaphore.
     pub holders: Vec<Holder>,
-    /// The known waiters, in order, at most a thousand: clients of Leasehold that queue, and
-    /// threads that wait for a fair lock.
+    /// The known waiters in order, at most a thousand: clients of Leasehold in the queue, and tasks
+    /// and threads that wait for a fair lock.
     pub waiters: Vec<Waiter>,
-    /// How many connections are subscribed to its releases. Redisson's waiters show only here.
+    /// How many connections are subscribed to the releases of the object. Most waiters of Redisson
+    /// appear only in this number.
     pub subscribers: u64,
-    /// The number of a semaphore or a latch.
+    /// The free permits of a semaphore, or the count of a latch.
     pub number: Option<i64>,
     /// The entries of a map, the elements of a set, or the elements of a queue that no client has
     /// claimed.
     pub size: Option<u64>,
-    /// The elements of a queue that were set aside, because a codec could not read them.
+    /// How many elements of a queue are set aside, because a codec could not read them.
     pub set_aside: u64,
-    /// The last fencing token.
+    /// The last fencing token of the lock.
     pub token: Option<u64>,
-    /// When the key itself expires. `None` if it does not, or if there is none.
+    /// After which time the key of this name expires. `None` if the key has no TTL, or does not
+    /// exist.
     pub expires_in: Option<Duration>,
 }
 
 impl Inspection {
-    /// Returns whether it may be the data of another program: a number, a map, a set, or a queue
-    /// without claims.
+    /// Returns whether the key may be data of another program, because it only is a number, a hash,
+    /// a set or a list.
     ///
     /// # Examples
     ///
@@ -82,8 +85,8 @@ impl Inspection {
         }
     }
 
-    /// Returns the name of the map or the set if this object belongs to one of its keys or elements,
-    /// as [`Map::lock`](crate::Map::lock) does.
+    /// Returns the name of the map or the set, if this object belongs to a key or an element of it:
+    /// for example a lock of [`Map::lock`](crate::Map::lock).
     ///
     /// # Examples
     ///
@@ -99,7 +102,7 @@ impl Inspection {
     }
 }
 
-/// Returns the collection in `COLLECTION:HASH:KIND`, the name of a synchronizer of one key.
+/// Returns the collection in `COLLECTION:HASH:KIND`. A synchronizer of one key has such a name.
 fn collection_of(name: &str) -> Option<&str> {
     let (rest, kind) = name.rsplit_once(':')?;
     let (slot, hash) = rest.rsplit_once(':')?;
@@ -122,15 +125,15 @@ fn collection_of(name: &str) -> Option<&str> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ObjectKind {
-    /// A lock, or a fenced or spin lock.
+    /// A lock, a fenced lock, or Redisson's spin lock.
     Lock,
-    /// Redisson's fair lock.
+    /// A fair lock.
     FairLock,
     /// A read-write lock that is held by readers.
     ReadLock,
     /// A read-write lock that is held by a writer.
     WriteLock,
-    /// A semaphore with holders of Leasehold.
+    /// A semaphore with permits that clients of Leasehold hold.
     Semaphore,
     /// An expirable semaphore with holders.
     ExpirableSemaphore,
@@ -140,7 +143,7 @@ pub enum ObjectKind {
     Queue,
     /// A map, or a hash of another program.
     Map,
-    /// A set, or one of another program.
+    /// A set of Leasehold, of Redisson or of another program.
     Set,
     /// A number: a semaphore, an expirable semaphore without holders, a latch, or data of another
     /// program. Redis does not show the difference.
@@ -179,13 +182,14 @@ impl fmt::Display for ObjectKind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The owner that the waiter will be.
+    /// The owner that the waiter will be when it acquires.
     pub owner: Owner,
-    /// How long ago it came. `None` for a waiter of a fair lock, and for one that has let a yield
-    /// window pass.
+    /// How long it has waited. `None` for a waiter of a fair lock, and for a waiter that has let a
+    /// yield window pass.
     pub waited: Option<Duration>,
-    /// Whether a waiter of a fair lock has not asked in time: one of Leasehold for 5 s, one of
-    /// Redisson until its deadline. The next request removes it.
+    /// Whether a waiter of a fair lock sent no request in time: a waiter of Leasehold for 5 s, or a
+    /// waiter of Redisson until its deadline. The next request of any client removes an overdue
+    /// waiter.
     pub is_overdue: bool,
 }
 
@@ -210,7 +214,7 @@ impl Default for NameCursor {
 }
 
 impl NameCursor {
-    /// Returns whether the search has passed through all keys.
+    /// Returns whether the search has read all keys.
     ///
     /// # Examples
     ///

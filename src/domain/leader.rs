@@ -6,7 +6,7 @@ use super::Owner;
 
 /// The leader of an election, as the store returned it.
 ///
-/// Two are equal if the leader, its term and its value are the same.
+/// Two leaders are equal if their owners, terms and proclaimed values are equal.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ pub struct Leader {
 struct Record {
     term: u64,
     value: String,
-    /// Since the Unix epoch, by the clock of the server.
+    /// When the term began: the time since the Unix epoch, by the clock of the server.
     since: Duration,
 }
 
@@ -74,7 +74,8 @@ impl Leader {
 
     /// Returns the value that the leader has proclaimed.
     ///
-    /// `None` for a Redisson client that holds the lock, and for a moment after a leader has won.
+    /// `None` if the leader is a Redisson client that holds the lock, and until a new leader has
+    /// proclaimed its value.
     ///
     /// # Examples
     ///
@@ -88,7 +89,8 @@ impl Leader {
         Some(&self.record.as_ref()?.value)
     }
 
-    /// Returns the term, which is the fencing token of the leader. `None` if there is no value.
+    /// Returns the term, which is the fencing token of the leader. `None` if [`value`](Self::value)
+    /// is.
     ///
     /// # Examples
     ///
@@ -102,7 +104,8 @@ impl Leader {
         Some(self.record.as_ref()?.term)
     }
 
-    /// Returns since when it leads, by the clock of the server. `None` if there is no value.
+    /// Returns when the term began, by the clock of the server. `None` if [`value`](Self::value)
+    /// is.
     ///
     /// # Examples
     ///
@@ -116,8 +119,8 @@ impl Leader {
         SystemTime::UNIX_EPOCH.checked_add(self.record.as_ref()?.since)
     }
 
-    /// Returns the time that its lease had left. `None` means that the lease never ends, because
-    /// someone removed the TTL of the key.
+    /// Returns the rest of the lease when the store replied. `None` means that the lease never
+    /// ends, because another program removed the TTL of the key.
     ///
     /// # Examples
     ///

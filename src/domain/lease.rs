@@ -1,20 +1,20 @@
-//! How long a holder may rely on its lease, and which durations Redis can keep.
+//! How long a holder may rely on its lease, and which durations can be a TTL in Redis.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest duration that Redis distinguishes from none.
+/// The shortest TTL in Redis.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// 100 years: far below an overflow in Redis, Java or Rust.
+/// The longest duration: 100 years. It overflows no clock of Redis, Java or Rust.
 pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A grant as its holder sees it: the time of the request, and the lease.
 ///
-/// The server starts the lease when it executes the request, which is later. So a lease that counts
-/// from the request ends in this client before it ends in the server. The margin covers two clocks
-/// that run at different rates.
+/// The server starts the lease later, when it executes the request. So a lease that starts with the
+/// request ends in this client before it ends in the server. The margin allows for a clock of the
+/// client that runs slower than the clock of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) asked_at: Instant,
@@ -31,18 +31,19 @@ impl Lease {
         self.asked_at + self.ttl - margin(self.ttl)
     }
 
-    /// Returns when to renew: so early that two renewals may fail.
+    /// Returns when to renew the lease: after a third of it, so that two renewals may fail.
     pub(crate) fn renew_at(&self) -> Instant {
         self.asked_at + self.ttl / 3
     }
 }
 
-/// Returns the part at the end of a lease that is not used: 2 ms and 1 %, but at most a quarter.
+/// Returns the part at the end of a lease that the holder does not use: 2 ms and 1 % of the lease,
+/// but at most a quarter of it.
 fn margin(ttl: Duration) -> Duration {
     (Duration::from_millis(2) + ttl / 100).min(ttl / 4)
 }
 
-/// Returns `duration` if Redis can keep it.
+/// Returns `duration` if it can be a TTL in Redis.
 pub(crate) fn checked(
     setting: &'static str,
     duration: Duration,
@@ -54,7 +55,7 @@ pub(crate) fn checked(
     }
 }
 
-/// A duration that cannot be kept, with the rule that it breaks.
+/// A duration that a setting does not allow, and the rule that the duration breaks.
 ///
 /// # Examples
 ///

@@ -1,7 +1,6 @@
 //! The basic types: names, owners, claims, leases.
 //!
-//! They do no I/O and read no clock. Those that are about a connection come from the crate
-//! `leasehold-link`.
+//! They do no I/O and read no clock. The types about connections are in the crate `leasehold-link`.
 
 mod audit;
 mod claim;

@@ -1,4 +1,4 @@
-//! The name of a lock, checked once when it is made.
+//! The name of a lock or another object. [`Name::new`] checks it.
 
 use std::{
     fmt,
@@ -11,15 +11,15 @@ use super::hashed::hash_of;
 /// The longest name in bytes.
 const MAX_BYTES: usize = 512;
 
-/// The prefix of the keys that only Leasehold uses. A lock with such a name could be the queue of
-/// another.
+/// The prefix of Leasehold's own keys. A lock with such a name could have the same key as the queue
+/// of another lock.
 const RESERVED: &str = "leasehold_";
 
-/// The name of a lock: a key in Redis, the same for Java and Rust.
+/// The name of a lock or another object: its key in Redis, which is the same for Java and Rust.
 ///
-/// Any text of 1 to 512 bytes is valid, with spaces, newlines and every alphabet. Only braces have
-/// a meaning: they must form a Redis Cluster hash tag, as in `{tenant-7}:orders`. Names that begin
-/// with `leasehold_` are reserved.
+/// Any text of 1 to 512 bytes is valid, also with spaces, newlines and letters of any alphabet.
+/// Braces must form a hash tag of Redis Cluster, as in `{tenant-7}:orders`. Names that begin with
+/// `leasehold_` are reserved.
 ///
 /// # Examples
 ///
@@ -33,7 +33,8 @@ const RESERVED: &str = "leasehold_";
 #[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Name(Arc<Text>);
 
-/// A text and its hash: a name is looked up more often than it is made.
+/// A text and its hash, which is computed once, because a client looks a name up more often than it
+/// makes one.
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
 struct Text {
     text: Box<str>,
@@ -41,13 +42,13 @@ struct Text {
 }
 
 impl Name {
-    /// Checks `text` and makes a name of it.
+    /// Makes a name from `text`.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if `text` is empty, longer than 512 bytes, begins with `leasehold_` as
-    /// Leasehold's own keys do, or has braces that are not a hash tag. With such braces the lock
-    /// and the channel of its releases would lie in different slots of a cluster.
+    /// [`InvalidName`] if `text` is empty, is longer than 512 bytes, begins with `leasehold_` as
+    /// Leasehold's own keys do, or has braces that are not a hash tag. With such braces, the lock
+    /// and the channel of its releases would be in different slots of a cluster.
     ///
     /// # Examples
     ///
@@ -67,7 +68,7 @@ impl Name {
         }
     }
 
-    /// The name as it was given.
+    /// Returns the text of the name.
     ///
     /// # Examples
     ///
@@ -89,7 +90,7 @@ fn starts_a_hash_tag(text: &str) -> bool {
 }
 
 impl Name {
-    /// Returns its hash, which was made with a secret.
+    /// Returns the hash of the text, which depends on a secret of this process.
     pub(super) fn hashed(&self) -> u64 {
         self.0.hash
     }
@@ -139,21 +140,21 @@ pub(super) fn on_one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidName {
-    /// Braces that are no hash tag, as in `a{b`, `a}b` or `a{}b`.
+    /// It has braces that are not a hash tag, as in `a{b`, `a}b` or `a{}b`.
     #[error(
         "braces in a name must form a hash tag, as in `{{tenant}}:orders`; leave them out otherwise"
     )]
     Brace,
-    /// No characters at all.
+    /// It has no characters.
     #[error("a name needs at least one character")]
     Empty,
-    /// It begins with the reserved prefix.
+    /// It begins with the reserved prefix `leasehold_`.
     #[error("a name must not begin with `leasehold_`: this prefix is reserved; choose another")]
     Reserved,
-    /// Longer than 512 bytes.
+    /// It is longer than 512 bytes.
     #[error("a name has at most 512 bytes, this one has {bytes}; use a hash of it")]
     TooLong {
-        /// How long it is.
+        /// The length of the text in bytes.
         bytes: usize,
     },
 }

@@ -11,7 +11,8 @@ use super::{Name, Owner};
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Kind {
     Lock,
-    /// A lock with one queue of all waiting tasks, which Redisson's waiters share.
+    /// A lock with one queue, which the waiting tasks of Leasehold and the threads of Redisson
+    /// share.
     Fair,
     /// The read side of a read-write lock.
     Read,
@@ -19,15 +20,15 @@ pub(crate) enum Kind {
     Write,
     Semaphore,
     Latch,
-    /// A semaphore whose permits have a lease each.
+    /// A semaphore whose permits have leases.
     Permits,
     /// A lock whose holder proclaims a value.
     Election,
     /// Members that wait for each other.
     Barrier,
-    /// Elements of a list, each of which is claimed by one client at a time.
+    /// A list. One client at a time claims an element.
     Queue,
-    /// Members that wait for each other, and again when they leave.
+    /// Members that wait for each other when they enter, and again when they leave.
     DoubleBarrier,
 }
 
@@ -38,21 +39,23 @@ pub(crate) struct KindTraits {
     pub(crate) waiter_record: WaiterRecord,
 }
 
-/// The number of holds of an object at a time.
+/// How many holds an object has at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Holders {
-    /// One hold, which excludes all others. It keeps the request slot of its process, and can be
-    /// handed to the next local waiter. If a reply shows another holder, the hold is over.
+    /// One hold, which excludes all others. While it lasts, it keeps the request slot of its
+    /// process. It can be handed off to the next local waiter. If a reply shows another holder, the
+    /// hold has ended.
     One,
-    /// Many holds. Each can be handed to the next local waiter that requests as many units.
+    /// Many holds. A hold can be handed off to the next local waiter that requests the same number
+    /// of permits.
     Many,
-    /// Many holds, each of something else. No hold is handed to another task.
+    /// Many holds, each of another element. No hold is handed off.
     Each,
-    /// Many holds. Tasks of one process share one hold of the store, within the local budget, and
-    /// while no local task waits for the other side.
+    /// Many holds. Tasks of one process share one hold in the store. A task may join it within the
+    /// local budget, and while no local task waits for the other side.
     Shared,
-    /// No holds. A grant is only a reply, which is valid for every local waiter that already waited
-    /// when its request was sent.
+    /// No holds. A grant only ends the wait, for every local waiter that already waited when the
+    /// request was sent.
     None,
 }
 
@@ -66,12 +69,12 @@ impl KindTraits {
         self.holders == Holders::Shared
     }
 
-    /// Returns whether a grant becomes a hold, which must be released.
+    /// Returns whether a grant is a hold, which must be released.
     pub(crate) fn is_held(self) -> bool {
         self.holders != Holders::None
     }
 
-    /// Returns whether the store recognizes a repeated release, and replies as to the first one.
+    /// Returns whether the store recognizes a repeated release, and repeats its first reply.
     pub(crate) fn recognizes_releases(self) -> bool {
         self.holders == Holders::Each
     }
@@ -87,15 +90,15 @@ impl KindTraits {
 pub(crate) enum WaiterRecord {
     /// By a queue entry, which a release reads.
     QueueEntry,
-    /// By a queue entry of each task, which the task refreshes by each request.
+    /// By a queue entry of each task. Each request of the task refreshes its entry.
     EntryPerTask,
     /// By an entry that expires when the client stops sending requests.
     ExpiringEntry,
-    /// By the time for which the client has waited, after the first second.
+    /// By the waiting time in its requests, once it has waited for a second.
     WaitingTime,
     /// Not at all.
     Nothing,
-    /// Not at all, and a client may end the wait without a message.
+    /// Not at all. Another program may also push an element without a notification.
     Unannounced,
 }
 
@@ -128,7 +131,7 @@ impl Kind {
         KindTraits { holders, waiter_record }
     }
 
-    /// Returns the other side of the same lock, if it has two.
+    /// Returns the other side of a read-write lock.
     const fn other_side(self) -> Option<Self> {
         match self {
             Self::Read => Some(Self::Write),
@@ -151,8 +154,9 @@ impl Kind {
 pub(crate) struct Object {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
-    /// The task that waits for it or has it, if each task has its own queue entry. The tasks of a
-    /// process then share no request slot, no subscription and no grant.
+    /// The task that waits for the object or holds it, for kinds in which each task has its own
+    /// queue entry. The tasks of a process then share no request slot, no subscription and no
+    /// grant.
     pub(crate) task: Option<Owner>,
 }
 
@@ -166,7 +170,7 @@ impl Object {
         Self { task: Some(owner), ..self.clone() }
     }
 
-    /// Returns the owner that acquires it, if it has a seat.
+    /// Returns the owner of the task, for kinds in which each task has its own queue entry.
     pub(crate) fn task_owner(&self) -> Option<Owner> {
         self.task.clone()
     }
@@ -183,8 +187,8 @@ impl Object {
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Hashes to one number, as `Map` requires. A name may have many seats, so they are part of
-        // the hash. The kind is not, because few names have several kinds.
+        // `Map` requires that a key writes one number. The task is part of the hash, because many
+        // tasks can wait for one name. The kind is not, because few names have several kinds.
         state.write_u64(self.name.hashed() ^ self.task.as_ref().map_or(0, |task| task.bits().1));
     }
 }

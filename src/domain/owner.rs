@@ -19,8 +19,8 @@ const MAX_BYTES: usize = 512;
 /// The owner of a hold: `<client uuid>:<number>`, as Redisson writes it.
 ///
 /// Every grant of the store has its own owner, so two tasks of one process exclude each other like
-/// two processes. A hand-off from task to task within a process keeps the owner. An owner that is
-/// read from Redis may have any form: Redisson's number is a thread id.
+/// two processes. If a task hands the lock off to another task of its process, the owner stays the
+/// same. An owner in Redis may have another form. In Redisson, the number is the id of a thread.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ const MAX_BYTES: usize = 512;
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// Checks `text` and makes an owner of it, such as one from the log of a Java process.
+    /// Makes an owner from `text`, such as an owner in the log of a Java process.
     ///
     /// # Errors
     ///
@@ -56,15 +56,16 @@ impl Owner {
         }
     }
 
-    /// Returns an owner from a store: shortened, or `?` for an empty text.
+    /// Makes an owner from a text of the store. Shortens a long text, and replaces an empty one by
+    /// `?`.
     pub(crate) fn lossy(text: &str) -> Self {
         let end = (0..=text.len().min(MAX_BYTES)).rev().find(|end| text.is_char_boundary(*end));
         let cut = end.map_or("", |end| &text[..end]);
         Self(if cut.is_empty() { "?" } else { cut }.into())
     }
 
-    /// Returns half of the client's uuid, and the number of the acquisition in 48 bits, for the ids
-    /// of its permits.
+    /// Returns the first half of the client's UUID, and the number of the acquisition in 48 bits.
+    /// The ids of permits contain both.
     pub(super) fn bits(&self) -> (u64, u64) {
         let (client, number) = self.0.rsplit_once(':').unwrap_or_else(|| (&self.0, "0"));
         let client = match Uuid::parse_str(client) {
@@ -116,7 +117,7 @@ pub struct InvalidOwner {
     bytes: usize,
 }
 
-/// The uuid of one client, and the number of its last acquisition.
+/// The UUID of a client, and the number of its last acquisition.
 #[derive(Debug)]
 pub(crate) struct Identity {
     client: Arc<str>,
@@ -141,10 +142,11 @@ impl Identity {
         owner.as_str().strip_prefix(&*self.client).is_some_and(|rest| rest.starts_with(':'))
     }
 
-    /// Returns an unused owner.
+    /// Returns an owner that no other acquisition has.
     pub(crate) fn fresh_owner(&self) -> Owner {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        // `format!` would take 900 more instructions: a tenth of an acquire and release in memory.
+        // `format!` would take 900 more instructions, a tenth of an acquisition and a release in
+        // memory.
         let text = [&*self.client, ":", &number.to_string()].concat();
         Owner(text.into())
     }
@@ -174,7 +176,7 @@ mod tests {
         assert!(!identity.is_of(&Owner::new("a").unwrap()));
     }
 
-    /// Once, a foreign hash field put newlines into errors and logs.
+    /// Once, a hash field of another program put newlines into errors and logs.
     #[test]
     fn owner_is_printed_on_one_line() {
         let owner = Owner::new("a\nb\u{1b}[31m").unwrap();

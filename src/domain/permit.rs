@@ -1,4 +1,4 @@
-//! Permits with ids of their own.
+//! The ids and the numbers of permits.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use uuid::Uuid;
 
 use super::{Owner, Share};
 
-/// Maximum number of permits of one claim: each is a command in the script that grants them.
-/// Redisson's scripts pass the permits that expire together through Lua's `unpack`, which takes
-/// 8,000 at most.
+/// Maximum number of permits of one claim. The granting script calls a command for each of them. If
+/// the permits expire together, Redisson's scripts pass all of them to Lua's `unpack`, which takes
+/// at most 8,000.
 pub(crate) const MOST_AT_ONCE: u32 = 7_000;
 
-/// Maximum number of permits, because Java counts in `int`.
+/// Maximum number of permits of a semaphore, because Java counts them in an `int`.
 pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 
 /// The id of one permit: 16 bytes, shown as 32 hex digits, as Redisson shows them.
 ///
-/// An id of this library starts with the first half of the client's uuid, so it shows which client
-/// has the permit. The number of the acquisition and the index of the permit follow.
+/// An id of Leasehold starts with the first half of the client's UUID, so it shows which client has
+/// the permit. Then follow the number of the acquisition and the index of the permit.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 pub struct PermitId(Uuid);
 
 impl PermitId {
-    /// Makes the id of a permit from `text`, such as one that a Java process has logged.
+    /// Makes the id of a permit from `text`, such as an id in the log of a Java process.
     ///
     /// # Errors
     ///
@@ -67,8 +67,8 @@ impl PermitId {
     }
 }
 
-/// Returns the ids of the permits that `owner` has, or would have. They are always the same, so
-/// that the store recognizes a repeated request.
+/// Returns the ids of the permits that `owner` requests or has. They depend only on the owner and
+/// the number, so the store recognizes a repeated request.
 pub(crate) fn permits_of(owner: &Owner, share: Share) -> impl Iterator<Item = PermitId> {
     let count = match share {
         Share::Units(count) => u16::try_from(count).unwrap_or(u16::MAX),
@@ -107,13 +107,13 @@ pub struct InvalidPermitId {
     bytes: usize,
 }
 
-/// The number of permits.
+/// The permits of a semaphore, counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     /// Negative when more permits are held than the total.
     pub(crate) free: i64,
     pub(crate) held: i64,
-    /// Whether the total was ever set.
+    /// Whether a client has set the total.
     pub(crate) set: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Rates: how many permits in which time; and permits of one request.
+//! The settings of rate limiters and throttles, and the permits of one request.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use super::{InvalidDuration, checked};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many permits an interval has.
+    /// How many permits each interval has.
     pub permits: u64,
     /// The length of an interval. Redis counts in milliseconds.
     pub interval: Duration,
-    /// Whether each client has these permits for itself.
+    /// Whether each client gets this number of permits. Otherwise all clients share it.
     pub per_client: bool,
-    /// The limiter ends after this time without a request.
+    /// If the limiter gets no request for this time, Redis removes it and its rate.
     pub idle_ttl: Option<Duration>,
 }
 
 impl Rate {
-    /// Creates a rate of `permits` in each interval, for all clients together, without an end.
+    /// Creates a rate of `permits` in each interval, which all clients share. It never expires.
     ///
     /// # Examples
     ///
@@ -41,8 +41,8 @@ impl Rate {
         Self { permits: permits.into(), interval, per_client: false, idle_ttl: None }
     }
 
-    /// Gives each client these permits for itself. Its state ends after two intervals without a
-    /// request.
+    /// Gives each client its own permits. If a client sends no request for two intervals, Redis
+    /// removes the state of this client.
     ///
     /// # Examples
     ///
@@ -54,7 +54,8 @@ impl Rate {
         Self { per_client: true, ..self }
     }
 
-    /// Ends the limiter after this time without a request, with its rate. At least the interval.
+    /// Sets after which time without a request Redis removes the limiter and its rate. It must be
+    /// at least the interval.
     ///
     /// # Examples
     ///
@@ -67,7 +68,7 @@ impl Rate {
         Self { idle_ttl: Some(idle_ttl), ..self }
     }
 
-    /// Returns the rate, if Redis can keep it.
+    /// Returns the rate if its durations are valid.
     pub(crate) fn checked(self) -> Result<Self, InvalidDuration> {
         checked("interval", self.interval)?;
         let idle = self.idle_ttl.map(|idle| checked("idle_ttl", idle)).transpose()?;
@@ -95,12 +96,12 @@ impl Rate {
 pub struct Pace {
     /// The time from one permit to the next. Redis counts in microseconds.
     pub spacing: Duration,
-    /// How many permits can be granted at once.
+    /// How many permits can be granted at the same time.
     pub burst: u32,
 }
 
 impl Pace {
-    /// Creates a pace of `permits` in each interval, with a burst of as many.
+    /// Creates a pace of `permits` in each interval, whose burst is also `permits`.
     ///
     /// # Examples
     ///
@@ -109,13 +110,13 @@ impl Pace {
     /// ```
     #[must_use]
     pub fn per(permits: u32, interval: Duration) -> Self {
-        // Rounded up: never faster.
+        // The spacing is rounded up, so that the pace is never faster than requested.
         let micros = interval.as_micros().div_ceil(permits.max(1).into());
         let spacing = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         Self { spacing, burst: permits }
     }
 
-    /// Sets how many permits can be granted at once.
+    /// Sets how many permits can be granted at the same time.
     ///
     /// # Examples
     ///
@@ -127,7 +128,7 @@ impl Pace {
         Self { burst, ..self }
     }
 
-    /// Returns the pace, if Redis can count it.
+    /// Returns the pace if its durations are valid.
     pub(crate) fn checked(self) -> Result<Self, InvalidDuration> {
         let full = checked("burst of a throttle", self.spacing.saturating_mul(self.burst))?;
         match self.spacing < Duration::from_micros(1) {
@@ -139,7 +140,7 @@ impl Pace {
         }
     }
 
-    /// Returns the rest if the whole burst is free after `full_in`.
+    /// Returns the free permits, if the whole burst will be free after `full_in`.
     pub(crate) fn quota(self, full_in: Duration) -> Quota {
         let free = (self.spacing * self.burst).saturating_sub(full_in).as_nanos();
         let remaining = free / self.spacing.as_nanos().max(1);
@@ -147,7 +148,8 @@ impl Pace {
     }
 }
 
-/// The rest of a [`Throttle`](crate::Throttle) after a grant, for `RateLimit-*` headers.
+/// The free permits of a [`Throttle`](crate::Throttle) after a grant, for the HTTP headers
+/// `RateLimit-*`.
 ///
 /// # Examples
 ///
@@ -164,12 +166,12 @@ impl Pace {
 pub struct Quota {
     /// How many permits are free now.
     pub remaining: u32,
-    /// After this time the whole burst is free.
+    /// After this time, the whole burst is free.
     pub full_in: Duration,
 }
 
-/// Permits that a [`RateLimiter`](crate::RateLimiter) granted. Only
-/// [`RateLimiter::release`](crate::RateLimiter::release) needs them.
+/// Permits that a [`RateLimiter`](crate::RateLimiter) granted. Drop this value, or pass it to
+/// [`RateLimiter::release`](crate::RateLimiter::release) to return unused permits.
 ///
 /// # Examples
 ///
@@ -181,7 +183,7 @@ pub struct Quota {
 /// ```
 #[derive(Debug)]
 pub struct RatePermits {
-    /// The store recognises a repeated request by it.
+    /// The id by which the store recognizes a repeated request.
     pub(crate) id: Uuid,
     permits: u32,
 }

@@ -1,10 +1,10 @@
 //! Why a hold ended.
 
-/// How a hold ended, as it is counted.
+/// How a hold ended, for the counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ended {
     Released,
-    /// Its release got no reply.
+    /// The release of the hold got no reply.
     Unanswered,
     Lost(LostReason),
 }
@@ -26,23 +26,25 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its lease ended: it was fixed, or was not renewed in time.
+    /// The lease of the hold ended: it was a fixed lease, or no renewal succeeded in time.
     #[error("its lease ended")]
     Expired,
-    /// It reached its [`max_hold`](crate::Lock::max_hold).
+    /// The hold reached its [`max_hold`](crate::Lock::max_hold).
     #[error("its max_hold ended")]
     MaxHold,
-    /// The store no longer has it: a client forced its release, or the data was lost.
+    /// The store no longer has the hold: a client released it by force, or its data was lost.
     #[error("the store no longer has it: it was released by force, or its data was lost")]
     NotOwned,
-    /// The server was replaced during the release, and the new one does not have the hold: the old
-    /// one released it, or it was lost. Treat the work as overlapped.
+    /// The server was replaced during the release, and the new server does not have the hold.
+    /// Either the old server executed the release, or the hold was lost before. Assume that another
+    /// holder may have overlapped with the work.
     #[error(
         "the server was replaced during the release, and the new one does not have the hold; it \
          may have been lost before"
     )]
     InDoubt,
-    /// Its guard released it. Nothing was lost: this only ends the futures that still watch it.
+    /// The guard released the hold, so nothing was lost. Futures that wait for a loss return this
+    /// reason.
     #[error("it was released")]
     Released,
     /// The client was [shut down](crate::Client::shutdown).

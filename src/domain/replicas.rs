@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// Default time limit for replicas.
+/// How long replicas may take by default.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many replicas must acknowledge a grant before it is returned, and within which time: see [`Lock::replicated`](crate::Lock::replicated).
+/// How many replicas must acknowledge a grant before the call returns it, and within which time:
+/// see [`Lock::replicated`](crate::Lock::replicated).
 ///
 /// # Examples
 ///
@@ -38,7 +39,7 @@ impl Replicas {
 
     /// Sets how long replicas may take. Default: 1 s.
     ///
-    /// A slower replica does not count, so allow several round trips between the servers.
+    /// Replicas that take longer do not count. So allow several round trips between the servers.
     ///
     /// # Examples
     ///

@@ -16,17 +16,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ServerReport {
-    /// The server, without any secret.
+    /// The address of the server, without credentials.
     pub server: String,
-    /// The user of this client, by `ACL WHOAMI`.
+    /// The Redis user of this client, from `ACL WHOAMI`.
     pub user: Option<String>,
-    /// The fields of `INFO`, and those of `CLUSTER INFO` on a cluster.
+    /// The fields of `INFO` and, in a cluster, of `CLUSTER INFO`.
     pub info: BTreeMap<String, String>,
-    /// The settings `timeout`, `tcp-keepalive`, `save`, `appendonly` and `appendfsync`, by
+    /// The settings `timeout`, `tcp-keepalive`, `save`, `appendonly` and `appendfsync`, from
     /// `CONFIG GET`.
     pub settings: BTreeMap<String, String>,
-    /// The clients of the server, by `CLIENT LIST`. Empty if there are more than 500.
+    /// The clients of the server, from `CLIENT LIST`. Empty if there are more than 500.
     pub clients: Vec<BTreeMap<String, String>>,
-    /// The commands that failed or were rejected, each with the reason.
+    /// The reason of each command that failed or was rejected, by command.
     pub failures: BTreeMap<String, String>,
 }

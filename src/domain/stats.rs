@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The counters of one client.
 ///
-/// Counters only grow; `held` and `waiting` go up and down. Every hold is counted once, however it
-/// ends:
+/// `held`, `waiting` and `renewal_lag` are current values. All other values only grow. Each granted
+/// hold is counted once on the right side of this equation:
 ///
 /// ```text
 /// granted = held + released + releases_unanswered
@@ -26,26 +26,28 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Current holds: neither known to be lost nor released. A hold counts until the store
-    /// confirms its release.
+    /// Current holds. A hold counts until the store confirms its release, or until the client knows
+    /// that it is lost.
     pub held: u64,
     /// Callers that wait for a lock now.
     pub waiting: u64,
     /// Acquisitions that succeeded.
     pub granted: u64,
-    /// Holds that lasted until their release, including the background releases of dropped guards.
+    /// Holds that lasted until their release. A dropped guard, which a background task releases,
+    /// counts too.
     pub released: u64,
-    /// The part of `released` that went to the next waiter of this client without a request, and
-    /// readers that joined a hold of this client.
+    /// Holds that began without a request: by a hand-off within this client, or because a reader
+    /// joined a read hold of this client.
     pub handed_over: u64,
     /// Releases that were cancelled, rejected, or got no reply. A background task continues each of
     /// them.
     pub releases_unanswered: u64,
-    /// Acquisitions whose timeout elapsed while another owner held.
+    /// Acquisitions whose timeout elapsed while another owner held the object.
     pub timed_out: u64,
     /// Holds whose lease ended before their release.
     pub lost_expired: u64,
-    /// Holds that the store no longer had, because of a forced release or lost data.
+    /// Holds that the store no longer had, because a client released them by force or their data
+    /// was lost.
     pub lost_not_owned: u64,
     /// Holds that reached their `max_hold`.
     pub lost_max_hold: u64,
@@ -53,25 +55,26 @@ pub struct Stats {
     pub lost_shut_down: u64,
     /// Leases that were renewed.
     pub renewals: u64,
-    /// Renewals that got no reply or were rejected. They are retried.
+    /// Renewals that got no reply or were rejected. The watchdog retries them.
     pub renewals_failed: u64,
-    /// The delay of the last renewal behind its schedule.
+    /// How late the last renewal was, compared with its schedule.
     pub renewal_lag: Duration,
-    /// The greatest such delay so far.
+    /// The maximum of `renewal_lag` so far.
     pub renewal_lag_max: Duration,
     /// How often a lost connection was restored.
     pub reconnects: u64,
-    /// Messages that woke a waiter, or arrived during its request.
+    /// Notifications that woke a waiter, or that arrived while its request was in flight.
     pub wake_ups: u64,
-    /// Background releases that failed until their leases had ended.
+    /// Background releases that were given up, because they failed until the lease of the hold had
+    /// ended.
     pub releases_abandoned: u64,
 }
 
 impl Stats {
     /// Returns a page in the text format of Prometheus.
     ///
-    /// Its names are those of the feature `metrics`. That one also has durations, and a label for
-    /// the kind of an object. So serve one of the two pages, not both.
+    /// The feature `metrics` uses the same names, and adds durations and a label for the kind of an
+    /// object. Therefore serve either this page or the one of that feature, not both.
     ///
     /// # Examples
     ///
@@ -105,7 +108,7 @@ impl Stats {
         )
     }
 
-    /// Counts the holds that are over.
+    /// Returns how many holds have ended.
     pub(crate) fn ended(&self) -> u64 {
         let released = self.released + self.releases_unanswered;
         let lost = self.lost_expired + self.lost_not_owned + self.lost_max_hold;

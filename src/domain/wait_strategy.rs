@@ -19,19 +19,23 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// By pub/sub messages of the store, with a timer in case a message is lost.
+    /// The store notifies the waiter by pub/sub. If a notification is lost, a timer makes the
+    /// waiter send a request.
     #[default]
     PubSub,
-    /// By requests at growing intervals, as Redisson's spin lock does.
+    /// The waiter sends requests at growing intervals, as Redisson's spin lock does.
     ///
-    /// The first interval is `initial`. Each further one is twice as long, up to `max`, give or
-    /// take a quarter. Use it for servers without pub/sub.
+    /// The first interval is `initial`. Each further interval is twice as long, up to `max`. A
+    /// random part makes each of them up to a quarter longer or shorter. Use this strategy for
+    /// servers without pub/sub.
     ///
-    /// A polling waiter has no queue position: it acquires a lock that it finds free. While other
-    /// waiters queue, the lock is free for 2 % of the time, in windows of 2 to 16 ms. Choose short
-    /// intervals: with 100 ms the wait is some five seconds on average, and has no bound. Tasks of
-    /// the same client that wait behind a polling task send their requests when it does, so use
-    /// one strategy for each name.
+    /// A polling waiter has no queue position: it acquires the lock if one of its requests finds
+    /// the lock free. While other waiters queue, the lock is free for only 2 % of the time, in
+    /// yield windows of 2 to 16 ms. So choose short intervals. With intervals of 100 ms, the wait
+    /// takes about five seconds on average, and has no bound.
+    ///
+    /// If a task of this client polls for a name, then other tasks of this client that wait for the
+    /// same name send no requests of their own. So use one strategy for each name.
     Polling {
         /// The first interval.
         initial: Duration,

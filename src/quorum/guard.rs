@@ -1,4 +1,4 @@
-//! The guard of a quorum lock, and its context for work.
+//! The guard of a quorum lock, and the context for work under the lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -55,16 +55,16 @@ impl QuorumGuard {
         &self.shared.name
     }
 
-    /// Returns whether a majority of the servers still has the hold, by this client's clock and the
-    /// last replies.
+    /// Returns whether a majority of the servers still has the hold, according to the clock of this
+    /// process and the last replies.
     #[doc = example!("assert!(lock.acquire().await?.is_held());")]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.shared.remaining().is_ok()
     }
 
-    /// Returns how long a majority of the servers keeps the hold without another renewal: `None`
-    /// if it is lost.
+    /// Returns how long a majority of the servers keeps the hold without another renewal. `None` if
+    /// the hold has ended.
     #[doc = example!(
         "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
@@ -72,10 +72,11 @@ impl QuorumGuard {
         self.shared.remaining().ok()
     }
 
-    /// Waits until a majority of the servers no longer has the hold, and returns why the last one
-    /// ended. It also ends when the guard is released or dropped, with [`LostReason::Released`].
+    /// Waits until no majority of the servers has the hold any more. Returns why the hold ended at
+    /// the server whose loss broke the majority. If the guard is released or dropped, returns
+    /// [`LostReason::Released`].
     ///
-    /// The future borrows nothing.
+    /// The future does not borrow the guard.
     ///
     /// # Cancel safety
     ///
@@ -89,16 +90,16 @@ impl QuorumGuard {
 
     /// Releases the lock at all servers, and returns once a majority has released it.
     ///
-    /// The requests to the other servers continue in the background until their server replies or
-    /// the lease ends.
+    /// The releases at the other servers continue in the background until the server replies or the
+    /// lease ends.
     ///
     /// # Errors
     ///
-    /// The error of a server, if no majority replied. The release continues in the background.
+    /// The error of one server, if no majority replied. The release continues in the background.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the release, which continues in the background.
+    /// If the future is dropped, the release continues in the background.
     #[doc = example!(
         "use leasehold::Release;",
         "assert_eq!(lock.acquire().await?.release().await?, Release::Released);")]
@@ -118,12 +119,12 @@ impl QuorumGuard {
                 None => break,
             }
         }
-        // If these futures were dropped, their releases would be sent once more.
+        // If these futures were dropped, background tasks would send the same releases again.
         tokio::spawn(async move { while releasing.next().await.is_some() {} });
         match (over, errors.pop()) {
             (Some(reason), _) => lost(reason),
             _ if released >= need => Ok(Release::Released),
-            // The servers that have not replied may have been part of a majority.
+            // If the servers without a reply had the hold, too, then a majority had it.
             (None, Some(error)) if released + 1 + errors.len() >= need => Err(error),
             (None, _) => lost(reasons.first().copied().unwrap_or(LostReason::Expired)),
         }
@@ -131,13 +132,15 @@ impl QuorumGuard {
 
     /// Runs `work` under this guard, releases it, and returns what happened.
     ///
-    /// If the hold is lost, the work is dropped at the await where it stands. A panic of the work
-    /// releases the guard, and then continues. It waits for the release for at most the longest
-    /// [run release wait](crate::ClientBuilder::run_release_wait) of the clients.
+    /// If the hold is lost, the future of the work is dropped at its current await. If the work
+    /// panics, the guard is released and the panic continues. The call waits for the release no
+    /// longer than the longest [`run_release_wait`](crate::ClientBuilder::run_release_wait) of the
+    /// clients.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases in the background.
+    /// Dropping the future also drops the work at its current await. Background tasks release the
+    /// lock.
     #[doc = example!(
         "let guard = lock.acquire().await?;",
         "assert_eq!(guard.run(async |_held| 6 * 7).await.into_result()?, 42);")]
@@ -151,7 +154,8 @@ impl QuorumGuard {
         run::under(context, lost, self.release_after_run(), OnLoss::Cancel, work).await
     }
 
-    /// Releases after work that completed, and returns why the hold was lost before, if it was.
+    /// Releases the lock after work that completed. If the hold was lost before, returns the
+    /// reason.
     pub(crate) async fn release_after_run(self) -> Option<Loss> {
         let (limit, name) = (self.run_release_wait, self.name().clone());
         let release = async {
@@ -163,7 +167,7 @@ impl QuorumGuard {
         run::release_within(limit, name, release).await
     }
 
-    /// Returns what work under this guard gets.
+    /// Returns the context for work under this guard.
     pub(crate) fn context(&self) -> QuorumContext {
         QuorumContext { shared: Arc::clone(&self.shared) }
     }
@@ -180,8 +184,8 @@ impl Drop for QuorumGuard {
     }
 }
 
-/// The context of work that runs under the lock. It cannot release the lock, and does not keep the
-/// lock held.
+/// The context of work that runs under the lock. It can check the hold, but cannot release it. If
+/// the guard is released, a context that still exists does not keep the lock held.
 #[doc = example!(
     "# async fn step() {}",
     "let work = lock.run(async |held| {",
@@ -203,26 +207,26 @@ impl QuorumContext {
         self.shared.remaining().is_ok()
     }
 
-    /// Returns an error if the lock is lost.
+    /// Returns an error if the hold has ended.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock is lost.
+    /// [`Error::Lost`] if the hold has ended.
     #[doc = example!("lock.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
         let lost = |reason| Error::Lost { name: self.shared.name.clone(), reason };
         self.shared.remaining().map(drop).map_err(lost)
     }
 
-    /// Returns how long a majority of the servers keeps the hold without another renewal: `None`
-    /// if it is lost.
+    /// Returns how long a majority of the servers keeps the hold without another renewal. `None` if
+    /// the hold has ended.
     #[doc = example!("assert!(lock.run(async |held| held.remaining()).await?.is_some());")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.shared.remaining().ok()
     }
 
-    /// Waits until the hold is over, as [`QuorumGuard::lost`] does.
+    /// Waits until the hold has ended, as [`QuorumGuard::lost`] does.
     ///
     /// # Cancel safety
     ///

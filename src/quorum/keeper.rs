@@ -1,8 +1,9 @@
-//! Keeps a hold at as many servers as possible, while its guard exists.
+//! Keeps the hold of a quorum lock at as many servers as possible, while its guard exists.
 //!
-//! There is a hold at each server, which the watchdog of its client renews. The keeper is a task
-//! that adds grants which arrive after the majority. If a hold at a server ends, it requests the
-//! lock there again. So a server that was down, or restarted without its data, has the hold again.
+//! The watchdog of each client renews the hold at its server. The keeper is a task with two duties.
+//! It adds grants that arrive after the majority. If the hold at a server ends, it requests the
+//! lock at this server again. So if a server was down, or has restarted without its data, the
+//! server gets the hold again.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -15,14 +16,14 @@ use crate::{
     primitives::{Lock, LockGuard},
 };
 
-/// The pause before a server is asked again that failed in the vote, or where another caller held
-/// the lock.
+/// If a server failed in the vote, or if another caller held the lock there, the keeper asks it
+/// again after this pause.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long after the end of the leases the hold is checked, so that they have certainly ended.
+/// A check runs this much later than the calculated end of the leases, so that it finds them ended.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 
-/// The hold of a quorum, which its guard, its context and its keeper share.
+/// The hold of a quorum lock, which its guard, its contexts and its keeper share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) name: Name,
@@ -31,14 +32,15 @@ pub(super) struct Shared {
     over: watch::Sender<Option<LostReason>>,
 }
 
-/// The grants by server. They are closed when the guard releases them.
+/// The grants by server. `closed` means that the guard has released them, so no grant may be added.
 #[derive(Debug, Default)]
 struct Grants {
     by_server: Vec<Option<LockGuard>>,
     closed: bool,
 }
 
-/// A change of the grant of one server.
+/// An event for the keeper, with the number of a server: its vote, the end of its grant, or the end
+/// of a pause.
 enum Event {
     Voted(usize, Vote),
     Ended(usize, LostReason),
@@ -54,13 +56,13 @@ impl Shared {
         Self { name, need, grants, over: watch::Sender::new(None) }
     }
 
-    /// Returns why the hold is over, if it is.
+    /// Returns why the hold has ended, or `None` while it lasts.
     pub(super) fn over(&self) -> Option<LostReason> {
         *self.over.borrow()
     }
 
-    /// Waits until the hold is over. The end of the leases also ends it, because the runtime of the
-    /// keeper may be gone.
+    /// Waits until the hold has ended. It does not rely on the keeper alone, because the runtime of
+    /// the keeper may have been shut down. A timer also ends the wait when the leases end.
     pub(super) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let (shared, mut over) = (Arc::clone(self), self.over.subscribe());
         async move {
@@ -78,8 +80,8 @@ impl Shared {
         }
     }
 
-    /// Returns how long a majority of the grants lasts without another renewal, or why they are
-    /// over.
+    /// Returns how long a majority of the grants lasts without another renewal, or why the hold has
+    /// ended.
     pub(super) fn remaining(&self) -> Result<Duration, LostReason> {
         if let Some(reason) = self.over() {
             return Err(reason);
@@ -91,8 +93,8 @@ impl Shared {
         left.len().checked_sub(self.need).map(|at| left[at]).ok_or(LostReason::Expired)
     }
 
-    /// Adds the grant of a server, unless the hold is over. Returns a future that ends with the
-    /// grant.
+    /// Adds the grant of a server. Returns a future that completes when the grant ends. If the hold
+    /// has ended, drops the grant and returns `None`.
     fn add(&self, number: usize, guard: LockGuard) -> Option<Coming> {
         let mut grants = self.grants.lock();
         if grants.closed {
@@ -103,8 +105,8 @@ impl Shared {
         Some(Box::pin(async move { Event::Ended(number, lost.await) }))
     }
 
-    /// Removes the grant of a server, which ended for this reason. Returns whether a majority is
-    /// left.
+    /// Removes the grant of a server, which has ended for this reason. Returns whether the
+    /// remaining grants are a majority.
     fn remove(&self, number: usize, reason: LostReason) -> bool {
         let mut grants = self.grants.lock();
         let ended = grants.by_server[number].take();
@@ -117,10 +119,11 @@ impl Shared {
         is_held
     }
 
-    /// Ends the hold, and returns its grants; that of the first server is the last one.
+    /// Ends the hold, and returns its grants in reverse order: the grant of the first server comes
+    /// last.
     ///
-    /// Waiters wait at the first server where the lock is held. So that server releases last, when
-    /// the lock is already free at the others.
+    /// Waiters wait at the first server at which the lock is held, so the first server should
+    /// release last. When it wakes a waiter, the lock is already free at the other servers.
     pub(super) fn close(&self) -> Vec<LockGuard> {
         let mut grants = self.grants.lock();
         grants.closed = true;
@@ -139,7 +142,7 @@ impl Shared {
         });
     }
 
-    /// Returns futures that end with the present grants.
+    /// Returns a future for each current grant, which completes when the grant ends.
     fn endings(&self) -> Vec<Coming> {
         let grants = self.grants.lock();
         let numbered = grants.by_server.iter().enumerate();
@@ -151,8 +154,8 @@ impl Shared {
     }
 }
 
-/// Keeps the hold until too few of its grants are left for a majority. It asks the `failed` servers
-/// again, and adds the grants of `late` ones.
+/// Keeps the hold until the remaining grants are no majority. It asks the `failed` servers again,
+/// and adds grants of the `late` ones.
 pub(super) async fn keep(
     shared: Arc<Shared>,
     members: Arc<[Lock]>,
@@ -166,7 +169,7 @@ pub(super) async fn keep(
         let next = match event {
             Event::Due(number) => Some(voted(ask_again(&members, number))),
             Event::Voted(number, vote) => {
-                // Another caller holds the lock there for a moment, until it notices that it has no
+                // The other caller holds the lock at this server until it notices that it has no
                 // majority.
                 let is_busy = matches!(vote, Vote::No);
                 match vote.grant() {
@@ -191,8 +194,8 @@ fn voted(asking: Asking) -> Coming {
     })
 }
 
-/// Asks a server without a grant after this pause. A hold with a fixed lease is not renewed, and not
-/// granted again.
+/// Returns a future that completes when a server must be asked again. `None` for a fixed lease,
+/// because such a hold is neither renewed nor requested again.
 fn due(members: &[Lock], number: usize, pause: Duration) -> Option<Coming> {
     let (ttl, is_renewed) = members[number].terms();
     is_renewed.then(|| {

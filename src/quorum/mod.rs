@@ -1,8 +1,10 @@
-//! A lock that a majority of independent servers grants, as Redlock does.
+//! The quorum lock: a lock that a majority of independent servers grants, as in Redlock.
 //!
-//! Each member is a [`Lock`] of its own client, with the watchdog and the waiters of that client.
-//! The quorum lock adds one key: since when a server has had data. `vote.rs` counts the grants,
-//! `keeper.rs` keeps them, and this file waits.
+//! Each member is a [`Lock`] at one server. Each server has its own client, with a watchdog and
+//! waiters. The quorum lock adds one key to each server: since when the server has had its data.
+//!
+//! Start with `QuorumLock::wait` in this file, which repeats votes. `vote.rs` counts the grants of
+//! one vote. `keeper.rs` keeps the grants while the guard exists.
 
 mod guard;
 mod keeper;
@@ -24,15 +26,16 @@ use crate::{
     primitives::{Lock, LockGuard, settings::checked_timeout},
 };
 
-/// How long a waiter waits at one server before it asks all of them again. The holder may have the
-/// lock at other servers.
+/// How long a waiter waits at one server before the next vote. The lock may stay held at this
+/// server, but be free at a majority of the others.
 const WAIT_AT_ONE_SERVER: Duration = Duration::from_secs(2);
 
-/// The first and the longest pause after a vote that no caller won, or to which too few servers
-/// replied.
+/// The first and the longest pause before the next vote, if several callers divided the servers, or
+/// if too few servers replied.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// The section *Examples* of a method. `lock` is set up in lines that rustdoc hides.
+/// Makes the section *Examples* of a method. Each example starts with lines that make `lock`, which
+/// rustdoc hides.
 macro_rules! example {
     ($($line:literal),+) => {
         crate::primitives::example!(
@@ -42,19 +45,20 @@ macro_rules! example {
 }
 use example;
 
-/// A client of several independent servers, of which a majority must grant a lock (Redlock).
+/// A client of several independent servers. A majority of them must grant a lock (Redlock).
 ///
-/// Use five servers, which do not replicate each other, on five machines. The lock survives the
-/// loss of two of them. Three servers survive the loss of one. Four survive the loss of one, as
-/// three do. One server is a [`Lock`] with one more round trip.
+/// Use five servers on five machines, which do not replicate each other. With five servers, the
+/// lock still works if two of them are lost. With three or four servers, it still works if one is
+/// lost. With one server, it is a [`Lock`] that needs one more round trip.
 ///
-/// **Martin Kleppmann's objection holds**: a majority does not help against a holder that is paused
-/// for longer than its lease, or a clock that jumps, and it has no fencing token. Use it if a rare
-/// second holder only costs work. If a second holder would damage data, use one deployment, a
-/// [`FencedLock`](crate::FencedLock), and a receiver that checks its token:
+/// **Martin Kleppmann's objection holds**: a majority does not help if a holder is paused for
+/// longer than its lease, or if a clock jumps. A quorum lock has no fencing token. Use it only if a
+/// rare second holder costs nothing but repeated work. If a second holder would damage data, use
+/// one deployment, a [`FencedLock`](crate::FencedLock), and a receiver that checks its token: see
 /// [`fence`](crate::fence).
 ///
-/// Java's `RedissonRedLock` over the same servers excludes these locks, and they exclude it.
+/// This lock and a `RedissonRedLock` in Java exclude each other, if they have the same name and the
+/// same servers.
 ///
 /// # Examples
 ///
@@ -74,16 +78,16 @@ pub struct QuorumClient {
 }
 
 impl QuorumClient {
-    /// Connects to the servers, and returns once a majority is connected. The others are connected
-    /// in the background.
+    /// Connects to the servers, and returns once a majority is connected. The client connects to
+    /// the other servers in the background.
     ///
-    /// Each URL may name one server, a primary with Sentinels, or a cluster. A failover that
-    /// forgets a grant is not noticed, so prefer servers without one.
+    /// Each URL may name one server, a primary with Sentinels, or a cluster. If a failover loses a
+    /// grant, the quorum lock does not notice. So prefer single servers.
     ///
     /// # Errors
     ///
-    /// [`Error::Connect`] and [`Error::Url`] of a server, if its URL, password or certificate is
-    /// wrong, or if no majority can be reached. [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::Connect`] or [`Error::Url`] if the URL, the password or the certificate of a server
+    /// is wrong, or if no majority can be reached. [`Error::NoRuntime`] outside of a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -123,14 +127,14 @@ impl QuorumClient {
         Self::of(clients)
     }
 
-    /// Makes a quorum of clients that exist, each with its own settings.
+    /// Makes a quorum of existing clients, each with its own settings.
     ///
-    /// All clients of a lock must list the same servers, and use the same
+    /// All processes that use a lock must list the same servers, and must use the same
     /// [`ttl`](crate::ClientBuilder::ttl).
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] without any client.
+    /// [`Error::Url`] if there are no clients.
     ///
     /// # Examples
     ///
@@ -145,7 +149,7 @@ impl QuorumClient {
         if clients.is_empty() { Err(none()) } else { Ok(Self { clients }) }
     }
 
-    /// Returns the clients of the servers, for their health and for their shutdown.
+    /// Returns the client of each server, for example for a health check or a shutdown.
     ///
     /// # Examples
     ///
@@ -196,25 +200,25 @@ impl fmt::Debug for QuorumLock {
     }
 }
 
-/// Settings, as those of a [`Lock`].
+/// Settings. A [`Lock`] has them, too.
 impl QuorumLock {
     fn each(self, set: impl Fn(Lock) -> Lock) -> Self {
         Self { members: self.members.iter().cloned().map(set).collect() }
     }
 
-    /// Sets how long a hold survives a holder that died: see [`Lock::ttl`].
+    /// Sets how long a hold lasts after its holder died: see [`Lock::ttl`].
     ///
-    /// The vote of a server that lost its data counts only after this time. So all clients of a
-    /// name must use the same ttl. If one of several new servers is down, the first acquisition
-    /// waits for this time.
+    /// If a server has lost its data, its vote counts only after this time. So all clients of a
+    /// name must use the same ttl. If all servers are new, but one of them is down, the first
+    /// acquisition waits for this time.
     #[doc = example!("let lock = lock.ttl(Duration::from_secs(10));")]
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.each(|lock| lock.ttl(ttl))
     }
 
-    /// Sets a fixed lease, which is never renewed: see [`Lock::lease`]. All clients of a name must use
-    /// the same.
+    /// Sets a fixed lease, which is never renewed: see [`Lock::lease`]. All clients of a name must
+    /// use the same lease.
     #[doc = example!("let lock = lock.lease(Duration::from_secs(60));")]
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
@@ -229,20 +233,22 @@ impl QuorumLock {
     }
 }
 
-/// Acquiring.
+/// Methods that acquire the lock.
 impl QuorumLock {
     /// Acquires the lock, waiting until a majority of the servers grants it.
     ///
     /// It also waits while no majority can be reached. A waiter stands in the queue of the first
-    /// server where the lock is held. Between processes there is no other order.
+    /// server at which another owner holds the lock. No other rule orders the waiters of several
+    /// processes.
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`], if no majority is left because the others reject the request.
+    /// The errors of [`Lock::acquire`], if so many servers reject the request that the others are
+    /// no majority.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind: background tasks release the grants.
+    /// If the future is dropped, background tasks release the grants.
     #[doc = example!("let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<QuorumGuard> {
         self.wait(&mut VoteFailure::default()).await
@@ -252,8 +258,8 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if another owner still had it. [`Error::Unavailable`] if too few
-    /// servers replied. Others as [`acquire`](Self::acquire).
+    /// [`Error::TimedOut`] if another owner held the lock until the timeout. [`Error::Unavailable`]
+    /// if too few servers replied. The other errors of [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
@@ -268,12 +274,14 @@ impl QuorumLock {
         }
     }
 
-    /// Acquires the lock if a majority of the servers grants it now, and returns `None` if another
-    /// owner has it, or if each of several callers got only some of the servers.
+    /// Acquires the lock if a majority of the servers grants it now, or returns `None`.
+    ///
+    /// It returns `None` if another owner holds the lock, or if several callers tried at the same
+    /// time and none of them got a majority.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if too few servers replied within half a second. Others as
+    /// [`Error::Unavailable`] if too few servers replied within half a second. The other errors of
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
@@ -296,16 +304,17 @@ impl QuorumLock {
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// If the lock is lost, the work is dropped at the await where it stands.
+    /// If the lock is lost, the future of the work is dropped at its current await.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); then the work did not start. [`Error::Lost`], with the
-    /// reason, if the lock was lost while it ran.
+    /// The errors of [`acquire`](Self::acquire), and the work did not start. [`Error::Lost`], with
+    /// the reason, if the lock was lost while the work ran.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases the lock in the background.
+    /// Dropping the future also drops the work at its current await. A background task releases the
+    /// lock.
     #[doc = example!("assert_eq!(lock.run(async |_held| 6 * 7).await?, 42);")]
     pub async fn run<T, W, F>(&self, work: W) -> Result<T>
     where
@@ -315,8 +324,8 @@ impl QuorumLock {
         self.acquire().await?.run(work).await.into_result()
     }
 
-    /// Repeats votes until a majority grants the lock. `failure` has the reason of the last lost
-    /// vote.
+    /// Repeats votes until a majority grants the lock. After each lost vote, `failure` has its
+    /// reason.
     async fn wait(&self, failure: &mut VoteFailure) -> Result<QuorumGuard> {
         let (mut backoff, mut granted) = (Backoff::default(), None);
         loop {
@@ -326,7 +335,8 @@ impl QuorumLock {
                 }
                 Outcome::Lost(lost) => *failure = lost,
             }
-            // Two callers that ask at the same time would divide the servers again.
+            // Without a pause, two callers would vote at the same time again, and divide the
+            // servers again.
             if failure.divided || failure.busy_at.is_none() {
                 sleep(backoff.next(PAUSES)).await;
             }
@@ -336,10 +346,10 @@ impl QuorumLock {
         }
     }
 
-    /// Waits until one server grants the lock, or cannot.
+    /// Waits until one server grants the lock, or until it cannot.
     ///
-    /// An error is ignored here. The next vote reports it, if no majority is possible without this
-    /// server.
+    /// Ignores an error of this server. If no majority is possible without this server, the next
+    /// vote returns the error.
     async fn wait_at(&self, number: usize) -> Option<LockGuard> {
         timeout(WAIT_AT_ONE_SERVER, self.members[number].acquire()).await.ok()?.ok()
     }
@@ -347,16 +357,16 @@ impl QuorumLock {
 
 /// Inspection and forced release.
 impl QuorumLock {
-    /// Releases the lock at each server that replies, whatever its holder, and returns at how many
-    /// servers it was held.
+    /// Releases the lock at each server that replies, no matter which owner holds it. Returns at
+    /// how many servers it was held.
     ///
     /// # Errors
     ///
-    /// The error of a server, if none replied.
+    /// The error of one server, if no server replied.
     ///
     /// # Cancel safety
     ///
-    /// After dropping the future it may have happened or not.
+    /// If the future is dropped, the release may have happened at all servers, at some or at none.
     #[doc = example!(
         "let guard = lock.acquire().await?;",
         "assert!(lock.force_release().await? >= 2);")]

@@ -1,5 +1,5 @@
-//! Simulated runs of several clients and five servers, by seed. The servers stop, resume and lose
-//! their data.
+//! Simulations of several clients and five servers, each from a seed. The servers stop, resume and
+//! lose their data.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,14 +15,15 @@ const SERVERS: usize = 5;
 const TTL: Duration = Duration::from_secs(10);
 const STORY: Duration = Duration::from_secs(120);
 
-/// The numbers of the clients that rely on a hold.
+/// The numbers of the clients that rely on a hold, and the contexts of these holds.
 type Believers = Arc<Mutex<Vec<(usize, super::guard::QuorumContext)>>>;
 
 fn millis(range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// Repeatedly acquires, checks that no other client relies on a hold, and releases.
+/// Acquires the lock again and again. Each time, checks that no other client relies on a hold, and
+/// releases the lock.
 async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: Instant) -> u32 {
     let mut holds = 0;
     while Instant::now() < until {
@@ -39,15 +40,16 @@ async fn contend(number: usize, lock: QuorumLock, believers: Believers, until: I
             }
             sleep(millis(0..15_000)).await;
         });
-        // The context of a released hold reports no hold.
+        // The entry in `believers` need not be removed, because the context of a released hold
+        // returns `is_held() == false`.
         drop(outcome.await);
         sleep(millis(0..500)).await;
     }
     holds
 }
 
-/// Stops at most two servers at a time, or deletes the data of one. So a majority always runs with
-/// its data.
+/// Stops at most two servers at a time, or deletes the data of one server. So three servers with
+/// their data always run.
 async fn trouble(servers: &[MemoryStore], until: Instant) {
     while Instant::now() < until {
         sleep(millis(500..8_000)).await;
@@ -55,7 +57,8 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
         fastrand::shuffle(&mut numbers);
         let kind = fastrand::u8(..3);
         if kind == 0 {
-            // Two servers reject everything. A third loses its data before they work again.
+            // Two servers reject every request. Before they work again, a third server loses its
+            // data.
             let rejecting = &numbers[1..=2];
             rejecting.iter().for_each(|number| servers[*number].fail("LOADING not yet"));
             sleep(millis(100..25_000)).await;
@@ -69,7 +72,8 @@ async fn trouble(servers: &[MemoryStore], until: Instant) {
             stopped.iter().for_each(|number| servers[*number].resume());
         } else {
             servers[numbers[0]].lose_everything();
-            // Only one server at a time lacks holds on which clients may still rely.
+            // After this pause, no client relies on a hold that this server has lost. So at most
+            // one server at a time lacks such holds.
             sleep(2 * TTL).await;
         }
     }
@@ -89,7 +93,7 @@ async fn tell(seed: u64) -> u32 {
     }
     trouble(&servers, until).await;
     let holds = clients.join_all().await.into_iter().sum();
-    // A stopped server may grant a late request. That grant must be released, too.
+    // A server that was stopped may grant a late request. The client must release this grant, too.
     sleep(6 * TTL).await;
     for server in &servers {
         let left = Client::with_store(server).lock("door").unwrap().holder().await.unwrap();

@@ -1,5 +1,5 @@
-//! One vote: the client requests the lock at all servers at once, and has it when a majority has
-//! granted it.
+//! One vote: the client requests the lock at all servers at the same time. It has the lock when a
+//! majority has granted it.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -16,24 +16,24 @@ use crate::{
     store::quorum,
 };
 
-/// Timeout for the reply of one server. A server that is down must not delay a decision for as
-/// long as a command may take.
+/// Timeout for the reply of one server. It is shorter than the command timeout. Otherwise one
+/// server that is down would delay the vote for the whole command timeout.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The vote of one server.
 #[derive(Debug)]
 pub(super) enum Vote {
-    /// It granted the lock.
+    /// The server granted the lock.
     Yes(LockGuard),
-    /// It granted the lock, but has had data for less than a lease: it may have forgotten the
-    /// grant of another holder. It does not count.
+    /// The server granted the lock, but has had its data for less than a lease. It may have lost
+    /// the grant of another holder that still relies on it, so this vote does not count.
     Young(LockGuard),
-    /// No client has noted since when it has data: it is new, or has lost all of its data. It may
-    /// have granted the lock.
+    /// The server does not have the key that says since when it has had its data. So the server is
+    /// new, or has lost all of its data. It may have granted the lock.
     New(Option<LockGuard>),
-    /// Another owner holds the lock there.
+    /// Another owner holds the lock at the server.
     No,
-    /// It did not reply in time, or rejected the request.
+    /// The server did not reply in time, or rejected the request.
     Failed(Error),
 }
 
@@ -48,7 +48,7 @@ impl Vote {
     }
 }
 
-/// The vote of a server, with the number of the server.
+/// A future that returns the number of a server, and its vote.
 pub(super) type Asking = Pin<Box<dyn Future<Output = (usize, Vote)> + Send>>;
 
 /// The result of a vote.
@@ -57,12 +57,12 @@ pub(super) enum Outcome {
     Won {
         /// The grants by server.
         grants: Vec<Option<LockGuard>>,
-        /// The servers that did not grant it.
+        /// The servers that did not grant the lock.
         failed: Vec<usize>,
         /// The servers that have not voted yet.
         late: Vec<Asking>,
     },
-    /// No majority granted it. All grants are released.
+    /// No majority granted the lock. All grants are released.
     Lost(VoteFailure),
 }
 
@@ -71,18 +71,20 @@ pub(super) enum Outcome {
 pub(super) struct VoteFailure {
     /// The first server at which another owner holds the lock.
     pub(super) busy_at: Option<usize>,
-    /// Whether some servers granted the lock: several callers may have divided the servers.
+    /// Whether at least one server granted the lock. If so, several callers may have divided the
+    /// servers between them.
     pub(super) divided: bool,
-    /// Why too few servers voted, if too few did.
+    /// If too few servers voted, the reason.
     pub(super) silence: Option<String>,
 }
 
-/// The number of servers that are a majority of `members`.
+/// Returns how many of `members` servers are a majority.
 pub(super) fn majority(members: usize) -> usize {
     members / 2 + 1
 }
 
-/// Asks the server `number` for the lock, unless it `granted` it before.
+/// Returns the vote of the server `number`. If the server granted the lock before, `granted` is
+/// that grant, and the lock is not requested again.
 pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuard>) -> Asking {
     let members = Arc::clone(members);
     Box::pin(async move {
@@ -94,13 +96,13 @@ pub(super) fn ask(members: &Arc<[Lock]>, number: usize, granted: Option<LockGuar
     })
 }
 
-/// Asks like [`ask`], for a caller that has a majority without this server. So if the server is
-/// new, it has lost its data.
+/// Asks like [`ask`], for a caller that has a majority without this server. If this server is new,
+/// then it has lost its data, because the others have theirs.
 pub(super) fn ask_again(members: &Arc<[Lock]>, number: usize) -> Asking {
     note_if_new(members, ask(members, number, None))
 }
 
-/// Notes that a new server has data from now on.
+/// Awaits the vote of a server. If the server is new, writes to it that it has data from now on.
 fn note_if_new(members: &Arc<[Lock]>, asking: Asking) -> Asking {
     let members = Arc::clone(members);
     Box::pin(async move {
@@ -109,10 +111,10 @@ fn note_if_new(members: &Arc<[Lock]>, asking: Asking) -> Asking {
     })
 }
 
-/// Acquires the lock at one server, then asks for how long the server has had data.
+/// Acquires the lock at one server, and then asks for how long the server has had its data.
 ///
-/// The order matters. A server that restarts between the two requests has lost the grant, and is
-/// new.
+/// The order matters. If the server restarts between the two requests, it has lost the grant. The
+/// second request then finds a new server, so the vote does not count.
 async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Vote> {
     let granted = match granted {
         Some(guard) => Some(guard),
@@ -128,16 +130,18 @@ async fn vote(lock: &Lock, granted: Option<LockGuard>) -> Result<Vote> {
     })
 }
 
-/// Notes that a new server has data from now on, so that it counts after a lease.
+/// If the vote is that of a new server, writes to the server that it has data from now on. After a
+/// lease, its votes count.
 async fn mark_known(lock: &Lock, vote: Vote) -> Vote {
     let Vote::New(granted) = vote else { return vote };
     let marking = lock.engine().ask(lock.name(), quorum::note);
-    // If that fails, the server is new at the next vote as well.
+    // If this request fails, the server is also new in the next vote.
     timeout(VOTE_TIMEOUT, marking).await.ok();
     granted.map_or(Vote::No, Vote::Young)
 }
 
-/// Notes that a new server always had data: all servers are new.
+/// If the vote is that of a new server, writes to the server that it always had its data. Only
+/// valid if all servers are new, because then no grant can have been lost.
 async fn mark_trusted(lock: &Lock, vote: Vote) -> Vote {
     let Vote::New(granted) = vote else { return vote };
     let marking = lock.engine().ask(lock.name(), quorum::trust);
@@ -151,7 +155,8 @@ async fn mark_trusted(lock: &Lock, vote: Vote) -> Vote {
 ///
 /// # Errors
 ///
-/// The error of a server that will reject each retry, if no majority is possible without it.
+/// The error of a server that will also reject a retry, if no majority is possible without such
+/// servers.
 pub(super) async fn elect(
     members: &Arc<[Lock]>,
     mut granted: Option<(usize, LockGuard)>,
@@ -170,12 +175,12 @@ pub(super) async fn elect(
             return Ok(ballot.won(members, late));
         }
     }
-    // Some servers have lost their data, or this cannot be excluded.
+    // A new server may have lost its data, because other servers are not new or did not reply.
     ballot.replace_new(members, mark_known).await;
     ballot.lost()
 }
 
-/// The votes so far.
+/// The votes of the servers so far.
 struct Ballot {
     need: usize,
     votes: Vec<Option<Vote>>,
@@ -190,13 +195,13 @@ impl Ballot {
         self.votes.iter().flatten().filter(|vote| is(vote)).count()
     }
 
-    /// Returns whether `late` more votes can still decide.
+    /// Returns whether the `late` missing votes can still lead to a majority.
     fn is_open(&self, late: usize) -> bool {
         self.count(is_yes) + late >= self.need || late > 0 && self.are_all_new(0)
     }
 
-    /// Returns whether all servers that have voted are new, and that no vote is missing. Then the
-    /// servers were set up just now. A majority alone might have lost its data.
+    /// Returns whether all votes have arrived, and all of them are of new servers. If so, the
+    /// servers were just set up. If only a majority were new, it could have lost its data.
     fn are_all_new(&self, late: usize) -> bool {
         late == 0 && self.votes.iter().flatten().all(is_new)
     }
@@ -223,7 +228,7 @@ impl Ballot {
         Outcome::Won { grants, failed, late }
     }
 
-    /// Replaces all votes of new servers.
+    /// Replaces all votes of new servers, at the same time.
     async fn replace_new<'a, F>(
         &mut self,
         members: &'a [Lock],
@@ -242,7 +247,7 @@ impl Ballot {
         }
     }
 
-    /// Returns the result of a vote that no majority won.
+    /// Returns the result, if no majority granted the lock.
     fn lost(self) -> Result<Outcome> {
         let (need, of) = (self.need, self.votes.len());
         let mut count = Count::of(self.votes);
@@ -257,7 +262,8 @@ impl Ballot {
     }
 }
 
-/// The votes of a vote that no majority won. Counting releases the grants.
+/// The numbers of the votes, if no majority granted the lock. Counting drops the grants, which
+/// releases them.
 #[derive(Default)]
 struct Count {
     voted: usize,
@@ -277,7 +283,7 @@ impl Count {
                     count.voted += 1;
                     count.busy_at.get_or_insert(number);
                 }
-                // Its grant excludes other callers for a moment, even if it does not count.
+                // The grant does not count, but it excludes other callers until it is released.
                 Some(Vote::Young(_) | Vote::New(Some(_))) => {
                     count.young += 1;
                     count.divided = true;
@@ -315,7 +321,7 @@ fn is_new(vote: &Vote) -> bool {
 }
 
 impl VoteFailure {
-    /// Returns the error for a caller whose timeout is over after `waited`.
+    /// Returns the error for a caller whose timeout has elapsed after `waited`.
     pub(super) fn error(&self, name: &Name, waited: Duration) -> Error {
         let name = name.clone();
         match &self.silence {
