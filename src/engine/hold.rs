@@ -63,7 +63,8 @@ struct State {
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// How often another share, or a read hold of the owner, was added to the grant.
+    /// How often the grant became unfit for a hand-off: by another share, by a read hold of its
+    /// owner, or because the user has read the owner.
     more: u32,
     /// How many guarded writes may be in flight. The store accepts each of them under any hold of
     /// the same owner.

@@ -31,8 +31,9 @@ struct RecentRelease {
 
 impl RecentReleases {
     /// Notes that the store has replied to the release of `claim`, last sent at `asked_at`. Returns
-    /// whether the release is remembered. A release of permits without a lease is not remembered,
-    /// and neither is a withdrawal or a hold whose permits stay acquired.
+    /// whether the release is remembered. Not remembered are releases of permits without a lease,
+    /// removals of queue entries (`Leave`), and releases that leave their permits acquired
+    /// (`Forget`).
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_number() {

@@ -18,7 +18,8 @@ pub(crate) struct Answered<T> {
     pub(crate) again_at: Option<Instant>,
 }
 
-/// Sends a request until a reply comes, a failure is permanent, or the time `until` is near.
+/// Sends a request until a reply comes, a failure is permanent, or the next retry would come after
+/// `until`.
 pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     clock: &Clock,
     until: Instant,
@@ -27,7 +28,8 @@ pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     retry_while(Failure::is_temporary, clock, until, ask)
 }
 
-/// Sends a request until a reply comes, `retry_if` rejects a failure, or the time `until` is near.
+/// Sends a request until a reply comes, `retry_if` rejects a failure, or the next retry would come
+/// after `until`.
 pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,

@@ -24,7 +24,7 @@ pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
 /// The longest wait for a message, because a message may be lost.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// The longest wait for a message, if the store removes a waiter's entry that is not renewed by
+/// The longest wait for a message, if the store removes the entry of a waiter that sends no
 /// requests.
 pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
@@ -50,8 +50,8 @@ pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 pub(crate) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
 /// While a multi-lock keeps some members and another member is busy, it checks the holder of the
-/// busy member this often, and at most this number of times. If the holder has not changed by then,
-/// the multi-lock releases the members that it keeps.
+/// busy member every `HOLDER_LOOK_RESTS`, at most `HOLDER_LOOKS` times. If the holder has not
+/// changed by then, the multi-lock releases the members that it keeps.
 pub(crate) const HOLDER_LOOK_RESTS: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
@@ -103,8 +103,8 @@ pub(crate) const ANSWER_RESTS: Duration = Duration::from_secs(5);
 
 // Holding.
 
-/// For this time after a grant or a check, a message that the lock is free causes no check. It may
-/// be about the previous hold, and there may be very many such messages.
+/// A message that a lock is free makes its holder check the hold, but only this long after the
+/// grant or the last check: the message may be about the previous hold, and there may be very many.
 pub(crate) const ECHO: Duration = Duration::from_millis(25);
 
 /// The longest sleep of the watchdog. Timers stop while the machine is suspended, so after a

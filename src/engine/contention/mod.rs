@@ -26,7 +26,7 @@
 //! | lock | guards | is taken before |
 //! |---|---|---|
 //! | `listening` | the order of subscribing and unsubscribing | `entries`, the locks of the store, and the locks of an event that the store delivers: the watchdog's plan |
-//! | `entries` | all that is known of each name | a hold's state, an inbox, the pending releases |
+//! | `entries` | the state of each name | a hold's state, an inbox, the pending releases |
 //!
 //! No function of the store is called under `entries`, because the store may send an event at once.
 //! `entries` and the watchdog's plan are never held together.

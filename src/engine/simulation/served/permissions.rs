@@ -1,4 +1,4 @@
-//! The ACL permissions of a client, which change.
+//! The ACL permissions of a client, which change during a run.
 
 use fastrand::Rng;
 
@@ -45,7 +45,7 @@ impl Permissions {
         format!("reset on nopass +@all {rules}")
     }
 
-    /// Whether it can queue for every name and receive its notifications.
+    /// Whether the client can queue for every name and receive its notifications.
     pub(super) fn queues(self) -> bool {
         self == Self::All
     }
