@@ -22,7 +22,7 @@ pub(crate) struct Core {
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
     pub(super) pending: PendingReleases,
-    /// The recent releases.
+    /// Completed releases that a new server may not have received.
     pub(super) recent: RecentReleases,
     /// Each waiter that repeats its request has a clone, so the number of clones is the number of
     /// such waiters.

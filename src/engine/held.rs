@@ -150,7 +150,7 @@ impl Watch {
         self.hold.grant.element.as_ref()
     }
 
-    /// Notes what happens to the claimed element when the hold ends.
+    /// Notes `ending`, which decides where the claimed element goes when the hold ends.
     pub(crate) fn note_ending(&self, ending: Ending) {
         self.hold.note_ending(ending);
     }
@@ -160,7 +160,7 @@ impl Watch {
         self.hold.note_read_under_write();
     }
 
-    /// Whether it is a hold of `engine`.
+    /// Whether the hold belongs to `engine`.
     pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }

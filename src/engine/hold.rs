@@ -73,8 +73,7 @@ struct State {
     replication: ReplicationStatus,
     /// Why the hold is over. Once this is set, it never changes: a lost hold is never held again.
     over: Option<LostReason>,
-    /// What happens to the claimed element at the end of the hold, unless it goes back to its
-    /// queue.
+    /// Where the claimed element goes at the end of the hold, if it does not go back to its queue.
     ending: Option<Ending>,
     /// Whether the store no longer has the hold, as far as this client knows.
     has_left: bool,
@@ -199,7 +198,7 @@ impl Hold {
         (rest >= SHORTEST_HOLD_BACK).then(|| rest.min(LONGEST_HOLD_BACK))
     }
 
-    /// Notes what happens to the claimed element when the hold ends.
+    /// Notes `ending`, which decides where the claimed element goes when the hold ends.
     pub(super) fn note_ending(&self, ending: Ending) {
         self.state.lock().ending = Some(ending);
     }

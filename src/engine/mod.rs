@@ -290,7 +290,7 @@ impl Engine {
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
-    /// Returns the failures after which a caller retries.
+    /// Returns which failures let a caller retry.
     fn retry_if(&self) -> RetryIf {
         match self.limits.fail_fast {
             false => Failure::is_temporary,
@@ -354,7 +354,7 @@ impl Engine {
         self.ask(&object.name, |store| store.held_by(object, owner)).await
     }
 
-    /// Frees `object` of any holder. Returns whether there was one.
+    /// Releases `object` by force, whatever its holder. Returns whether it had a holder.
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(&object.name)?;
@@ -364,7 +364,7 @@ impl Engine {
         freed.map_err(|failure| self.error(&object.name, failure))
     }
 
-    /// Gives the hold of `claim` a fresh lease. Returns whether its owner holds.
+    /// Renews the hold of `claim`. Returns whether its owner still has this hold.
     pub(crate) async fn renew_hold(&self, claim: Claim) -> Result<bool, Error> {
         let Claim { object, owner, ttl, share } = claim;
         let name = object.name.clone();
@@ -377,7 +377,7 @@ impl Engine {
         }
     }
 
-    /// Releases the hold of `claim`. Returns whether its owner held.
+    /// Releases the hold of `claim`. Returns whether its owner had this hold.
     pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(claim.name())?;
@@ -389,8 +389,8 @@ impl Engine {
         Ok(matches!(released, ReleaseReply::Freed(_)))
     }
 
-    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns whether
-    /// its owner held.
+    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns
+    /// whether its owner had this hold.
     pub(crate) async fn force_release_hold(&self, claim: &Claim, by: &str) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(claim.name())?;

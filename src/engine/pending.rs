@@ -89,7 +89,7 @@ impl PendingRelease {
     }
 }
 
-/// At most one pending release exists for each of these.
+/// At most one pending release exists for each of these keys.
 #[derive(Debug, Eq, Hash, PartialEq)]
 enum UniqueKey {
     Repeat(Object, Owner),
@@ -148,7 +148,8 @@ impl PendingReleases {
         self.changed.notify_one();
     }
 
-    /// Queues one more release of each claim, to be retried until the time next to it.
+    /// Queues one more release of each claim. The background task retries it until the time that
+    /// comes with the claim.
     pub(crate) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims
@@ -192,8 +193,8 @@ impl PendingReleases {
         Some((*number, pending.clone()))
     }
 
-    /// Notes that the release with this number has run. If something of it is still to do, `more`
-    /// is queued.
+    /// Notes that the release with this number has run. Queues `more`, the part that is still to
+    /// do.
     pub(super) fn is_completed(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();
         list.remove(number);

@@ -29,8 +29,7 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
 /// How long after adding its queue entry a waiter sends its next request; up to a quarter of this
-/// time is added. The waiter checks this early, because no message reports that another client has
-/// acquired the lock.
+/// time is added. Until that request, no message reports that another client has acquired the lock.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
@@ -146,7 +145,7 @@ pub(crate) const BACKOFF: (Duration, Duration) =
 /// How often a shutdown checks whether all holds are released.
 pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 
-/// How late timers are, and by how much a remaining lease is rounded down.
+/// How late a timer may be, and by how much the store rounds the rest of a lease down.
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
 /// The longest timeout. It replaces timeouts beyond the range of the clock.
@@ -167,7 +166,7 @@ const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // The waiter that has waited longest repeats its request before the store forgets it.
 const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
-// A waiter sends its first request even if it gets no message by then.
+// If a waiter is too new to be warned of a reservation, its first request is still to come.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A hand-off grant waits only briefly.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

@@ -167,7 +167,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_keeps_its_acknowledgements() {
-        // given a holder with two replicas, and a waiter that asks for as many
+        // given a holder whose grant two replicas have acknowledged, and a waiter that needs two as
+        // well
         let (store, client, lock) = door(2);
         let first = lock.acquire().await.unwrap();
         store.set_replicas(0);

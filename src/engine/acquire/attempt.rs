@@ -5,8 +5,8 @@
 //! task subscribes to the name. Then it sends a second request, because it received no message
 //! about a release before the subscription. From the second request on, the store adds a queue
 //! entry. The task waits for a notification or for the end of the holder's lease, whichever is
-//! first. If neither comes, it repeats the request after a few seconds. If the attempt is dropped,
-//! a background task withdraws its request.
+//! first. If neither comes, it repeats the request after a few seconds at most. If the attempt is
+//! dropped, a background task withdraws its request.
 //!
 //! A notification only sets the time of the next request. The task relies only on replies.
 //!

@@ -89,8 +89,8 @@ type NotGranted = Result<(Taken, Instant), Failure>;
 /// the attempt, because the timeout error needs it.
 type LastReply = Mutex<Option<Result<NotGranted, Instant>>>;
 
-/// If the last request has waited for its reply for this long when the timeout ends, the error says
-/// that the store did not reply.
+/// If no reply has come by the end of a timeout, and the first request was sent at least this long
+/// ago, the error says that the store did not reply.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
 /// Yields sometimes, because a task that takes one share after another never waits. Tokio's budget
@@ -144,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Acquires `request` within its timeout.
+    /// Acquires `request` by the end of `deadline`.
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
         request: &AcquireRequest,

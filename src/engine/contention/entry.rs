@@ -332,7 +332,7 @@ impl Entry {
         }
     }
 
-    /// Whether other clients wait for it, according to recent replies and messages.
+    /// Whether other clients wait for the name, according to recent releases.
     pub(super) fn is_contended(&self, clock: &Clock) -> bool {
         let at = self.wait_state.as_ref().and_then(|wait_state| wait_state.contended_at);
         at.is_some_and(|at| clock.now() < at + CONTENDED)

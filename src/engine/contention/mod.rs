@@ -394,7 +394,7 @@ impl NameRegistry {
         waited_for || other_side.is_some_and(wanted)
     }
 
-    /// Whether other clients wait for `object`, according to recent replies and messages.
+    /// Whether other clients wait for `object`, according to recent releases.
     pub(crate) fn is_contended(&self, object: &Object) -> bool {
         let entries = self.entries.lock();
         entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
@@ -435,8 +435,8 @@ impl NameRegistry {
     }
 
     /// Subscribes to `object` for the first task that waits (`is_first`), or unsubscribes if no
-    /// task wants the messages now. Only one call runs at a time, so that the store receives the
-    /// changes in their order.
+    /// task wants the messages now. Only one call runs at a time, so that the last call sees the
+    /// final state and decides.
     fn update_subscription(&self, object: &Object, is_first: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =

@@ -50,7 +50,7 @@ pub(crate) async fn complete_all(
     }
 }
 
-/// Runs `pending`. If something of it is still to do, returns that.
+/// Runs `pending`. Returns the part that is still to do, if any.
 async fn complete(
     core: &Core,
     contention: &NameRegistry,
@@ -395,7 +395,7 @@ mod tests {
             drop(guard);
             sleep(Duration::from_secs(10)).await;
             assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
-            // and only the release of the shorter lease is given up
+            // and the release of the lease of 30 s is given up, which counts once
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
         }

@@ -151,7 +151,7 @@ impl Schedule {
         due
     }
 
-    /// Checks one hold. Returns it if it needs a renewal, or is over.
+    /// Checks one hold. Returns this hold if it needs a renewal, or is over.
     fn check(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
         let watched = self.watched.get_mut(&id)?;
         if watched.hold.remaining(now).is_err() {

@@ -31,8 +31,8 @@ pub(super) struct Known {
     /// The number of times that the latch was closed, and whether it may be open.
     pub(super) closed: u64,
     pub(super) may_be_open: bool,
-    /// How often a task has begun to arrive at the barrier. Then, by generation, the indexes of the
-    /// members that have passed.
+    /// `arrivals`: how often a task has begun to arrive at the barrier. `passed`: by generation,
+    /// the indexes of the members that have passed.
     pub(super) arrivals: u64,
     pub(super) passed: BTreeMap<u64, BTreeSet<u32>>,
     /// The last term of a leader.
@@ -164,7 +164,7 @@ fn same_element(held: &[Believer]) -> Option<String> {
         .map(|element| format!("two tasks believe in a claim of {}", element.bytes.escape_ascii()))
 }
 
-/// A noted guard, until this is dropped.
+/// A noted guard. Dropping this value removes the guard.
 pub(super) struct Believes {
     pub(super) book: Arc<Book>,
     pub(super) number: u64,

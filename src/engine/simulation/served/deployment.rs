@@ -90,8 +90,8 @@ fn draw(chance: &mut Rng) -> Scenario {
         rest: chance.u64(200..=2_000),
         hold: chance.u64(50..=1_500),
         delay: chance.u64(..=5),
-        // A multiple of 30 ms: `Scenario` derives from this number that locks are not fenced and
-        // that holders write nothing.
+        // A multiple of 30 ms, from which `Scenario` derives that locks are not fenced and that
+        // holders write nothing.
         ttl: Duration::from_millis(30 * chance.u64(100..=300)),
         polling: false,
         outsiders: 0,

@@ -1,4 +1,4 @@
-//! What a run of a map (a *story*: see `objects.rs`) knows of its entries.
+//! The record of the entries of a map in one run, which is called a *story*: see `objects.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

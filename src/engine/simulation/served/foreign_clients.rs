@@ -34,9 +34,9 @@ const FIELD: &str = "redis.call('hset', KEYS[1], 'forger:1', '1') \
 /// How a client without queues waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Waiting {
-    /// It subscribes to releases, as Redisson does.
+    /// The client subscribes to releases, as Redisson does.
     Subscribed,
-    /// It polls all the time, with pauses of a few milliseconds.
+    /// The client polls all the time, with pauses of a few milliseconds.
     BusyPolling,
 }
 

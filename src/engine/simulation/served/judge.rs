@@ -3,7 +3,7 @@
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | one believer | two clients believe at once, while the server keeps its data |
+//! | one believer | two clients believe in holds of one lock at once, while the server keeps its data |
 //! | belief is true | a client believes in a hold that the server does not have |
 //! | loss is reported | a hold has ended, and `lost()` does not return soon after |
 //! | loss is noticed | a client believes in a hold long after a failover has lost it |
@@ -93,16 +93,16 @@ const REPORTED: Duration = Duration::from_millis(1_300);
 const WINDOW_COMES: Duration = Duration::from_secs(6);
 const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
-/// What makes a waiter send its requests.
+/// The reason for which a waiter sends its requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
-    /// It has a queue entry, and is notified at the head of the queue.
+    /// The waiter has a queue entry, and is notified at the head of the queue.
     Queues,
-    /// It polls, or it is in line behind a polling task of its client.
+    /// The waiter polls, or is in line behind a polling task of its client.
     Polls,
-    /// It has no permission to write the queue.
+    /// The waiter has no permission to write the queue.
     Outside,
-    /// It is a foreign client, which knows no queue.
+    /// The waiter is a foreign client, which knows no queue.
     Foreign,
 }
 
@@ -129,8 +129,8 @@ struct Seen {
     dead: BTreeSet<String>,
     /// Until when a fault may keep waiters from acquiring.
     quiet_until: Option<Instant>,
-    /// Until when a fault disturbs every client. Then, for each client, until when a fault disturbs
-    /// only this client.
+    /// `disturbed_until`: until when a fault disturbs every client. `cut_off_until`: for each
+    /// client, until when a fault disturbs only this client.
     disturbed_until: Option<Instant>,
     cut_off_until: BTreeMap<String, Instant>,
     /// Until when a client that has lost its connections cannot find the primary.
@@ -180,12 +180,13 @@ struct Watched {
     since: Instant,
     /// The owner of the last grant: a hand-off within a client keeps it.
     granted_to: Option<Owner>,
-    /// Until when its holder is uncertain.
+    /// Until when the holder of the lock is uncertain.
     doubtful_until: Instant,
     /// When the keys of the lock last moved to another shard. The replicas of that shard receive
     /// the keys later.
     moved: Option<Instant>,
-    /// Until when even a holder is uncertain whose grant replicas have acknowledged.
+    /// Until when the holder of the lock is uncertain, even if replicas have acknowledged its
+    /// grant.
     forgotten_until: Instant,
     /// Until when a fault disturbs the server of the lock.
     quiet_until: Instant,

@@ -73,7 +73,7 @@ impl ShardFault {
         Duration::from_millis(self.chance.lock().unwrap().u64(1..=most))
     }
 
-    /// The longest time that a fault takes.
+    /// Returns the longest time that a fault takes.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_secs(25)
     }
@@ -88,7 +88,7 @@ impl ShardFault {
         self.server_faults.gossip() + Duration::from_millis(follows)
     }
 
-    /// The names on this shard.
+    /// Returns the names on this shard.
     pub(super) fn names(&self) -> Vec<Name> {
         let is_here = |name: &&Name| self.site.shard_of(name) == self.shards[0];
         self.names.iter().filter(is_here).cloned().collect()

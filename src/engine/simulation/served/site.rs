@@ -52,7 +52,7 @@ impl Site {
         Self::Nodes(net, cluster, Hung::default())
     }
 
-    /// The URL of a client.
+    /// Returns the URL that clients connect to.
     pub(super) fn url(&self) -> String {
         match self {
             Self::One(_) => "redis://made-by-a-test".into(),
@@ -66,7 +66,7 @@ impl Site {
         }
     }
 
-    /// A connection of the client on `host`.
+    /// Connects the client on `host` to `address`.
     pub(super) async fn dial(&self, host: &str, address: &str) -> io::Result<DuplexStream> {
         match self {
             Self::One(_) => self.master().connect().await,
@@ -79,7 +79,7 @@ impl Site {
         self.primary(0)
     }
 
-    /// The primary that serves a name.
+    /// Returns the primary that serves a name.
     pub(super) fn of(&self, name: &Name) -> Twin {
         self.primary(self.shard_of(name))
     }
@@ -171,7 +171,7 @@ impl Site {
         }
     }
 
-    /// The primary of a shard.
+    /// Returns the primary of a shard.
     pub(super) fn primary(&self, shard: usize) -> Twin {
         match self {
             Self::One(servers) => servers.lock().unwrap().master.clone(),
@@ -191,7 +191,7 @@ impl Site {
         }
     }
 
-    /// The replicas of a shard.
+    /// Returns the replicas of a shard.
     pub(super) fn replicas(&self, shard: usize) -> Vec<Twin> {
         let primary = self.primary(shard).address();
         self.servers(shard).into_iter().filter(|it| it.address() != primary).collect()

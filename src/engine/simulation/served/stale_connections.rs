@@ -19,7 +19,7 @@ use super::{
 /// A connection by its server and its number there.
 type Key = (String, u64);
 
-/// A client gives up a silent connection within this time.
+/// A client must give up a silent connection within this time.
 const SILENCE: Duration = Duration::from_secs(7);
 
 /// The connections that clients must close, and since when.

@@ -225,7 +225,7 @@ impl World {
         Ok(())
     }
 
-    /// A queue may stay for a while, but without entries.
+    /// Checks that no queue has an entry. An empty queue may stay for a while.
     fn check_queues(&self) -> Result<(), String> {
         let master = self.site.master();
         let queues = master.keys().into_iter().filter_map(|key| master.zset(&key));
