@@ -1,8 +1,8 @@
-//! The clock of leases, which runs while the machine is suspended.
+//! The clock of leases. It also counts the time for which the machine is suspended.
 //!
-//! Tests can pause tokio's `Instant`. But on Linux it stops while the machine is suspended, and a
-//! lease in Redis does not. So this clock is tokio's time plus the suspended time since the clock
-//! was made.
+//! Tests can pause tokio's `Instant`. But on Linux, an `Instant` stops while the machine is
+//! suspended, although a lease in Redis goes on. So this clock is tokio's time plus the suspended
+//! time since the clock was made.
 
 use std::{
     num::NonZero,
@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use crate::domain::CENTURY;
 
 /// A moment that needs half the space of an [`Instant`]: nanoseconds since a moment in the distant
-/// past. This saves 80 bytes of a hold, and costs 2 to 3 % of its instructions. Fields that are
-/// read often are still an `Instant`.
+/// past. Stamps make a hold 80 bytes smaller, but cost 2 to 3 % of its instructions. So fields that
+/// are read often remain an `Instant`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Stamp(NonZero<u64>);
 
@@ -39,10 +39,11 @@ impl From<Stamp> for Instant {
 }
 
 /// The suspended time is the difference of two clocks, which are read one after the other. A
-/// smaller difference is no suspension.
+/// difference below this limit is only the time between these two readings.
 const BETWEEN_READINGS: Nanos = 1_000_000;
 
-/// Nanoseconds, because this is read at each step. A `Duration` takes 25 instructions more.
+/// Nanoseconds as an integer, because every operation reads the clock, and a `Duration` takes 25
+/// instructions more.
 type Nanos = i64;
 
 /// Reads the time of leases.
@@ -64,7 +65,8 @@ impl Clock {
     }
 
     fn reading(slept: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {
-        // Each reading may be too small, by the time for which the thread was stopped during it.
+        // If the thread is stopped during a call of `slept`, the result is too small. So the larger
+        // one of two is taken.
         let slept_before = slept().max(slept());
         Self { slept: Arc::new(slept), slept_before }
     }
@@ -77,7 +79,8 @@ impl Clock {
         }
     }
 
-    /// Returns when a timer for `moment` fires if the machine is not suspended before.
+    /// Returns when a tokio timer for `moment` must fire. A suspension before that time makes the
+    /// timer late.
     pub(crate) fn timer(&self, moment: Instant) -> Instant {
         Instant::now() + moment.saturating_duration_since(self.now())
     }
@@ -92,13 +95,13 @@ fn slept_since_boot() -> Nanos {
         let now = clock_gettime(clock);
         now.tv_sec as Nanos * 1_000_000_000 + now.tv_nsec as Nanos
     };
-    // In this order. Otherwise a thread that is stopped between the two readings would see a
-    // suspension.
+    // The boot time is read first. In the other order, a stop of the thread between the two
+    // readings would look like a suspension.
     let with_sleep = read(ClockId::Boottime);
     with_sleep - read(ClockId::Monotonic)
 }
 
-/// Other systems only have the monotonic clock.
+/// Other systems only have the monotonic clock, so no suspension is known.
 #[cfg(not(target_os = "linux"))]
 fn slept_since_boot() -> Nanos {
     0

@@ -22,41 +22,44 @@ pub(crate) struct Core {
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
     pub(super) pending: PendingReleases,
-    /// The recent releases.
+    /// Completed releases that a new server may not have received.
     pub(super) recent: RecentReleases,
     /// Each waiter that repeats its request has a clone, so the number of clones is the number of
     /// such waiters.
     pub(super) waited_for: Arc<()>,
     /// How often a server was replaced.
     pub(super) moves: AtomicU64,
-    /// How many callers have a request in flight that may need a release, or a release in flight.
+    /// How many callers have a release in flight, or a request whose grant may need a release.
     pub(super) asking: AtomicUsize,
     /// Notified when the store is reachable again.
     pub(super) store_recovered: Notify,
-    /// Wakes the background before its planned time.
+    /// Wakes the background task before its planned time.
     pub(super) notifier: Notify,
-    /// Closed when the client is shut down. It has no permits: a task that acquires one waits for
-    /// the shutdown.
+    /// Closed when the client is shut down. The semaphore has no permits, so a task that acquires
+    /// one waits for the shutdown.
     pub(super) open: Semaphore,
     /// Closed when the engine is dropped.
     pub(super) used: Semaphore,
 }
 
 impl Core {
-    /// Notes that a caller begins a request. If the caller does not find the client closed after
-    /// this, the closing task sees the caller, because of the fences.
+    /// Notes that a caller begins a request. The caller then checks whether the client is closed.
+    /// Because of the fences, either the caller finds it closed, or the closing task counts the
+    /// caller.
     pub(super) fn begins_to_ask(&self) {
         self.asking.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Notes that a caller has its reply, which made a hold or a pending release.
+    /// Notes that a request of a caller is over. A grant has become a hold or a pending release by
+    /// now.
     pub(super) fn has_asked(&self) {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
     /// Notes that the store has replied to the release of `claim`. The last request was sent at
-    /// `asked_at`, after this number of `moves`. Its server may have been replaced since.
+    /// `asked_at`, after this number of `moves`. If the number has grown since, the release is
+    /// repeated, because the new server may not have received it.
     pub(super) fn has_released(
         &self,
         claim: &Claim,
@@ -69,8 +72,9 @@ impl Core {
         }
     }
 
-    /// Notes that a server was replaced, and repeats releases that the new one may not have
-    /// received. A release that is noted meanwhile sees the new number, or is repeated here.
+    /// Notes that a server was replaced, and repeats releases that the new server may not have
+    /// received. If a release completes at the same time, either `has_released` sees the new number
+    /// of moves, or this function repeats the release.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         self.pending.queue_again(self.recent.may_be_held(self.clock.now()));

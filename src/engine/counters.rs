@@ -74,7 +74,7 @@ impl Counters {
             Ended::Lost(LostReason::MaxHold) => self.lost_max_hold.add(1),
             Ended::Lost(LostReason::NotOwned) => self.lost_not_owned.add(1),
             Ended::Lost(LostReason::ShutDown) => self.lost_shut_down.add(1),
-            // These ends are not losses, and were counted above.
+            // These reasons are not losses, so they are not counted as losses.
             Ended::Lost(LostReason::Released | LostReason::InDoubt) => return,
         }
         metrics::hold_ended(claim, ended, held);
@@ -126,7 +126,7 @@ impl Counters {
         let lag = |of: &AtomicU64| Duration::from_micros(of.load(Ordering::Relaxed));
         let (renewal_lag, renewal_lag_max) = (lag(&self.renewal_lag), lag(&self.renewal_lag_max));
         let counted = self.counted();
-        // Read last, so that no hold counts as ended before it counts as granted.
+        // `granted` is read last, so that it includes every hold that counts as ended.
         let granted = self.granted.get();
         let held = granted.saturating_sub(counted.ended());
         Stats { held, granted, reconnects, renewal_lag, renewal_lag_max, ..counted }

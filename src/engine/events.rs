@@ -6,8 +6,9 @@ use crate::store::{Event, Subscriber};
 impl Subscriber<Event> for Engine {
     fn receive(&self, event: Event) {
         match &event {
-            // Another client has forced a release of this hold. Soon after the grant, it may also
-            // be a late message about the previous hold.
+            // If this client holds `object`, another client may have released it by force. Soon
+            // after the grant, the message may also be a late one about the previous hold. So the
+            // watchdog asks the store.
             Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.watchdog.ask_about(*id));
             }
@@ -51,7 +52,7 @@ mod tests {
         assert!(rests.now_or_never().is_some());
     }
 
-    /// Once, a released lock stayed held for a ttl at the server that had replaced the old one.
+    /// Once, after a failover, a released lock stayed held for a *ttl* at the new server.
     #[tokio::test(start_paused = true)]
     async fn release_missed_by_a_new_server_is_repeated() {
         for dropped in [true, false] {
@@ -65,7 +66,7 @@ mod tests {
             }
             sleep(Duration::from_millis(1)).await;
 
-            // given a server that knows the grant, and not its release
+            // given a server that has received the grant, but not its release
             let (store, door) = (&engine.core.store, Object::lock("door"));
             let claim = Claim::plain(door.clone(), owner, Duration::from_secs(30));
             store.acquire(&claim, None).await.unwrap();
@@ -73,7 +74,7 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             assert!(store.holder(&door).await.unwrap().is_some());
 
-            // when commands go there
+            // when commands go to that server
             engine.receive(Event::Moved);
             sleep(Duration::from_millis(1)).await;
             assert_eq!(store.holder(&door).await.unwrap(), None);
@@ -100,7 +101,8 @@ mod tests {
         assert!(next.is_held());
     }
 
-    /// Once, a task that was polled late noted the event late, and the client repeated no release.
+    /// Once, a release that was in flight when the server was replaced was not repeated, because
+    /// its task was polled only later.
     #[tokio::test(start_paused = true)]
     async fn release_in_flight_is_repeated_at_the_new_server() {
         let memory = MemoryStore::new();
@@ -115,7 +117,7 @@ mod tests {
         memory.resume();
         release.await.unwrap().into_result().unwrap();
 
-        // given a server that knows the grant, and not its release
+        // given a server that has received the grant, but not its release
         let (store, door) = (&engine.core.store, Object::lock("door"));
         let claim = Claim::plain(door.clone(), owner, Duration::from_secs(30));
         store.acquire(&claim, None).await.unwrap();
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Once, each event queued all releases again.
+    /// Once, each such event queued all recent releases again, even if they were still queued.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_is_queued_once_per_claim() {
         let memory = MemoryStore::new();
@@ -143,7 +145,8 @@ mod tests {
         assert_eq!(engine.core.pending.listed(), 0);
     }
 
-    /// Once, when another node moved, this release was forgotten together with much older ones.
+    /// Once, when a second server was replaced, the client had forgotten this release, as if it
+    /// were much older.
     #[tokio::test(start_paused = true)]
     async fn repeated_release_survives_a_second_change_of_server() {
         const LONG: Duration = Duration::from_secs(120);
@@ -159,7 +162,7 @@ mod tests {
         engine.receive(Event::Moved);
         sleep(Duration::from_secs(35)).await;
 
-        // given a release long before the last one
+        // given another release, long after the first one
         let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
         let other = Claim::plain(gate, owner, LONG);
         let core = &engine.core;
@@ -171,7 +174,8 @@ mod tests {
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 
-    /// Once, a release had the time of its request, and was forgotten when a later one was noted.
+    /// Once, a release had the time of its first request, so the client forgot it when it noted a
+    /// later release.
     #[tokio::test(start_paused = true)]
     async fn recent_release_is_repeated_after_any_duration() {
         const LONG: Duration = Duration::from_secs(120);
@@ -187,7 +191,7 @@ mod tests {
         let gate = client.lock("gate").unwrap();
         gate.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
 
-        // given a server that knows the grant, and not its release
+        // given a server that has received the grant, but not its release
         let (store, door) = (&engine.core.store, Object::lock("door"));
         assert_eq!(store.holder(&door).await.unwrap(), None);
         store.acquire(&Claim::plain(door.clone(), owner, LONG), None).await.unwrap();

@@ -10,29 +10,29 @@ use tokio::time::Instant;
 use super::{clock::Stamp, timing::LONGEST_TIMEOUT};
 use crate::domain::{Claim, Element, Token};
 
-/// The grant of the store, and when the reply came.
+/// A grant of the store, with the state that it passes from hold to hold.
 #[derive(Clone)]
 pub(crate) struct Grant {
-    /// The number that distinguishes it from other grants of the client.
+    /// The number that distinguishes this grant from other grants of the client.
     pub(crate) id: u64,
     pub(crate) claim: Claim,
-    /// When the request was sent by which it was granted or last renewed. The lease counts from
-    /// then.
+    /// When the request was sent that acquired or last renewed the grant. The lease counts from
+    /// that time.
     pub(crate) leased_at: Instant,
     /// When the last renewal was sent, with or without a reply.
     pub(crate) asked_at: Stamp,
-    /// How many replicas are known to have it, and the tokens of all its holds.
+    /// How many replicas are known to have the grant and the tokens of all its holds.
     pub(crate) replication: ReplicationStatus,
-    /// Whether an earlier request for it got no reply.
+    /// Whether an earlier request of this acquisition got no reply.
     pub(crate) unsure: bool,
     /// Whether other clients want the lock, as far as this client knows.
     pub(crate) contended: bool,
-    /// For how long it may pass from hold to hold in this process. With tokens, it has at most one
-    /// hold for each drawn token.
+    /// For how long the grant may pass from hold to hold in this process. The grant of a fenced
+    /// lock has at most one hold for each drawn token.
     pub(crate) budget: LocalBudget,
-    /// The token of its hold. The next hold has the next one.
+    /// The token of the current hold. The next hold has the next token.
     pub(crate) token: Option<Token>,
-    /// The element of a queue.
+    /// The element that the grant claims from a queue.
     pub(crate) element: Option<Arc<Element>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Grant {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplicationStatus {
     replicas: u32,
-    /// How often a server had been replaced when they acknowledged.
+    /// How often a server had been replaced when the replicas acknowledged.
     moves: u64,
 }
 
@@ -49,8 +49,8 @@ impl ReplicationStatus {
         Self { replicas, moves }
     }
 
-    /// Returns the known number after this number of `moves`. After a failover it is 0, because a
-    /// replica may be the primary now.
+    /// Returns the known number of replicas, if no server was replaced since it was counted.
+    /// Otherwise returns 0, because a counted replica may be the primary now.
     pub(crate) fn after(self, moves: u64) -> u32 {
         if self.moves == moves { self.replicas } else { 0 }
     }
@@ -67,7 +67,7 @@ pub(crate) struct LocalBudget {
 /// How a hold is renewed, and how it is handed off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Whether its lease is renewed.
+    /// Whether the watchdog renews the lease.
     pub(crate) renewed: bool,
     /// The longest time of the hold.
     pub(crate) max_hold: Option<Duration>,
@@ -75,8 +75,8 @@ pub(crate) struct Terms {
     pub(crate) local: LocalHandoff,
 }
 
-/// How often and for how long a lock may pass from task to task within one process. Then waiters of
-/// other processes can acquire.
+/// How often and for how long a lock may pass from task to task within one process. After that,
+/// waiters of other processes can acquire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LocalHandoff {
     pub(crate) most: u32,
@@ -96,14 +96,14 @@ impl LocalHandoff {
     }
 }
 
-/// The profile of a grant, or the profile that a waiter needs. It has the ttl that renewals set. A
-/// fixed lease has no ttl, and stays with the task that asked for it: see `Hold::pass_on`. Permits
-/// of a semaphore have no lease either, and are passed on.
+/// The profile of a grant, or the profile that a waiter needs. Its `ttl` is the lease that renewals
+/// set. A fixed lease has no such `ttl`, and is never handed off: see `Hold::pass_on`. Permits of a
+/// semaphore have none either, but can be handed off.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct LeaseProfile {
     pub(crate) ttl: Option<Duration>,
     /// Whether each hold has a token.
     pub(crate) fenced: bool,
-    /// The number of its permits.
+    /// The number of permits of the grant.
     pub(crate) units: u32,
 }

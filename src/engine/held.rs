@@ -39,7 +39,7 @@ impl Held {
         Self { watch: Watch { hold, engine: Arc::clone(engine) }, released: false }
     }
 
-    /// Returns how long work waits for its release.
+    /// Returns how long a caller that runs work under the hold waits for the release after it.
     pub(crate) fn release_after_run(&self) -> Duration {
         self.watch.engine.limits.release_after_run
     }
@@ -55,8 +55,8 @@ impl Held {
         let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
-            // If a waiting task runs during this pause, it gets the grant without a request. Tasks
-            // that only acquire and release are eight times as fast by this.
+            // A waiting task that runs during this pause gets a share without a request. This makes
+            // tasks that only acquire and release eight times as fast.
             pause().await;
             (now, believed) = look();
         }
@@ -66,7 +66,7 @@ impl Held {
             if engine.pass_on(hold, now) {
                 return Ok(ReleaseResult::Released);
             }
-            // Boxed, because a caller that needs no request then moves only a sixth of the bytes.
+            // Boxed, so that a call that needs no request moves only a sixth of the bytes.
             return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
@@ -84,7 +84,7 @@ impl Held {
 }
 
 impl Held {
-    /// Leaves the hold to another task, which releases it.
+    /// Ends the hold, but leaves its permits acquired. Another task or process returns them.
     pub(crate) fn forget(mut self) {
         self.released = true;
         let Watch { hold, engine } = &self.watch;
@@ -139,7 +139,8 @@ impl Watch {
         &self.hold.grant.claim
     }
 
-    /// Notes that the store knows more of this hold than its grant.
+    /// Notes that the user can use the owner of this hold in other requests, so that the grant must
+    /// not be handed off.
     pub(crate) fn note_more(&self) {
         self.hold.note_more();
     }
@@ -149,17 +150,17 @@ impl Watch {
         self.hold.grant.element.as_ref()
     }
 
-    /// Notes how the hold ends: what happens to its element.
+    /// Notes `ending`, which decides where the claimed element goes when the hold ends.
     pub(crate) fn note_ending(&self, ending: Ending) {
         self.hold.note_ending(ending);
     }
 
-    /// Notes a read hold under this hold of a writer.
+    /// Notes that the owner of this write hold gets a read hold, too.
     pub(crate) fn note_read_under_write(&self) {
         self.hold.note_read_under_write();
     }
 
-    /// Whether it is a hold of `engine`.
+    /// Whether the hold belongs to `engine`.
     pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }
@@ -179,7 +180,7 @@ impl Watch {
         self.remaining().map_err(ended)?;
         hold.one_more_share().ok_or_else(|| ended(LostReason::Released))?;
 
-        // From now on dropping it removes the share.
+        // From here on, dropping `share` removes the share again.
         let share = Held::new(Arc::clone(hold), engine);
         if hold.object().traits().is_shared() {
             return Ok(share);
@@ -199,7 +200,7 @@ impl Watch {
         }
     }
 
-    /// The same, within the request timeout.
+    /// Takes another share within the request timeout.
     pub(crate) async fn reenter_in_time(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
         engine.reachable(hold.name())?;
@@ -207,15 +208,15 @@ impl Watch {
         tokio::select! {
             biased;
             share = self.reenter() => share,
-            // Inside the block, the timer is made at the first poll.
+            // The timer is made in the block, so that an immediate reply needs no timer.
             () = async { sleep(limit).await } => {
                 Err(engine.error(hold.name(), nothing_came(limit)))
             }
         }
     }
 
-    /// Runs `work` in the store if the hold still exists. It sends one request. Without a reply,
-    /// the caller does not know whether the work was done, or will be done while the hold lasts.
+    /// Runs `work` in the store if the hold still exists there. Sends one request. If no reply
+    /// comes, the store may have done the work, or may still do it while the hold lasts.
     pub(crate) async fn guarded(&self, work: &Work) -> Result<Value, Error> {
         let Self { hold, engine } = self;
         let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
@@ -230,7 +231,8 @@ impl Watch {
         hold.writes(engine.core.clock.now()).map_err(lost)?;
         let done = engine.core.store.guarded(&hold.grant.claim, work);
         let done = within(engine.limits.request, done).await;
-        // A write that may still run must not run under the next hold of this owner.
+        // A write without a reply still counts as in flight. So the grant is not handed off, and
+        // the write cannot run under the next hold of this owner.
         if !done.as_ref().is_err_and(Failure::may_have_happened) {
             hold.write_answered();
         }
@@ -240,8 +242,8 @@ impl Watch {
         })
     }
 
-    /// Makes a change that the store makes only while this hold lasts, and that may be repeated.
-    /// `ask` sends it, and returns whether the hold still exists.
+    /// Sends a change that the store makes only while this hold exists, and that may be repeated.
+    /// `ask` sends one request, and returns whether the hold still existed.
     pub(crate) async fn change<'a, A>(
         &'a self,
         ask: impl Fn(&'a RedisStore) -> A,
@@ -263,9 +265,9 @@ impl Watch {
         self.hold.remaining(self.engine.core.clock.now())
     }
 
-    /// Waits until the hold is over. Each poll first reads the clock, because after a pause of the
-    /// process, timers fire late. It uses a separate timer, because the runtime of the watchdog may
-    /// be blocked.
+    /// Waits until the hold is over. Each poll first reads the clock, because timers fire late
+    /// after a pause of the process. Each caller has its own timer, because the runtime of the
+    /// watchdog may be blocked.
     pub(crate) async fn over(self) -> LostReason {
         loop {
             let look = poll_fn(|_| self.remaining().err().map_or(Poll::Pending, Poll::Ready));
@@ -273,14 +275,15 @@ impl Watch {
                 biased;
                 reason = look => return reason,
                 () = self.hold.ended() => {}
-                // The runtime of the watchdog may have ended, while this one runs.
+                // The runtime of the watchdog may have ended, while the runtime of this task still
+                // runs.
                 () = self.timer() => { self.engine.revive(); }
             }
         }
     }
 
-    /// Waits until half of the remaining time of the hold has passed, or all of it if that is
-    /// little. Without a runtime there is no timer.
+    /// Waits for half of the remaining time of the hold, or for all of it if it is at most
+    /// `END_IS_NEAR`. Without a runtime, there is no timer, so this waits for ever.
     async fn timer(&self) {
         match self.remaining() {
             Ok(left) if Handle::try_current().is_ok() => {
@@ -300,7 +303,8 @@ mod tests {
 
     use super::*;
 
-    /// Once, a rejection of the number of shares was treated as a successful reply.
+    /// Once, if the store replied to a new number of shares that the hold was lost, the client
+    /// treated this as a success.
     #[tokio::test(start_paused = true)]
     async fn release_of_a_lost_share_reports_the_loss_to_all() {
         for dropped in [true, false] {
@@ -323,7 +327,8 @@ mod tests {
         }
     }
 
-    /// A writer, and the data by which a test sees whether it wrote.
+    /// A guarded write of `value` to the key `data`, where a test sees whether the store executed
+    /// the write.
     fn write(value: &str) -> [Write; 1] {
         [Write::set("data", value)]
     }
@@ -399,7 +404,7 @@ mod tests {
         assert!(matches!(failed, Err(Error::PartialWrite { .. })), "{failed:?}");
         assert!(guard.is_held() && store.value("data").is_none());
 
-        // and neither is in doubt
+        // and neither request counts as in flight, so the lock can be handed off
         let (next, released) = tokio::join!(door.acquire(), guard.release());
         released.unwrap().into_result().unwrap();
         assert_eq!(client.stats().handed_over, 1);
@@ -423,7 +428,8 @@ mod tests {
         }
     }
 
-    /// Once, the reentry was repeated until the lease ended, like a pending release.
+    /// Once, a reentry with a rejected login was repeated until the lease ended, like a pending
+    /// release.
     #[tokio::test(start_paused = true)]
     async fn reentry_returns_a_rejected_login_at_once() {
         let store = MemoryStore::new();

@@ -1,7 +1,8 @@
 //! One owner's grant of one name, and the moment from which the client must no longer rely on it.
 //!
-//! It does not call the store: callers pass replies and the time. Its only lock guards all state
-//! that changes, except the number of its shares, and is a leaf.
+//! A hold does not call the store: its callers pass replies and the time. One mutex guards all
+//! state that changes, except the number of shares. The mutex is a leaf: no other lock is taken
+//! under it.
 
 use std::{
     borrow::Cow,
@@ -37,44 +38,46 @@ use crate::{
 
 /// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
-    /// The grant at the time of its acquisition.
+    /// The grant as it was when this hold began.
     pub(super) grant: Grant,
-    /// Whether its lease is renewed, or fixed.
+    /// Whether the watchdog renews the lease. Otherwise the lease is fixed.
     pub(super) renewed: bool,
     pub(super) entered_at: Stamp,
     /// The end that no renewal extends.
     pub(super) must_end_at: Option<Stamp>,
-    /// Why its caller holds it, for operators.
+    /// Why the caller holds the object, in words for operators.
     pub(super) reason: Option<Arc<str>>,
     state: Mutex<State>,
-    /// Whether its owner also has a read hold, which may keep the lock in the store when the lease
-    /// of the write hold is over.
+    /// Whether the owner of this write hold also has a read hold. The read hold may keep the lock
+    /// in the store after the lease of the write hold.
     read_under_write: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,
 }
 
 struct State {
-    /// When the request was sent that was granted or renewed last. The lease counts from then.
+    /// When the request was sent that acquired or last renewed the grant. The lease counts from
+    /// that time.
     leased_at: Instant,
     /// When the last renewal was sent, with or without a reply.
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// How often it became more than its grant, by another share or by a read hold of its owner.
+    /// How often the grant became unfit for a hand-off: by another share, by a read hold of its
+    /// owner, or because the user has read the owner.
     more: u32,
-    /// How many writes may be in flight. The store accepts each of them under any hold of the same
-    /// owner.
+    /// How many guarded writes may be in flight. The store accepts each of them under any hold of
+    /// the same owner.
     writes: u32,
-    /// How many replicas are known to have it.
+    /// How many replicas are known to have the grant.
     replication: ReplicationStatus,
-    /// Once it is set, it never changes: a lost hold is never held again.
+    /// Why the hold is over. Once this is set, it never changes: a lost hold is never held again.
     over: Option<LostReason>,
-    /// How it ends, if its element does not go back to its queue.
+    /// Where the claimed element goes at the end of the hold, if it does not go back to its queue.
     ending: Option<Ending>,
-    /// Whether the store no longer has it, as far as this client knows.
+    /// Whether the store no longer has the hold, as far as this client knows.
     has_left: bool,
-    /// Notified when it is over, and when it has left, if a task waits for that.
+    /// Notified when `over` or `has_left` is set. Exists only if a task waits for this.
     watchers: Option<Arc<Notify>>,
 }
 
@@ -108,12 +111,12 @@ impl Hold {
         }
     }
 
-    /// Sets the reason of its caller.
+    /// Sets why the caller holds the object.
     pub(crate) fn with_reason(self, reason: Option<Arc<str>>) -> Self {
         Self { reason, ..self }
     }
 
-    /// Whether the client knew the grant when it sent the request of `moment`.
+    /// Whether the client had the hold when it sent a request at `moment`.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
     }
@@ -126,7 +129,7 @@ impl Hold {
         &self.grant.claim.object
     }
 
-    /// Returns the moment from which the client must not rely on it.
+    /// Returns the moment from which the client must no longer rely on the hold.
     pub(crate) fn ends(&self) -> Instant {
         self.earliest_end(&self.state.lock())
     }
@@ -140,8 +143,8 @@ impl Hold {
         self.must_end_at.map_or(lease, |most| lease.min(most.into()))
     }
 
-    /// Returns the latest moment at which the store ends it by itself. The store may have executed
-    /// a renewal without a reply.
+    /// Returns the latest moment at which the lease in the store ends. A renewal without a reply
+    /// counts, because the store may have executed it.
     pub(crate) fn store_ends(&self) -> Instant {
         Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
@@ -158,18 +161,18 @@ impl Hold {
         self.lease(&self.state.lock()).renew_at()
     }
 
-    /// The lease profile of its grant.
+    /// Returns the lease profile of the grant.
     pub(super) fn profile(&self) -> LeaseProfile {
         let ttl = self.renewed.then_some(self.grant.claim.ttl);
         let units = self.grant.claim.units();
         LeaseProfile { ttl, fenced: self.grant.token.is_some(), units }
     }
 
-    /// Returns how to release it at `now`.
+    /// Returns how to release the hold at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
-        // The plain release publishes a message even if it finds no hold. So a hold in doubt is
-        // released by a script that checks first.
+        // A plain release publishes a message even if the store no longer has the hold. So if the
+        // hold may be gone, a script checks this first.
         let looks = self.grant.contended || self.grant.unsure || lost;
         match looks || self.held_for(now) >= LONG_HOLD {
             true => ReleaseMode::HandOver,
@@ -177,9 +180,10 @@ impl Hold {
         }
     }
 
-    /// Returns for how long its client sends no request for the name after a release at `now`, if
-    /// no other waiter is known. For short holds, the number of the grant decides whether it
-    /// pauses. A counter would not work if a client alternates between names.
+    /// Returns for how long this client sends no request for the name after a release at `now`, if
+    /// no other waiter is known. The client pauses only after some of its short holds. The number
+    /// of the grant selects them, because a counter would fail for a client that alternates between
+    /// names.
     pub(super) fn hold_back_time(&self, now: Instant) -> Option<Duration> {
         if self.object().traits().waiter_record != WaiterRecord::QueueEntry || self.grant.contended
         {
@@ -194,13 +198,13 @@ impl Hold {
         (rest >= SHORTEST_HOLD_BACK).then(|| rest.min(LONGEST_HOLD_BACK))
     }
 
-    /// Notes how it ends.
+    /// Notes `ending`, which decides where the claimed element goes when the hold ends.
     pub(super) fn note_ending(&self, ending: Ending) {
         self.state.lock().ending = Some(ending);
     }
 
-    /// Returns the claim to release. If the hold was lost, its element is not done: it goes back,
-    /// if the store still has it.
+    /// Returns the claim to release. If the hold was lost, its element does not count as done: it
+    /// goes back to its queue, if the store still has the claim.
     pub(super) fn claim_at_end(&self) -> Cow<'_, Claim> {
         let state = self.state.lock();
         let lost = state.over.is_some_and(|reason| reason != LostReason::Released);
@@ -212,14 +216,14 @@ impl Hold {
         }
     }
 
-    /// Returns the request that renews it.
+    /// Returns the request that renews the hold.
     pub(crate) fn renewal(&self) -> Renewal {
         let Claim { object, owner, share, .. } = self.grant.claim.clone();
         Renewal { object, owner, share, ttl: self.profile().ttl }
     }
 
-    /// Returns for how long the client may still rely on it. A hold whose time has just ended is
-    /// lost, even if no timer has fired yet.
+    /// Returns for how long the client may still rely on the hold. A hold whose time has just ended
+    /// is lost, even if no timer has fired yet.
     pub(crate) fn remaining(&self, now: Instant) -> Result<Duration, LostReason> {
         let state = self.state.lock();
         if let Some(reason) = state.over {
@@ -246,13 +250,14 @@ impl Hold {
         state.doubted = false;
         if self.renewed {
             state.leased_at = state.leased_at.max(asked_at);
-            // The previous hold of the grant may have sent it.
+            // If the previous hold of the grant sent this renewal, `asked_at` of this hold is
+            // older.
             state.asked_at = state.asked_at.max(asked_at.into());
         }
     }
 
-    /// Notes that a write is sent under it at `now`, if it is not over. Its grant goes to no other
-    /// hold until the write has its reply.
+    /// Notes that a guarded write is sent at `now`, unless the hold is over. The grant is not
+    /// handed off until the write has its reply.
     pub(super) fn writes(&self, now: Instant) -> Result<(), LostReason> {
         self.remaining(now)?;
         let mut state = self.state.lock();
@@ -262,24 +267,25 @@ impl Hold {
         Ok(())
     }
 
-    /// Notes that one of its writes is no longer in flight.
+    /// Notes that one guarded write is no longer in flight.
     pub(super) fn write_answered(&self) {
         self.state.lock().writes -= 1;
     }
 
-    /// How many replicas are known to have it after this number of `moves`.
+    /// Returns how many replicas are known to have the grant. `moves` says how often a server has
+    /// been replaced: only acknowledgements since the last time count.
     pub(super) fn replicas(&self, moves: u64) -> u32 {
         self.state.lock().replication.after(moves)
     }
 
-    /// Notes that this number of replicas had it after this number of `moves`.
+    /// Notes that this number of replicas had the grant after this number of `moves`.
     pub(super) fn is_replicated(&self, replicas: u32, moves: u64) {
         let mut state = self.state.lock();
         let most = state.replication.after(moves).max(replicas);
         state.replication = ReplicationStatus::counted(most, moves);
     }
 
-    /// Notes that it is unknown whether the store renewed it.
+    /// Notes that a renewal failed, so that the store may or may not have executed it.
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
@@ -294,7 +300,7 @@ impl Hold {
         state.doubted && state.over.is_none()
     }
 
-    /// Ends it at `now`, unless it is over already: then returns why.
+    /// Ends the hold at `now`. If it is already over, returns the earlier reason as an error.
     pub(crate) fn end(&self, reason: LostReason, now: Instant) -> Result<(), LostReason> {
         let state = self.state.lock();
         if let Some(before) = state.over {
@@ -316,8 +322,8 @@ impl Hold {
         }
     }
 
-    /// Ends it as released, if the next hold of this client can use its unchanged grant, and other
-    /// clients do not wait too long.
+    /// Ends the hold as released, if another hold of this client can use its unchanged grant, and
+    /// the local budget is not spent. Returns whether it did.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let may = self.may_stay(now) && self.is_as_granted(&state, now);
@@ -328,7 +334,7 @@ impl Hold {
         may
     }
 
-    /// The grant for the next hold, if it is still valid at `now`.
+    /// Returns the grant for the next hold, if its lease is still valid at `now`.
     pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
         let state = self.state.lock();
         let (leased_at, asked_at, replication) =
@@ -343,12 +349,12 @@ impl Hold {
         (now < self.lease(&state).ends()).then_some(next)
     }
 
-    /// Whether another hold of this process may have its grant.
+    /// Whether the local budget allows another hold of this grant.
     fn may_stay(&self, now: Instant) -> bool {
         self.grant.budget.turns > 0 && self.grant.budget.until > now.into()
     }
 
-    /// Whether the next hold would need no change in the store.
+    /// Whether the next hold can use the grant without a change in the store.
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
         let must_end = self.must_end_at.is_some_and(|most| now >= most.into());
         let fresh = now < self.lease(state).renew_at() && !must_end;
@@ -358,25 +364,28 @@ impl Hold {
         lasts && fresh && sound && state.writes == 0
     }
 
-    /// Notes that the store knows more of it than its grant. Its grant does not go to another hold.
+    /// Notes that the grant must not be handed off, because its owner may be in use for more than
+    /// this hold.
     pub(super) fn note_more(&self) {
         self.state.lock().more += 1;
     }
 
-    /// The same, and a read hold of its owner may keep it in the store when its own lease is over.
+    /// Notes a read hold of the same owner. It may keep the lock in the store after the lease of
+    /// this hold. The grant is not handed off.
     pub(super) fn note_read_under_write(&self) {
         self.read_under_write.store(true, Ordering::Release);
         self.note_more();
     }
 
-    /// Whether its name stays known until the store has replied to its release. A read hold of a
-    /// writer may be shared only after this reply, because until then a guarded write may reach the
-    /// store.
+    /// Whether the hold counts as present until the store has replied to its release. After a write
+    /// hold, tasks may share the read hold of the writer only after this reply, because until then
+    /// a guarded write may reach the store.
     pub(super) fn leaves_when_answered(&self) -> bool {
         self.object().traits().is_shared() || self.is_read_under_write()
     }
 
-    /// Whether its own lease has ended, even if the store may keep it.
+    /// Whether the lease of this write hold has ended, although a read hold may keep the lock in
+    /// the store.
     pub(super) fn outlives_itself(&self) -> bool {
         let over = self.state.lock().over;
         let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));
@@ -387,13 +396,13 @@ impl Hold {
         self.read_under_write.load(Ordering::Acquire)
     }
 
-    /// Returns until when a release makes sense that is requested at `now`.
+    /// Returns until when to retry a release that is requested at `now`.
     pub(super) fn pending_until(&self, now: Instant) -> Instant {
         let (read_under_write, ends) = (self.is_read_under_write(), self.store_ends());
         if read_under_write { ends.max(now + LATEST) } else { ends }
     }
 
-    /// Whether waiters that come now may share it without a request.
+    /// Whether a waiter that comes at `now` may share the hold without a request.
     pub(super) fn may_be_shared(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let sound = state.over.is_none() && !state.doubted && self.must_end_at.is_none();
@@ -402,8 +411,8 @@ impl Hold {
         self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
-    /// Whether it will end soon, so that a waiter that comes at `now` and may not share it should
-    /// wait. Either its release is in flight, or its limits for sharing are reached.
+    /// Whether the hold will end soon, so that a waiter that comes at `now` and may not share it
+    /// should wait for its end. Either its release is in flight, or a limit of sharing is reached.
     pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
         let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
@@ -412,8 +421,9 @@ impl Hold {
         !state.has_left && (state.over.is_some() || shared)
     }
 
-    /// Waits until it is released in the store, and then for as long as waiters that it excluded
-    /// may acquire. It does not wait for a reader that continues.
+    /// Waits until the hold is released in the store. If it was shared, also waits for a short
+    /// window, in which the waiters that it excluded may acquire. If a reader keeps the hold, stops
+    /// after `SHARING_PAST`.
     pub(super) async fn leaves_a_window(&self) {
         let left = timeout(SHARING_PAST, self.notified_of(|state| state.has_left)).await;
         if left.is_ok() && self.state.lock().more > 0 {
@@ -421,7 +431,7 @@ impl Hold {
         }
     }
 
-    /// Notes that the store no longer has it, or will end it by itself.
+    /// Notes that the store no longer has the hold, or will end it without a request.
     pub(super) fn has_left(&self) {
         let mut state = self.state.lock();
         state.has_left = true;
@@ -430,13 +440,13 @@ impl Hold {
         watchers.iter().for_each(|watchers| watchers.notify_waiters());
     }
 
-    /// Returns the reply to a request for the name at `now`.
+    /// Returns the holder that the store would name in a reply at `now`.
     pub(super) fn as_holder(&self, now: Instant) -> Option<Holder> {
         let remaining = self.remaining(now).ok()?;
         Some(Holder::new(self.grant.claim.owner.clone(), self.shares(), Some(remaining)))
     }
 
-    /// Counts its end at `now`.
+    /// Counts the end of the hold at `now`.
     pub(super) fn counts(&self, ended: Ended, now: Instant) {
         self.counters.ended(&self.grant.claim, ended, || self.held_for(now));
     }
@@ -447,7 +457,7 @@ impl Hold {
             owner = %self.grant.claim.owner, %reason, "hold lost");
     }
 
-    /// Waits until it is over.
+    /// Waits until the hold is over.
     pub(super) async fn ended(&self) {
         self.notified_of(|state| state.over.is_some()).await;
     }
@@ -465,7 +475,7 @@ impl Hold {
         }
     }
 
-    /// How many shares it has.
+    /// Returns the number of shares.
     pub(super) fn shares(&self) -> u32 {
         self.shares.load(Ordering::Acquire)
     }
@@ -490,7 +500,7 @@ impl Hold {
         before.ok().map(|before| before - 1)
     }
 
-    /// For how long it has been held at `now`.
+    /// Returns for how long the hold has lasted at `now`.
     pub(super) fn held_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.entered_at.into())
     }
@@ -519,7 +529,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(2);
 
-    /// Readers of a client that share a hold for long, and its engine.
+    /// A store, the engine of a client, and a read lock whose holds may be shared for an hour.
     fn readers() -> (MemoryStore, Arc<Engine>, Lock) {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
@@ -558,7 +568,7 @@ mod tests {
         assert!((8 * held..32 * held).contains(&rested), "{rested:?} of 320 ms");
     }
 
-    /// It may be lost with the data of a server that has failed over.
+    /// A hold in doubt may be lost with the data of a failed server.
     #[tokio::test(start_paused = true)]
     async fn hold_in_doubt_is_not_shared() {
         let (memory, engine, read) = readers();

@@ -1,7 +1,7 @@
 //! Publishes the client info while the client has holds that last for more than a second.
 //!
-//! It is part of the background. No acquisition waits for it, and a failure has no effect on a
-//! hold.
+//! This runs in the background task. No acquisition waits for it, and its failure has no effect on
+//! a hold.
 
 use std::{
     sync::Arc,
@@ -16,13 +16,15 @@ use crate::{
     store::client_info,
 };
 
-/// A shorter hold costs no request.
+/// A hold shorter than this is not published, so it costs no request.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// How long the text is kept. While a hold lasts, it is published again after a third of that.
+/// How long Redis keeps the text. While a hold lasts, the text is published again after a third of
+/// this time.
 const RESTS: Duration = Duration::from_secs(30);
 
-/// Publishes `info` as that of `client`, until the engine is dropped, or until the server denies it.
+/// Publishes the client info of `client` until the engine is dropped, or the server denies the
+/// permission.
 pub(super) async fn introduce(
     core: Arc<Core>,
     watchdog: Arc<Watchdog>,
@@ -83,7 +85,7 @@ mod tests {
         Client::builder().application("orders", "1.4.2").with_store(memory)
     }
 
-    /// Tests: the published client info, as another client reads it.
+    /// Returns the published client info, as another client reads it.
     async fn published(memory: &MemoryStore, of: &Client) -> Option<ClientInfo> {
         let owner = Owner::new(format!("{}:1", of.id())).unwrap();
         Client::with_store(memory).client_info(&owner).await.unwrap()

@@ -16,9 +16,10 @@ pub(crate) struct Limits {
     pub(crate) request: Duration,
     /// The timeout of an awaited release. After it, a background task continues.
     pub(crate) release: Duration,
-    /// The same for the release after work, because the result of the work should not wait for it.
+    /// The timeout of the release after work under a lock. It is short, because the result of the
+    /// work should not wait for the release.
     pub(crate) release_after_run: Duration,
-    /// Whether callers do not wait for a store that is unreachable.
+    /// Whether a call fails at once if the store is unreachable.
     pub(crate) fail_fast: bool,
 }
 
@@ -34,7 +35,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns a limit that a timer can keep.
+    /// Returns `limit`, or the nearest limit that a timer can keep.
     pub(crate) fn sound(limit: Duration) -> Duration {
         limit.clamp(Duration::from_millis(1), LONGEST_TIMEOUT)
     }
@@ -48,7 +49,7 @@ pub(crate) async fn within<T>(
     tokio::select! {
         biased;
         answered = answer => answered,
-        // Inside the block, the timer is made at the first poll.
+        // The timer is made in the block, so that an immediate reply needs no timer.
         () = async { sleep(limit).await } => Err(nothing_came(limit)),
     }
 }

@@ -1,4 +1,4 @@
-//! The parts that all primitives share. No keys, no scripts, no connections.
+//! The parts that all primitives share. They know no keys, scripts or connections.
 //!
 //! ```text
 //! acquire                   THE waiting loop
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A module imports only modules below it: `tests/tidy.rs` reads the imports. This file creates the
-//! [`Engine`]. The uppermost modules, from `release` on, are methods of it.
+//! [`Engine`]. The modules above `introduction` add methods to it.
 //!
 //! One background task, started in [`Engine::revive`], runs the loops of the watchdog, of pending
 //! releases and of introductions. The task does not keep the engine alive. It ends when the engine
@@ -24,10 +24,10 @@
 //!
 //! # Locks
 //!
-//! The order of locks: `contention`'s `listening`; then its `entries`, or the watchdog's plan,
-//! never both; then a hold's state, an inbox, the pending releases, the recent releases. Under
-//! these locks, except `listening`, no function of the store is called. The store may hold its own
-//! lock while it sends an event.
+//! Locks are taken in this order: `listening` of `contention`; then `entries` of `contention` or
+//! the watchdog's plan, never both; then a hold's state, an inbox, the pending releases or the
+//! recent releases. The engine calls no function of the store under these locks, except under
+//! `listening`, because the store may hold its own lock while it sends an event to the engine.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -106,11 +106,11 @@ pub(crate) struct Engine {
     not_replicated: LogThrottle,
     spawner: Spawner,
     pub(crate) limits: Limits,
-    /// What it publishes about itself, if anything.
+    /// The client info that this client publishes, if any.
     info: Option<Arc<ClientInfo>>,
-    /// Whether the background runs.
+    /// Whether the background task runs.
     runs: Arc<AtomicBool>,
-    /// How many grants there were; numbers the grants.
+    /// The number of the next grant.
     grants: AtomicU64,
 }
 
@@ -195,10 +195,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts the background on this runtime, if it does not run or its runtime has ended. Returns
-    /// whether it runs: this runtime may have ended, too.
+    /// Starts the background task on this runtime, unless it runs already. Returns whether it runs:
+    /// it may not, if this runtime has ended, too.
     fn revive(&self) -> bool {
-        // One atomic load, because each acquisition checks it.
+        // Each acquisition comes here, so the usual case costs only one atomic load.
         let running = self.runs.load(Ordering::Acquire);
         if running || Handle::try_current().is_err() || self.runs.swap(true, Ordering::AcqRel) {
             return self.runs.load(Ordering::Acquire);
@@ -206,7 +206,7 @@ impl Engine {
         let (runs, contention) = (Arc::clone(&self.runs), Arc::clone(&self.contention));
         let (core, watchdog) = (Arc::clone(&self.core), Arc::clone(&self.watchdog));
         let releases = complete_all(core, Arc::clone(&contention), Arc::clone(&watchdog));
-        // A random id is always a name.
+        // A random id of a client is always a valid name.
         let client = Name::new(self.identity.client()).ok();
         let introductions = self.info.as_ref().zip(client).map(|(info, client)| {
             let (core, watchdog) = (Arc::clone(&self.core), Arc::clone(&self.watchdog));
@@ -225,7 +225,8 @@ impl Engine {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Sends a request about `name` until it has a reply or the timeout ends.
+    /// Sends a request about `name`, and retries it until a reply comes or the request timeout
+    /// ends.
     pub(crate) async fn ask<'a, T, A>(
         &'a self,
         name: &Name,
@@ -237,8 +238,8 @@ impl Engine {
         self.ask_for(self.limits.request, name, ask).await
     }
 
-    /// The same for a change with an [idempotency key](Self::receipt). It stops retrying before the
-    /// store forgets the key, so that the change takes effect only once.
+    /// Does the same as `ask` for a change with an [idempotency key](Self::receipt). Stops retrying
+    /// before the store forgets the key, so that the change takes effect only once.
     pub(crate) async fn change<'a, T, A>(
         &'a self,
         name: &Name,
@@ -255,7 +256,8 @@ impl Engine {
         self.identity.fresh_owner()
     }
 
-    /// Returns `object` for one acquisition: with a seat for the owner, if its kind has seats.
+    /// Returns `object` for one acquisition. If each task of this kind has its own entry in the
+    /// store, the object gets a new owner for this task.
     pub(crate) fn for_task(&self, object: &Object) -> Object {
         match object.traits().waiter_record {
             WaiterRecord::EntryPerTask => object.for_task(self.identity.fresh_owner()),
@@ -288,7 +290,7 @@ impl Engine {
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
-    /// Returns the failures after which a caller retries.
+    /// Returns which failures let a caller retry.
     fn retry_if(&self) -> RetryIf {
         match self.limits.fail_fast {
             false => Failure::is_temporary,
@@ -302,23 +304,25 @@ impl Engine {
         if !self.limits.fail_fast {
             return None;
         }
-        // Otherwise a client whose runtime has ended would fail for ever, because no task would
+        // Without this, a client whose runtime has ended would fail for ever, because no task would
         // reconnect.
         self.core.store.keep_up();
         self.core.store.unreachable(name)
     }
 
-    /// The same as an error.
+    /// Returns an error if no request about `name` can reach the store now, and its caller should
+    /// not wait for the connection.
     fn reachable(&self, name: &Name) -> Result<(), Error> {
         self.unreachable(name).map_or(Ok(()), |failure| Err(Error::about(name, failure)))
     }
 
-    /// The current holder of `object`.
+    /// Returns the current holder of `object`.
     pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
         self.ask(&object.name, |store| store.holder(object)).await
     }
 
-    /// Returns the holder of `object`, and what its client publishes if this client publishes, too.
+    /// Returns the holder of `object`. If this client publishes client info itself, adds the client
+    /// info of the holder.
     pub(crate) async fn known_holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
         let start = self.core.clock.now();
         let Some(mut holder) = self.holder(object).await? else { return Ok(None) };
@@ -331,7 +335,7 @@ impl Engine {
                         |info: ClientInfo| info.only_of(object.name.as_str(), &holder.owner);
                     holder.client = info.map(of_this_hold).map(Arc::new);
                 }
-                // The holder is known without it.
+                // The holder is returned without its client info.
                 failed => tracing::debug!(target: "leasehold", ?failed,
                     "client info of the holder not read"),
             }
@@ -339,27 +343,28 @@ impl Engine {
         Ok(Some(holder))
     }
 
-    /// What the client of `owner` has published about itself.
+    /// Returns the published client info of `owner`.
     pub(crate) async fn client_info(&self, owner: &Owner) -> Result<Option<ClientInfo>, Error> {
         let client = client_info::client_of(owner)?;
         self.ask(&client, |store| client_info::read(store, &client)).await
     }
 
-    /// How many times `owner` holds `object` now.
+    /// Returns how many times `owner` holds `object` now.
     pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Error> {
         self.ask(&object.name, |store| store.held_by(object, owner)).await
     }
 
-    /// Frees `object` of any holder. Returns whether there was one.
+    /// Releases `object` by force, whatever its holder. Returns whether it had a holder.
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(&object.name)?;
-        // A repeated request might release the lock of a later holder.
+        // The request is not retried, because a second one might release the lock of a later
+        // holder.
         let freed = within(self.limits.request, self.core.store.force_release(object)).await;
         freed.map_err(|failure| self.error(&object.name, failure))
     }
 
-    /// Gives the hold of `claim` a fresh lease. Returns whether its owner holds.
+    /// Renews the hold of `claim`. Returns whether its owner still has this hold.
     pub(crate) async fn renew_hold(&self, claim: Claim) -> Result<bool, Error> {
         let Claim { object, owner, ttl, share } = claim;
         let name = object.name.clone();
@@ -372,19 +377,20 @@ impl Engine {
         }
     }
 
-    /// Releases the hold of `claim`. Returns whether its owner held.
+    /// Releases the hold of `claim`. Returns whether its owner had this hold.
     pub(crate) async fn release_hold(&self, claim: &Claim) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(claim.name())?;
-        // A repeated request would not find the hold that the first request has released.
+        // The request is not retried, because a second one would not find the hold that the first
+        // one has released.
         let release = self.core.store.release(claim, ReleaseMode::HandOver);
         let released = within(self.limits.request, release).await;
         let released = released.map_err(|failure| self.error(claim.name(), failure))?;
         Ok(matches!(released, ReleaseReply::Freed(_)))
     }
 
-    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns whether
-    /// its owner held.
+    /// Records that `by` releases the hold of `claim` by force, and then releases it. Returns
+    /// whether its owner had this hold.
     pub(crate) async fn force_release_hold(&self, claim: &Claim, by: &str) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.reachable(claim.name())?;
@@ -400,7 +406,8 @@ impl Engine {
         self.ask(&every, audit::read).await
     }
 
-    /// Returns the error for a caller of `name`. If there was no reply, it has the reason.
+    /// Returns the error for a failed request about `name`. If no reply came, the error names the
+    /// reason, if the store knows it.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
         let is_silence = matches!(failure, Failure::Unanswered(_));
         let obstacle = is_silence.then(|| self.core.store.unavailability(name)).flatten();
@@ -408,7 +415,7 @@ impl Engine {
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
             && !reason.contains(&obstacle.obstacle())
         {
-            // A missing reply changes nothing in this case.
+            // The reason explains more than the missing reply.
             *reason = obstacle.obstacle();
         }
         error
@@ -468,7 +475,7 @@ impl Engine {
         self.contention.close();
 
         if Handle::try_current().is_err() {
-            // Without timers it cannot wait.
+            // Without a runtime there are no timers, so this cannot wait.
             return (self.take_back_all(), self.incomplete());
         }
         self.revive();
@@ -479,7 +486,8 @@ impl Engine {
         (taken, left)
     }
 
-    /// A cancelled request may have been granted even if its reply was not received.
+    /// Returns the number of releases that are not completed. A request in flight counts, because
+    /// the store may have granted it.
     fn incomplete(&self) -> usize {
         self.core.asking() + self.core.pending.queued()
     }
@@ -491,7 +499,8 @@ impl Engine {
     }
 
     async fn all_returned(&self) {
-        // In this order, because each request ends as a hold or as a pending release.
+        // `asking` is read before `held`, because a request that ends between the two has become a
+        // hold or a pending release.
         while self.core.asking() > 0 || self.core.counters.held() > 0 {
             sleep(RETURN_LOOKS).await;
         }
@@ -515,7 +524,7 @@ impl Engine {
     }
 }
 
-/// Shows the id and the state, because users print clients in their states and spans.
+/// Shows only the id and two counts, because users print clients in logs and in their own types.
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")

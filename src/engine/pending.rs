@@ -1,7 +1,7 @@
 //! The pending releases of this client: of dropped guards, and of cancelled acquisitions.
 //!
-//! If a task that awaits a release is dropped before its end, the release is queued here. One mutex
-//! guards the list. It is a leaf: a task may take it while it holds another lock.
+//! If a task is dropped while it awaits a release, the release is queued here. One mutex guards the
+//! list. The mutex is a leaf: a task may take it while it holds another lock.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -15,7 +15,7 @@ use crate::{
     engine::hold::Hold,
 };
 
-/// A pending release, and the moment at which the store ends the hold itself.
+/// A release that the background task sends, until the store would have ended the hold itself.
 #[derive(Clone, Debug)]
 pub(crate) enum PendingRelease {
     /// Release the hold.
@@ -30,16 +30,16 @@ pub(crate) enum PendingRelease {
 #[derive(Clone, Debug)]
 pub(crate) struct Withdrawal {
     pub(crate) claim: Claim,
-    /// The number of the grant, if it became a hold: the watchdog may still renew it.
+    /// The number of the grant, if it became a hold. The watchdog may still renew this grant.
     pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
     /// When the lease in the store is over. A request in flight may start a lease later, so this
     /// includes the time until its execution.
     pub(crate) until: Instant,
-    /// How often the release has already run, if a request is still in flight. A release that finds
-    /// no hold may still be needed later.
+    /// If a request may still be in flight: how often the release has already run. The release runs
+    /// again, because the store may execute that request later.
     pub(crate) looks: Option<usize>,
-    /// The hold that ends with it, if new waiters wait for that.
+    /// The hold that ends with this release, if waiters wait for its end.
     pub(crate) hold: Option<Arc<Hold>>,
     /// Whether a grant may still come after the release has found a hold. That hold may be a
     /// reservation, or the grant of a later request.
@@ -47,10 +47,11 @@ pub(crate) struct Withdrawal {
 }
 
 impl PendingRelease {
-    /// Returns the pending release of `hold` at `now`: its last share is gone, or no task can use
-    /// its grant.
+    /// Returns the pending release of `hold` at `now`: its last share was dropped, or no task took
+    /// its hand-off grant.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
-        // A forgotten hold is not released: its lease ends it.
+        // With `Forget`, the release is not repeated for a late grant: the lease of that grant ends
+        // it.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
             claim: hold.claim_at_end().into_owned(),
@@ -82,13 +83,13 @@ impl PendingRelease {
         }
     }
 
-    /// Whether it is only a precaution. A shutdown does not wait for it.
+    /// Whether this release is only a precaution, for which a shutdown does not wait.
     fn is_precaution(&self) -> bool {
         matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
     }
 }
 
-/// At most one pending release exists for each of these.
+/// At most one pending release exists for each of these keys.
 #[derive(Debug, Eq, Hash, PartialEq)]
 enum UniqueKey {
     Repeat(Object, Owner),
@@ -105,11 +106,11 @@ pub(crate) struct PendingReleases {
     pub(super) refused: LogThrottle,
 }
 
-/// In the order in which they were queued.
+/// The pending releases, in the order in which they were queued.
 #[derive(Default)]
 struct List {
     queued: BTreeMap<u64, PendingRelease>,
-    /// The keys that exist, and whether each was queued again meanwhile.
+    /// The unique keys of queued releases, and whether each was queued again meanwhile.
     unique_key: HashMap<UniqueKey, bool>,
     last: u64,
 }
@@ -147,7 +148,8 @@ impl PendingReleases {
         self.changed.notify_one();
     }
 
-    /// Queues each of `claims` for one more release, until then.
+    /// Queues one more release of each claim. The background task retries it until the time that
+    /// comes with the claim.
     pub(crate) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
         claims
@@ -157,18 +159,18 @@ impl PendingReleases {
         self.changed.notify_one();
     }
 
-    /// How many pending releases are not completed.
+    /// Returns how many pending releases are not completed, without precautions.
     pub(crate) fn queued(&self) -> usize {
         self.list.lock().queued.values().filter(|pending| !pending.is_precaution()).count()
     }
 
-    /// How many releases are pending, with precautions.
+    /// Returns how many releases are pending, including precautions.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
         self.list.lock().queued.len()
     }
 
-    /// Waits until no release is pending.
+    /// Waits until no release is pending, except precautions.
     pub(crate) async fn all_completed(&self) {
         loop {
             let completed = self.completed.notified();
@@ -191,7 +193,8 @@ impl PendingReleases {
         Some((*number, pending.clone()))
     }
 
-    /// Notes that this one is completed, except for `more`.
+    /// Notes that the release with this number has run. Queues `more`, the part that is still to
+    /// do.
     pub(super) fn is_completed(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();
         list.remove(number);
@@ -209,7 +212,8 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    /// The releasing task queues it again, because that task may have checked a moment too early.
+    /// A release that was queued again during its run is repeated, because the run may have come a
+    /// moment too early.
     #[test]
     fn release_queued_again_meanwhile_is_repeated() {
         let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);

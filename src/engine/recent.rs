@@ -1,12 +1,12 @@
-//! Recent releases. If a server is replaced, the client repeats them at the new one, which may not
-//! have received them.
+//! Recent releases. If a server is replaced, the client repeats them at the new server, which may
+//! not have received them.
 //!
-//! After its release was sent to the store, an owner is never used again, and a hand-off sends no
-//! release. So a repeated release ends no other hold.
+//! A repeated release cannot end another hold: after the release of an owner was sent, no hold uses
+//! this owner again, and a hand-off sends no release.
 //!
 //! The list has a bounded length. Only releases up to a certain age are repeated. The age counts
-//! back from the last release, so that none is forgotten while the store is unreachable. One mutex
-//! guards the list, and is a leaf.
+//! back from the last release, so that no release is forgotten while the store is unreachable. One
+//! mutex guards the list. It is a leaf: no other lock is taken under it.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,15 @@ use tokio::time::Instant;
 use super::timing::RELEASES_KEPT;
 use crate::domain::{Claim, Mutex, ReleaseMode};
 
-/// The highest number of remembered releases, the newest first. A new primary executes them again.
+/// The highest number of remembered releases. If there are more, the oldest are forgotten. A new
+/// primary must execute all of them again.
 const MOST: usize = 4096;
 
 /// The recent releases of this client, the oldest first.
 #[derive(Default)]
 pub(crate) struct RecentReleases(Mutex<VecDeque<RecentRelease>>);
 
-/// A released claim, and when the answered request was sent.
+/// A released claim, and when the request was sent to which the store replied.
 struct RecentRelease {
     claim: Claim,
     at: Instant,
@@ -30,8 +31,9 @@ struct RecentRelease {
 
 impl RecentReleases {
     /// Notes that the store has replied to the release of `claim`, last sent at `asked_at`. Returns
-    /// whether the release is remembered. A changed number of shares is not, because later requests
-    /// send it again. A hold that is left to its lease is not, because it still has a holder.
+    /// whether the release is remembered. Not remembered are releases of permits without a lease,
+    /// removals of queue entries (`Leave`), and releases that leave their permits acquired
+    /// (`Forget`).
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_number() {
@@ -51,7 +53,8 @@ impl RecentReleases {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
-        // A read hold of its owner, or a new lease, may have kept it for longer than requested.
+        // A read hold of the same owner, or a new lease, may keep the hold for longer than its own
+        // lease.
         let until = |given: &RecentRelease| given.at + given.claim.ttl.max(RELEASES_KEPT);
         let all = lately.map(|given| (given.claim.clone(), until(given)));
         all.filter(|(_, until)| *until > now).collect()
@@ -84,14 +87,15 @@ mod tests {
             let claim = claim(usize::try_from(seconds).unwrap(), 2 * TTL);
             recent.note(&claim, ReleaseMode::Broadcast, at(seconds));
         }
-        // releases are kept while none completes, because the store is unreachable
+        // while no release completes, because the store is unreachable, releases are kept
         assert_eq!(owners(&recent, at(63)), ["one:4", "one:32"]);
-        // but not those of holds that have expired
+        // but not the releases of holds that have expired by now
         assert_eq!(owners(&recent, at(65)), ["one:32"]);
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }
 
-    /// Once, a new primary kept a writer for as long as a read hold of the same owner lasted.
+    /// Once, a new primary kept a released write hold for as long as a read hold of the same owner
+    /// lasted.
     #[test]
     fn recent_release_is_kept_for_the_longest_possible_lease() {
         let (recent, now) = (RecentReleases::default(), Instant::now());
@@ -119,7 +123,7 @@ mod tests {
         recent.note(&number, ReleaseMode::HandOver, now);
         assert!(recent.may_be_held(now).is_empty());
 
-        // but a lock, however long its lease is
+        // but the release of a lock is remembered, however long its lease is
         recent.note(&claim(4, CENTURY), ReleaseMode::HandOver, now);
         assert_eq!(owners(&recent, now), ["one:4"]);
     }

@@ -5,19 +5,21 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{clock::Clock, timing::BACKOFF};
 use crate::domain::{Backoff, Failure};
 
-/// Whether a later retry can help after such a failure.
+/// Decides whether to retry after a failure.
 pub(crate) type RetryIf = fn(&Failure) -> bool;
 
-/// A reply, and whether an earlier request may have been executed.
+/// A reply, and what is known of earlier requests without a reply.
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
-    /// Whether an earlier request got no reply. It may have been executed before this one.
+    /// Whether an earlier request got no reply. The store may have executed it before the one that
+    /// got the reply.
     pub(crate) unsure: bool,
-    /// When it was sent again, if the first request got no reply.
+    /// When the request with the reply was due, if it was not the first request.
     pub(crate) again_at: Option<Instant>,
 }
 
-/// Sends the request until it has a reply, a permanent rejection, or no time left.
+/// Sends a request until a reply comes, a failure is permanent, or the next retry would come after
+/// `until`.
 pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     clock: &Clock,
     until: Instant,
@@ -26,7 +28,8 @@ pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     retry_while(Failure::is_temporary, clock, until, ask)
 }
 
-/// The same, but it retries only after failures that `retry_if` accepts.
+/// Sends a request until a reply comes, `retry_if` rejects a failure, or the next retry would come
+/// after `until`.
 pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,
@@ -35,13 +38,13 @@ pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
 ) -> Result<Answered<T>, Failure> {
     match ask().await {
         Ok(answer) => Ok(Answered { answer, unsure: false, again_at: None }),
-        // Boxed, so that a call without a failure is small.
+        // Boxed, so that the future of a call without a failure is small.
         Err(failure) => Box::pin(ask_again(retry_if, clock, until, ask, failure)).await,
     }
 }
 
-/// The same after the first request has failed. The first request needs no timer, because the store
-/// limits its time.
+/// Retries after the first request has failed. Only retries need a timer: the store itself limits
+/// the time of the first request.
 async fn ask_again<T, A: Future<Output = Result<T, Failure>>>(
     retry_if: RetryIf,
     clock: &Clock,

@@ -27,7 +27,7 @@ fn door(engine: &Arc<Engine>) -> Lock {
     Client::of(Arc::clone(engine)).lock("door").unwrap()
 }
 
-/// Waits until `what` is true: a pending release is completed, or a name is forgotten.
+/// Waits until `what` is true, for example until a pending release is completed.
 async fn becomes(what: impl Fn() -> bool) {
     let becomes = async {
         while !what() {
@@ -97,7 +97,8 @@ fn only_one_holder_at_a_time_and_no_key_is_left() {
     assert!(store.keys().is_empty(), "{:?}", store.keys());
 }
 
-/// A shutdown revokes a grant while it passes from task to task, even from another thread.
+/// A shutdown from another thread must revoke a grant even while it is handed off from task to
+/// task.
 #[test]
 fn shut_down_client_has_no_holds() {
     const ROUNDS: u32 = 1_000;
@@ -127,7 +128,7 @@ fn shut_down_client_has_no_holds() {
     }
 }
 
-/// Each holder learns of the shutdown of its client, and no task acquires after it.
+/// After a shutdown, no hold of the client is left, and no task acquires.
 #[test]
 fn shutdown_among_waiters_leaves_no_key() {
     const ROUNDS: u32 = 100;
@@ -161,7 +162,8 @@ fn shutdown_among_waiters_leaves_no_key() {
     }
 }
 
-/// Once, each background task ended at once, so the waiter always started another one.
+/// Once, on a runtime that has ended, each new background task ended at once, and the waiter
+/// started another one without an end.
 #[test]
 fn waiter_of_a_dead_runtime_gets_an_error() {
     let store = MemoryStore::new();

@@ -10,8 +10,8 @@ use std::{
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs a closure when it is dropped: at the end, or because the awaiting task was cancelled, or
-/// because its runtime ended.
+/// Runs a closure when this value is dropped: at the end of its scope, when the future that
+/// contains it is dropped, or when its runtime ends.
 #[must_use = "it is done as soon as this is dropped"]
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
@@ -34,8 +34,8 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// Lets other ready tasks run. The runtime may move this task to another thread meanwhile. Under
-/// any other executor, it continues at once.
+/// Lets other ready tasks run. Tokio's runtime may move this task to another thread meanwhile. An
+/// executor with no other task polls it again at once.
 pub(crate) async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -48,8 +48,8 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Spawns background tasks. By default on the runtime of the caller, which must have one. A
-/// simulation spawns them elsewhere.
+/// Spawns background tasks. The default spawns them on the runtime of the caller, which must have
+/// one. A simulation replaces it.
 pub(crate) type Spawner = Arc<dyn Fn(Job) + Send + Sync>;
 
 pub(crate) fn here() -> Spawner {

@@ -1,7 +1,7 @@
 //! Every duration of the engine, and their relations.
 //!
-//! The durations of the store, which the engine relies on, are in `store/mod.rs`. Defaults of
-//! settings are in `limits.rs` and `grant.rs`.
+//! Durations of the store that the engine relies on are in `store/mod.rs`. Defaults of settings are
+//! in `limits.rs` and `grant.rs`.
 
 use std::time::Duration;
 
@@ -24,38 +24,41 @@ pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
 /// The longest wait for a message, because a message may be lost.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// The longest wait for a message of a waiter whose queue entry expires without further requests.
+/// The longest wait for a message, if the store removes the entry of a waiter that sends no
+/// requests.
 pub(crate) const LONGEST_SEATED_WAIT: Duration = Duration::from_millis(1_500);
 
-/// When a waiter sends its first request after the one that added its queue entry; up to a quarter
-/// later. Until then, no message reports that another client has acquired the lock.
+/// How long after adding its queue entry a waiter sends its next request; up to a quarter of this
+/// time is added. Until that request, no message reports that another client has acquired the lock.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait without a subscription.
 pub(crate) const LONGEST_WAIT_UNNOTIFIED: Duration = Duration::from_millis(250);
 
 /// If replies are late, a waiter pauses for this multiple of the delay. Otherwise the waiters of
-/// very many names would delay the renewals of a client or of a server. Two limits follow. All
-/// waiters together send at least one request in the first time, so that few waiters are not
-/// slowed. Each waiter sends at least one request in the second time.
+/// very many names would delay the renewals of their client, or of all clients of a server. Two
+/// limits bound this pause. All waiters of a client together send at least one request per
+/// `LATE_REST`, so that a few waiters are not slowed. Each waiter sends at least one request per
+/// `LONGEST_LATE_WAIT`.
 pub(crate) const LATE_ANSWERS: u32 = 8;
 pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
 pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
 
-/// After this wait, other clients leave free permits to a waiter without a queue entry, for a
-/// while.
+/// After this wait, a waiter without a queue entry reports its wait, and other clients leave free
+/// permits to it for a while.
 pub(crate) const LONG_WAIT_AFTER: Duration = Duration::from_secs(1);
 
-/// How often, and for how long at most, a multi-lock checks the holder of a busy member while it
-/// keeps other members. If the holder has not changed, it releases these members.
+/// While a multi-lock keeps some members and another member is busy, it checks the holder of the
+/// busy member every `HOLDER_LOOK_RESTS`, at most `HOLDER_LOOKS` times. If the holder has not
+/// changed by then, the multi-lock releases the members that it keeps.
 pub(crate) const HOLDER_LOOK_RESTS: Duration = Duration::from_millis(250);
 pub(crate) const HOLDER_LOOKS: u32 = 32;
 
-/// How long a multi-lock awaits a reply at first while it holds members that others may want.
+/// How long a multi-lock first awaits a reply while it holds members that other clients may want.
 pub(crate) const MEMBER_SILENCE: Duration = Duration::from_millis(500);
 
-/// How many notifications in a row a waiter follows without a grant. Then it follows at most one in
-/// each [`VAIN_REST`], because messages may be forged.
+/// How many notifications in a row may cause a request without a grant. After that, the waiter
+/// follows at most one notification per [`VAIN_REST`], because messages may be forged.
 pub(crate) const VAIN_QUESTIONS: u32 = 16;
 pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
 
@@ -65,46 +68,46 @@ pub(crate) const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 /// How long a lock counts as contended after a release that found waiters.
 pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
 
-/// A release after a longer hold checks for a queue, because the result of the last check is too
-/// old.
+/// After a hold of this length, the release checks for a queue, because the result of the last
+/// check is too old.
 pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
 
-/// Other clients cannot see a busy-polling client. So after a long hold without a known waiter, the
-/// client sends no request for a fiftieth of the time of the hold. Of shorter holds, one of this
-/// number is followed by a pause for all of them. The shortest pause is the resolution of timers.
+/// A release cannot see a busy-polling client. So after a long hold without a known waiter, the
+/// client sends no request for a fiftieth of the time of the hold. After short holds, it pauses
+/// only once in 16 times, but 16 times as long. The shortest pause is the resolution of timers.
 pub(crate) const HOLD_BACK_ONE_IN: u32 = 16;
 pub(crate) const SHORTEST_HOLD_BACK: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_HOLD_BACK: Duration = Duration::from_millis(8);
 
-/// After a hold may no longer be shared, a new task waits for at most this time until the tasks
-/// that share it have left, and then for the second time, in which an excluded waiter may acquire.
-/// Without this pause between holds, Redisson's writers would never acquire.
+/// When a hold may no longer be shared, a new task waits until the tasks that share it have left,
+/// for at most `SHARING_PAST`. Then it waits for `SHARING_RESTS`, in which an excluded waiter may
+/// acquire. Without this pause between holds, Redisson's writers would never acquire.
 pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
 pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 
-/// If a hold has lasted for this time, and a task of its own client waits for it, the next renewal
-/// logs it.
+/// If a hold has lasted for this time, and a task of the same client waits for the lock, the next
+/// renewal logs this.
 pub(crate) const OWN_HOLD_LOGGED: Duration = Duration::from_secs(5);
 
-/// A task that does not take a hand-off grant within this time loses it to the next one.
+/// A task that does not take a hand-off grant within this time loses it to the next task.
 pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
-/// How long the owner of the request slot may do nothing after its notification or its timer, from
-/// when another task has noticed this. Then it is not polled, and loses the slot to the next in
-/// line.
+/// How long the owner of the request slot may do nothing although its request is due. The time
+/// counts from the first check that notices this. After it, the next task in line gets the slot.
 pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
-/// The same for a task that waits for a reply, which may be late.
+/// How long the owner of the request slot may wait for a reply, which may be late. The time counts
+/// in the same way.
 pub(crate) const ANSWER_RESTS: Duration = Duration::from_secs(5);
 
 // Holding.
 
-/// For this time after a grant or a check, a hold does not trust messages that its lock is free.
-/// They may be about the hold before it, and there may be very many.
+/// A message that a lock is free makes its holder check the hold, but only this long after the
+/// grant or the last check: the message may be about the previous hold, and there may be very many.
 pub(crate) const ECHO: Duration = Duration::from_millis(25);
 
-/// The longest sleep of the watchdog. Timers stop while the machine is suspended, and may be this
-/// late afterwards.
+/// The longest sleep of the watchdog. Timers stop while the machine is suspended, so after a
+/// suspension the watchdog may be late by this time.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Holds that are due within this time are renewed together with those that are due now.
@@ -113,7 +116,8 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
-/// The longest time of doubt, because a lease may last for a century after its holder has died.
+/// The longest pause before a failed check or renewal is retried, because a lease may last for a
+/// century.
 pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 
 /// A task that awaits a loss checks at half of the remaining time whether the watchdog still runs,
@@ -122,16 +126,16 @@ pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
 // Acquiring and releasing.
 
-/// When to check again for a grant that arrives after its withdrawal.
+/// The pauses before a withdrawal is repeated, because the store may grant its request late.
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
 /// The pause before a rejected release of permits without a lease is sent again.
 pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
-/// How long completed releases are remembered, while others follow. During this time, a primary
-/// that is being replaced may confirm a release that the new one never receives. A cluster replaces
-/// a primary after 15 s, and the other nodes complete more releases meanwhile.
+/// How long completed releases are remembered while later releases complete. During this time, a
+/// primary that is being replaced may confirm a release that the new primary never receives. A
+/// cluster replaces a primary after 15 s, and the other nodes complete more releases meanwhile.
 pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
 /// The pauses between requests to a store that is unreachable or not ready.
@@ -141,13 +145,13 @@ pub(crate) const BACKOFF: (Duration, Duration) =
 /// How often a shutdown checks whether all holds are released.
 pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 
-/// How late timers are, and by how much a remaining lease is rounded down.
+/// How late a timer may be, and by how much the store rounds the rest of a lease down.
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
-/// The timeout that replaces one beyond the range of the clock.
+/// The longest timeout. It replaces timeouts beyond the range of the clock.
 pub(crate) const LONGEST_TIMEOUT: Duration = CENTURY;
 
-/// The longest time that [`spread`](crate::domain::spread) makes of `time`.
+/// The longest time, in milliseconds, that [`spread`](crate::domain::spread) makes of `time`.
 const fn most(time: Duration) -> u128 {
     time.as_millis() * 5 / 4
 }
@@ -157,12 +161,12 @@ const fn most(time: Duration) -> u128 {
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(IDLE_LIFETIME.as_millis() >= CONTENDED.as_millis());
-// A known waiter repeats its request before it is forgotten, and so does a waiter with a seat,
-// however late replies are.
+// A waiter repeats its request before the store forgets it, however late replies are. The same
+// holds for a waiter with an entry per task.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
-// The longest waiter repeats its request before it is forgotten.
+// The waiter that has waited longest repeats its request before the store forgets it.
 const _: () = assert!(LONGEST_WAITER_RESTS.as_millis() > most(LONGEST_WAIT));
-// A waiter that gets no message yet still sends its first request.
+// If a waiter is too new to be warned of a reservation, its first request is still to come.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A hand-off grant waits only briefly.
 const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

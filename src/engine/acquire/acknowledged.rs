@@ -1,10 +1,11 @@
-//! With `replicated`: waits until enough replicas have received the grant.
+//! If a lock is configured with `replicated`, waits until enough replicas have acknowledged the
+//! grant.
 //!
 //! During the wait, the grant is already a hold: the watchdog renews it, a shutdown revokes it, and
-//! a dropped future releases it. A hand-off needs no new acknowledgement, because the tokens that
-//! it passes on were acknowledged with the grant. After a failover, the replicas of the new
-//! server must acknowledge. Renewals are not acknowledged, because a lost renewal only shortens the
-//! lease.
+//! a dropped future releases it. A hand-off needs no new acknowledgement, because the replicas
+//! received the tokens of all its holds with the grant. After a failover, earlier acknowledgements
+//! no longer count: the replicas of the new server must acknowledge the grant. Renewals are not
+//! acknowledged, because a lost renewal only shortens the lease.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -17,9 +18,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Returns `held` if enough replicas have it, else releases it. It returns at the latest at
-    /// `until`, the end of the caller's timeout. The future is boxed, so that a caller without
-    /// replicas stays small.
+    /// Returns `held` if enough replicas have the grant, and otherwise releases it. The call ends
+    /// at `until`, the end of the caller's timeout, at the latest. The future is boxed, so that the
+    /// future of a caller that needs no replicas stays small.
     pub(super) fn acknowledged<'a>(
         self: &'a Arc<Self>,
         replicas: Replicas,
@@ -62,7 +63,7 @@ impl Engine {
     fn log_failure(&self, hold: &Hold, error: &Error) {
         let (lock, owner) = (hold.name(), &hold.grant.claim.owner);
         let due = match error {
-            // The end of the hold is already logged.
+            // The code that ended the hold has logged this.
             Error::Lost { .. } | Error::ShutDown => None,
             _ => self.not_replicated.once_more(self.core.clock.now()),
         };
@@ -74,7 +75,8 @@ impl Engine {
         }
     }
 
-    /// Returns how many replicas have `hold`, as far as the store replies in time.
+    /// Returns how many replicas have acknowledged `hold`, or 0 if the store does not reply in
+    /// time.
     async fn count_replicas(
         &self,
         replicas: Replicas,
@@ -91,12 +93,12 @@ impl Engine {
         };
         let longest = left.map_or(within + LATE_COUNT, |left| left.min(within + LATE_COUNT));
         let counted = timeout(longest, retry_until(clock, end, ask)).await;
-        // A replica that has not replied by now has not acknowledged it.
+        // Without a reply in time, no acknowledgement is known.
         counted.map_or(Ok(0), |counted| counted.map(|counted| counted.answer))
     }
 }
 
-/// Returns the error for an unreachable store.
+/// Adds to an `Unavailable` error that the grant was released.
 fn not_requested(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
         *reason =
@@ -105,7 +107,7 @@ fn not_requested(mut error: Error) -> Error {
     error
 }
 
-/// Releases `held`. Without a reply the background continues.
+/// Releases `held`. If no reply comes before `until`, the background task continues the release.
 async fn take_back(held: Held, until: Option<Instant>) {
     let release = held.release();
     match until {
@@ -127,7 +129,7 @@ mod tests {
         store::{Event, Subscriber},
     };
 
-    /// A lock that asks for two replicas within a second, on a server that has `replicas`.
+    /// A server with this number of `replicas`, and a lock that needs two of them within a second.
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);
@@ -165,7 +167,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_keeps_its_acknowledgements() {
-        // given a holder with two replicas, and a waiter that asks for as many
+        // given a holder whose grant two replicas have acknowledged, and a waiter that needs two as
+        // well
         let (store, client, lock) = door(2);
         let first = lock.acquire().await.unwrap();
         store.set_replicas(0);
@@ -182,8 +185,8 @@ mod tests {
         assert_eq!(client.stats().handed_over, 2);
     }
 
-    /// Once, the replicas were counted at the old server, and no replica of the new one had the
-    /// grant.
+    /// Once, acknowledgements at the old server still counted after a failover, although no replica
+    /// of the new server had the grant.
     #[tokio::test(start_paused = true)]
     async fn handed_over_grant_is_counted_again_at_a_new_server() {
         let memory = MemoryStore::new();

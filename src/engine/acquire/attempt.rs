@@ -1,20 +1,21 @@
 //! This is the waiting loop of every primitive: read this file first.
 //!
-//! The task has the request slot of its process: only this task sends requests, for all waiters of
-//! the name. If the store grants its first request, the grant becomes a hold. Otherwise the task
-//! subscribes, and then sends a second request, because a release before the subscription wakes no
-//! task. From the second request on, the store adds a queue entry. Then the task waits for a
-//! notification, or for the end of the holder's lease, whichever is first. With a subscription it
-//! waits for at most a few seconds. Then it repeats the request. If the attempt is dropped, its
-//! request is withdrawn.
+//! The task has the request slot of the name: it alone sends requests, for all waiters of the name
+//! in this process. If the store grants its first request, the grant becomes a hold. Otherwise the
+//! task subscribes to the name. Then it sends a second request, because it received no message
+//! about a release before the subscription. From the second request on, the store adds a queue
+//! entry. The task waits for a notification or for the end of the holder's lease, whichever is
+//! first. If neither comes, it repeats the request after a few seconds at most. If the attempt is
+//! dropped, a background task withdraws its request.
 //!
-//! A notification only sets the time of the next request. Only a reply is trusted.
+//! A notification only sets the time of the next request. The task relies only on replies.
 //!
-//! A latch has no hold. `until_open` sends requests in the same way. A reply is valid for all tasks
-//! that were in line when the request was sent, and no withdrawal is needed.
+//! A latch has no hold. `until_open` sends requests in the same way, but needs no withdrawal. A
+//! reply is valid for all tasks that were in line when the request was sent.
 //!
-//! The caller may cancel at every await. If the request may still be granted, it becomes a pending
-//! release, which also removes its queue entry. The request slot goes to the next task in line.
+//! The caller may drop the attempt at every await. If the store may still grant the request, a
+//! pending release withdraws it and removes its queue entry. The request slot goes to the next task
+//! in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -48,20 +49,22 @@ pub(super) struct Attempt<'a> {
     slot: Option<RequestSlot>,
     /// The request that may still be granted, if there is one.
     asked: Option<Lease>,
-    /// Whether it counts as a task that repeats its request.
+    /// Whether `Core::asking` counts this attempt, so that a shutdown waits for its reply.
     counted: bool,
-    /// If the connection was down at that request: how many connections had been lost by then.
+    /// If the connection was down when the last request began: how many connections the client had
+    /// lost by then.
     unsent: Option<u64>,
-    /// Whether a request got no reply, so that the store may still grant it.
+    /// Whether an earlier request got no reply. The store may still grant that request.
     unsure: bool,
     /// When the holder's lease ends, according to the last reply.
     free_at: Option<Instant>,
-    /// Whether a notification caused this request.
+    /// Whether a notification caused the current request.
     notified: bool,
     /// The inbox that receives the notifications.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
-    /// Kept while the task repeats its request, so that it is counted.
+    /// A clone of `Core::waited_for`, by which the task counts among those that repeat their
+    /// requests.
     waited_for: Option<Arc<()>>,
     last_reply: &'a LastReply,
 }
@@ -85,13 +88,12 @@ enum AttemptResult {
 /// The end of an attempt that does not fail.
 pub(super) enum AttemptEnd<T> {
     Acquired(T),
-    /// The task was not polled, so the next task has the request slot: this one must join the line
-    /// again.
+    /// The task was not polled for too long, so the next task has the request slot. The task must
+    /// join the line again.
     PassedBy(LinePosition),
 }
 
-/// The grant of the store: its lease, the first of its tokens or its element, and when it was
-/// received.
+/// A grant of the store: its lease, its first token or its element, and when the reply came.
 pub(super) struct Granted {
     lease: Lease,
     token: Option<Token>,
@@ -132,9 +134,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sends requests until one is granted, or the store rejects one permanently. Without a request
-    /// slot it sends only one. This is not an `async fn`, because that would store the attempt
-    /// twice, which is too large for malloc's fast path.
+    /// Sends requests until the store grants one or rejects one permanently. Without a request
+    /// slot, sends only one request. This is not an `async fn`, whose future would contain the
+    /// attempt twice and be too large for malloc's fast path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<AttemptEnd<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
@@ -148,8 +150,8 @@ impl<'a> Attempt<'a> {
         held.instrument(span)
     }
 
-    /// Sends requests until the latch is open. A reply serves all tasks that were in line before
-    /// its request.
+    /// Sends requests until the latch is open. The last reply also serves all tasks that were in
+    /// line before its request.
     pub(super) async fn until_open(mut self) -> Result<AttemptEnd<()>, Error> {
         if let AttemptResult::PassedBy(position) = self.until_granted().await? {
             return Ok(AttemptEnd::PassedBy(position));
@@ -184,13 +186,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns its position in line, if it lost the request slot.
+    /// If the task lost the request slot, returns its position in line.
     fn is_passed_by(&self) -> Option<LinePosition> {
         let slot = self.slot.as_ref().filter(|slot| !slot.goes_on())?;
         Some(slot.position.waits_since(self.waiting.since()))
     }
 
-    /// Pauses if the store is unreachable or not ready, and a retry can help.
+    /// Pauses before the next request if a retry can help, and otherwise returns the failure.
     async fn pause_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
         if !engine.retry_if()(&failure) {
@@ -208,8 +210,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Sends one request. If the client is shut down meanwhile, this fails, and a grant that may
-    /// still come is withdrawn.
+    /// Sends one request. If the client is shut down meanwhile, this fails, and dropping the
+    /// attempt withdraws the request.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
         self.counts(self.claim.object.traits().is_held());
@@ -217,7 +219,7 @@ impl<'a> Attempt<'a> {
             return Err(Error::ShutDown);
         }
         engine.reachable(self.claim.name())?;
-        // The request may have to be withdrawn.
+        // The background task must run, because it may have to withdraw the request.
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
@@ -243,7 +245,7 @@ impl<'a> Attempt<'a> {
         Ok(asked)
     }
 
-    /// Notes whether the store may still grant its request, so that a shutdown has to wait for it.
+    /// Notes whether the store may still grant the request. If so, a shutdown waits for the reply.
     fn counts(&mut self, asks: bool) {
         match (std::mem::replace(&mut self.counted, asks), asks) {
             (false, true) => self.engine.core.begins_to_ask(),
@@ -252,7 +254,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns the queue entry to ask for, if any.
+    /// Returns the queue entry that the next request asks for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
         let slot = self.slot.as_ref()?;
         match self.claim.object.traits().waiter_record {
@@ -274,7 +276,8 @@ impl<'a> Attempt<'a> {
         place
     }
 
-    /// Returns the meaning of `verdict` for a request with `lease`.
+    /// Interprets the reply `verdict` to a request with `lease`. If the lease of a grant has
+    /// already ended, the grant counts as a missing reply.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let too_late = || format!("granted after its lease of {:?} had ended", self.claim.ttl);
@@ -309,7 +312,7 @@ impl<'a> Attempt<'a> {
         asked
     }
 
-    /// Makes the grant a hold. If the client was shut down, it releases the grant.
+    /// Makes the grant a hold. If the client was shut down, releases the grant instead.
     fn enter(&mut self, granted: Granted) -> Result<Held, Error> {
         let Granted { lease, token, element, now } = granted;
         self.asked = None;
@@ -332,7 +335,7 @@ impl<'a> Attempt<'a> {
         self.engine.enter(self.request, grant, self.slot.take(), now, false)
     }
 
-    /// Makes a hold of a hand-off grant, if there is one.
+    /// Makes a hold of the hand-off grant, if another task has offered one.
     fn take_over(&mut self) -> Option<Result<Held, Error>> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let grant = self.slot.as_ref()?.offered()?.take(now)?;
@@ -341,7 +344,8 @@ impl<'a> Attempt<'a> {
         Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 
-    /// Returns the local budget: no longer than there are tokens for its holds.
+    /// Returns the local budget. Each hold of a fenced lock needs a token, so the number of drawn
+    /// tokens limits the hand-offs.
     fn budget(&self, now: Instant) -> LocalBudget {
         let budget = self.request.terms.local.from(now);
         match self.claim.tokens().checked_sub(1) {
@@ -350,17 +354,17 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether the last request, or one before, may have reached the store.
+    /// Whether the last request, or an earlier one, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
         let store = &self.engine.core.store;
         let still_down = |losses| !store.is_up() && store.losses() == losses;
         self.unsure || !self.unsent.is_some_and(still_down)
     }
 
-    /// Waits until the next request can have another reply.
+    /// Waits until the next request may get a different reply.
     async fn wait(&mut self) {
-        // The reply was rounded down to the millisecond, and timers may be as late. A task that
-        // still comes too early sends one more request.
+        // The store rounds the rest of a lease down to the millisecond, so at least one millisecond
+        // passes before the next request. A task that is too early sends one more request.
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let alive = match self.claim.object.traits().waiter_record {
@@ -389,7 +393,8 @@ impl<'a> Attempt<'a> {
             sleep(rest).await;
         }
         if inbox.level() == SubscriptionLevel::Nothing {
-            // The task that subscribed may have ended with its runtime.
+            // The background task of the connection may have ended with its runtime. This restarts
+            // it.
             self.engine.core.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));
@@ -398,14 +403,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Counts this task among those that repeat their requests, and notes how many there are.
+    /// Counts this task among those that repeat their requests, and notes their number.
     fn is_to_ask_again(&mut self) {
         let core = &self.engine.core;
         self.waited_for.get_or_insert_with(|| Arc::clone(&core.waited_for));
         self.waiting.is_one_of(core.names_waited_for());
     }
 
-    /// Notes that it sleeps for `pause`. Returns `false` if it lost the request slot.
+    /// Notes that the task sleeps for `pause`. Returns `false` if the task lost the request slot.
     fn note_sleep(&self, pause: Duration) -> bool {
         let until = self.engine.core.clock.now() + pause;
         self.slot.as_ref().is_none_or(|slot| slot.note_sleep(until))
@@ -420,7 +425,7 @@ impl Drop for Attempt<'_> {
 }
 
 impl Attempt<'_> {
-    /// Withdraws a request that may still be granted, with its queue entry.
+    /// If the store may still grant the request, withdraws it. Also withdraws its queue entry.
     fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let held = self.claim.object.traits().is_held();
@@ -428,7 +433,7 @@ impl Attempt<'_> {
         if !held || asked_at.is_none() && !queued {
             return;
         }
-        // A lease begins when the store executes the request, which may be late.
+        // The lease begins when the store executes the request, which may be up to `LATEST` later.
         let begins =
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };

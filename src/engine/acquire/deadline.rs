@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bounded timeout.
+/// The start of a call and the end of its timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     pub(super) since: Instant,
@@ -23,9 +23,9 @@ impl Deadline {
 #[cfg(feature = "blocking")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReentryTimeout {
-    /// No timeout: it waits for as long as it holds the object.
+    /// No timeout: the caller waits for as long as its hold lasts.
     Endless,
-    /// One request: it waits for the request timeout.
+    /// The request timeout: the caller waits for one reply.
     Once,
     /// This timeout.
     Within(Deadline),
@@ -41,7 +41,7 @@ impl ReentryTimeout {
         }
     }
 
-    /// Returns how long the caller waits for a reply.
+    /// Returns how long the caller waits for a reply, if this is limited.
     pub(super) fn for_reply(self, request_timeout: Duration) -> Option<Duration> {
         match self {
             Self::Endless => None,

@@ -1,6 +1,5 @@
-//! Waits until the state of an object changes that the task does not acquire, for example until an
-//! election has a new leader.
-//! Each task sends its own requests, after each message and by a timer.
+//! Waits for a change of an object that the task does not acquire, for example for a new leader of
+//! an election. Each such task sends its own requests: after each message, and by a timer.
 
 use std::{future::Future, time::Duration};
 
@@ -16,15 +15,16 @@ use crate::{
 };
 
 impl Engine {
-    /// Follows `object`, as long as the result lives.
+    /// Receives the messages about `object` for as long as the returned value lives.
     pub(crate) fn follow(&self, object: &Object) -> Result<Follower, Error> {
         self.ready()?;
         Ok(self.contention.follow(object))
     }
 
-    /// Sends requests until a reply decides: at once, after each message to `follower`, and after
-    /// the time in the reply or [`LONGEST_WAIT`]. While the store is unreachable, one request is
-    /// repeated for at most `limit`.
+    /// Sends requests until a reply is [`Paced::Now`]. The first request is sent at once. Each
+    /// later one follows a message to `follower`, or the time in the last reply, but about
+    /// [`LONGEST_WAIT`] at most. While the store is unreachable, one request is repeated for at
+    /// most `limit`.
     pub(crate) async fn follow_up<'a, T, A>(
         &'a self,
         follower: &mut Follower,
@@ -37,7 +37,7 @@ impl Engine {
         loop {
             self.ready()?;
             follower.asks();
-            // Boxed, so that a waiter is small.
+            // Boxed, so that the future of a waiter is small.
             let asked = Box::pin(self.ask_for(limit, &follower.object().name, &ask));
             let rest = match self.unless_closed(asked).await?? {
                 Paced::Now(answer) => return Ok(answer),

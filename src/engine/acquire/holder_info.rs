@@ -1,8 +1,8 @@
-//! What the client of a holder publishes, for the error of an acquisition that times out.
+//! Reads the client info of a holder, for the error of an acquisition that times out.
 //!
-//! The task of the acquisition reads it shortly before its timeout, while it waits. So a wait that
-//! ends earlier sends nothing, and the timeout is not extended: if the reply has not come by then,
-//! the error has none. The tasks of one client that wait for one name share a request.
+//! The waiting task sends this request shortly before its timeout, so a wait that ends earlier does
+//! not cost a request. The request does not extend the timeout: if the reply is late, the error has
+//! no client info. The tasks of one client that wait for the same name share one request.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::time::sleep_until;
 use super::Deadline;
 use crate::{domain::Object, engine::Engine};
 
-/// How long before the timeout the request is sent, at most.
+/// The longest time from the request to the end of the timeout.
 const LEAD: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Reads what the client of the holder of `object` publishes, shortly before the timeout. Does
-    /// nothing if this client publishes nothing itself.
+    /// Reads the client info of the holder of `object` shortly before the timeout, and never
+    /// returns. Reads nothing if this client does not publish client info itself.
     pub(super) async fn read_holder_info(&self, object: &Object, deadline: Deadline) -> Infallible {
         if self.info.is_some() {
             Box::pin(self.read_once(object, deadline)).await;

@@ -1,5 +1,5 @@
-//! A task that waits at a barrier. It is a member from its first request until the barrier opens or
-//! it leaves. In a double barrier, it has a hold after the opening.
+//! The members of a barrier. A task is a member from its first request until the barrier opens or
+//! the task leaves. When a double barrier opens, each member gets a hold.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::{
     store::{LATEST, MEMBER_RESTS, RECEIPT_RESTS},
 };
 
-/// A member of a barrier. If it is dropped, it leaves in the background.
+/// A member of a barrier. If this value is dropped before the opening, the member leaves in the
+/// background.
 pub(crate) struct Member {
     engine: Arc<Engine>,
     pub(crate) claim: Claim,
@@ -28,7 +29,7 @@ pub(crate) struct Member {
 }
 
 impl Engine {
-    /// Makes a member of `object`, which has sent no request yet.
+    /// Creates a member of the barrier `object`, without a request.
     pub(crate) fn join(self: &Arc<Self>, object: &Object) -> Member {
         let (object, owner) = (object.clone(), self.identity.fresh_owner());
         let claim = Claim { object, owner, ttl: MEMBER_RESTS, share: Share::Nothing };
@@ -38,26 +39,27 @@ impl Engine {
 }
 
 impl Member {
-    /// Returns the time of a request that is sent now, if the store still has the receipt of an
-    /// opening since the last one. Without it a repeated request would count as another arrival.
+    /// Returns the current time if the member may send a request now. After `RECEIPT_RESTS` without
+    /// a reply it may not: the barrier may have opened meanwhile, and the store may have forgotten
+    /// the idempotency key. A request would then count as another arrival.
     pub(crate) fn asks(&self) -> Option<Instant> {
         let now = self.engine.core.clock.now();
         let since = now.saturating_duration_since(*self.answered.lock());
         (since < RECEIPT_RESTS).then_some(now)
     }
 
-    /// Notes that the request of this time got a reply.
+    /// Notes that the request sent at `asked_at` got a reply.
     pub(crate) fn was_answered(&self, asked_at: Instant) {
         *self.answered.lock() = asked_at;
     }
 
-    /// Notes that the barrier has opened for it.
+    /// Notes that the barrier has opened for this member.
     pub(crate) fn passes(mut self) {
         self.passed = true;
     }
 
-    /// Makes a hold of the last reply, by which the double barrier has opened for it. `request` has
-    /// the lease.
+    /// Makes a hold, because the last reply says that the double barrier has opened. `request` has
+    /// the length of the lease.
     pub(crate) fn enters(mut self, request: &AcquireRequest) -> Result<Held, Error> {
         self.passed = true;
         let (engine, answered) = (&self.engine, *self.answered.lock());
@@ -79,7 +81,7 @@ impl Member {
 }
 
 impl Drop for Member {
-    /// A request that is still in flight may be executed after the first withdrawal, so it is
+    /// The store may execute a request in flight after the first withdrawal, so the withdrawal is
     /// repeated a few times.
     fn drop(&mut self) {
         if self.passed {

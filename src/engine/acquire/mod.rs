@@ -58,7 +58,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) wait_strategy: WaitStrategy,
     /// How many replicas must have the grant before the caller has it.
     pub(crate) replicas: Option<Replicas>,
-    /// Why the caller acquires it, for operators.
+    /// Why the caller acquires the object, in words for operators.
     pub(crate) reason: Option<Arc<str>>,
 }
 
@@ -74,7 +74,7 @@ impl AcquireRequest {
         LeaseProfile { ttl, fenced: self.is_fenced(), units: self.share.units() }
     }
 
-    /// Whether it may share an existing hold.
+    /// Whether the caller may share an existing hold.
     fn may_share(&self) -> bool {
         let Terms { renewed, max_hold, local } = self.terms;
         let as_usual = renewed && max_hold.is_none() && local.most > 0;
@@ -85,16 +85,17 @@ impl AcquireRequest {
 /// The last reply of the store that was not a grant, and when its request was sent.
 type NotGranted = Result<(Taken, Instant), Failure>;
 
-/// The last reply, or the time of the first request without one. It outlives the attempt, because
-/// the timeout error names it.
+/// The last reply, or the time of the first request while no reply has come. This value outlives
+/// the attempt, because the timeout error needs it.
 type LastReply = Mutex<Option<Result<NotGranted, Instant>>>;
 
-/// A request without a reply for this long counts as unanswered at the timeout.
+/// If no reply has come by the end of a timeout, and the first request was sent at least this long
+/// ago, the error says that the store did not reply.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
-/// A task that takes one share after the other never waits, so it must yield sometimes. Tokio's
-/// budget is not enough, because it works only for tasks of its own runtime, and other executors
-/// may poll this future.
+/// Yields sometimes, because a task that takes one share after another never waits. Tokio's budget
+/// is not enough: it works only for tasks of tokio's runtime, but another executor may poll this
+/// future.
 async fn lets_others_run(request: &AcquireRequest) {
     match request.may_share() {
         true if coop::has_budget_remaining() => coop::consume_budget().await,
@@ -104,7 +105,7 @@ async fn lets_others_run(request: &AcquireRequest) {
 }
 
 impl Engine {
-    /// Counts a caller that waits.
+    /// Counts a caller as waiting until the returned value is dropped.
     fn waits(&self, request: &AcquireRequest) -> Wait<'_> {
         self.core.counters.waits(&request.object, request.is_fenced())
     }
@@ -120,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Takes one more share in the hold of `watch`, after enough replicas for `request` have
-    /// acknowledged it.
+    /// Takes one more share in the hold of `watch`, and waits until enough replicas for `request`
+    /// have acknowledged the hold.
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         self: &Arc<Self>,
@@ -143,13 +144,14 @@ impl Engine {
         }
     }
 
-    /// Acquires `request` within its timeout.
+    /// Acquires `request` by the end of `deadline`.
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
         deadline: Deadline,
     ) -> Result<Held, Error> {
-        // This comes before the timer, which needs a runtime.
+        // `ready` comes before the timer: without a runtime, `ready` returns an error, but the
+        // timer would panic.
         self.ready()?;
         let (Deadline { since, until }, last_reply) = (deadline, LastReply::default());
         let wait = self.waits(request);
@@ -166,13 +168,13 @@ impl Engine {
         }
     }
 
-    /// Waits until the object of `request` is open. It holds nothing then.
+    /// Waits until the object of `request`, such as a latch, is open. The caller gets no hold.
     pub(crate) async fn pass(self: &Arc<Self>, request: &AcquireRequest) -> Result<(), Error> {
         let wait = self.waits(request);
         wait.ended(self.pass_noting(request, &LastReply::default()).await)
     }
 
-    /// The same, within the timeout.
+    /// Waits until the object of `request` is open, but not beyond `deadline`.
     pub(crate) async fn pass_within(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -186,7 +188,7 @@ impl Engine {
         wait.ended(passed.unwrap_or_else(gave_up))
     }
 
-    /// Sends one request, and does not wait beyond `until`.
+    /// Sends one request, and waits for its reply for the request timeout, but not beyond `until`.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -248,7 +250,7 @@ impl Engine {
             let mut slot = match self.slot(request, position).await? {
                 Entrance::Slot(slot) => slot,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
-                // A reply for a latch is no hold.
+                // Only waiters of a latch can use the reply to another waiter.
                 Entrance::Answered => continue,
             };
             if let Some(handoff) = slot.handoff.take() {
@@ -266,8 +268,8 @@ impl Engine {
                 position = Some(slot.position);
                 continue;
             }
-            // This future and those within it are boxed. So a future that waits for a request slot
-            // is small, and so is one that need not wait for the store.
+            // Boxed, so that a future that waits for the request slot is small. The attempt boxes
+            // its waits, so that it is small if the store grants the first request.
             match Box::pin(Attempt::new(self, request, last_reply, Some(slot)).run()).await? {
                 AttemptEnd::Acquired(held) => return Ok(held),
                 AttemptEnd::PassedBy(before) => position = Some(before),
@@ -275,8 +277,8 @@ impl Engine {
         }
     }
 
-    /// Returns a share in the current hold, without waiting for a request slot. If that hold is
-    /// about to end, it may return a share in the next hold.
+    /// Takes a share in the current hold, without waiting for a request slot. If that hold is about
+    /// to end, waits for this end, and tries to take a share in the next hold.
     async fn shared_by_now(&self, request: &AcquireRequest) -> Result<Option<Arc<Hold>>, Error> {
         if !request.may_share() {
             return Ok(None);
@@ -290,14 +292,15 @@ impl Engine {
         Ok(share())
     }
 
-    /// Returns the hold that `request` may not share any more, and that will end soon.
+    /// Returns the current hold if it will end soon, so that `request` may no longer share it.
     fn about_to_leave(&self, request: &AcquireRequest) -> Option<Arc<Hold>> {
         request.may_share().then(|| self.contention.about_to_leave(&request.object))?
     }
 
-    /// Lets other waiters send their requests first: those without a queue entry, and those that
-    /// `past` has excluded. Without a pause between shared holds, Redisson's writers would never
-    /// acquire. Returns whether this task still has the request slot.
+    /// Lets other waiters send their requests first: waiters without a queue entry, and waiters
+    /// that the ending hold `past` has excluded. Without a pause between shared read holds,
+    /// Redisson's writers would never acquire. Returns whether this task still has the request
+    /// slot.
     async fn lets_others_ask(
         &self,
         slot: &RequestSlot,
@@ -306,7 +309,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let others_first = slot.head_start.unwrap_or_default();
         let window = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
-        // A caller with a short timeout must still have time to ask.
+        // A caller with a short timeout must still have time for its own request.
         let max_wait = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
         let longest = (others_first + window).min(max_wait.unwrap_or(Duration::MAX));
         slot.note_sleep(self.core.clock.now() + longest);
@@ -320,7 +323,8 @@ impl Engine {
         Ok(slot.goes_on())
     }
 
-    /// Makes a share in a hold of another task. The share was counted when the hold was found.
+    /// Makes the value for a share in a hold of another task. `Entries::share` has already counted
+    /// this share.
     fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "lock granted by a shared hold");
@@ -346,7 +350,8 @@ impl Engine {
         }
     }
 
-    /// Waits for the request slot, at its earlier position if it lost the slot.
+    /// Waits for the request slot. If the task had the slot before and lost it, `again` is its
+    /// earlier position.
     async fn slot(
         self: &Arc<Self>,
         request: &AcquireRequest,
@@ -382,7 +387,7 @@ impl Engine {
             self.take_back(&hold);
             return Err(Error::ShutDown);
         }
-        // The runtime that ran the background may have ended meanwhile.
+        // The runtime of the background task may have ended meanwhile.
         self.revive();
         Ok(Held::new(hold, self))
     }
@@ -398,8 +403,9 @@ impl Engine {
         let silent = |asked_at: &Instant| now.saturating_duration_since(*asked_at) >= SILENCE;
         let asked = matches!(&last_reply, Some(Err(asked_at)) if silent(asked_at));
         let output = last_reply.and_then(Result::ok);
-        // A waiter without a request of its own uses the reply to the waiter before it, unless
-        // something has changed since. If this client has the hold, no reply is needed.
+        // A waiter that sent no request uses the last reply to another waiter of this client,
+        // unless the store has become unavailable since. If this client has the hold itself, no
+        // reply is needed.
         let here = || self.contention.grant(object).is_some();
         let knows = || here() || !asked && self.core.store.unavailability(&object.name).is_none();
         let seen = || {
@@ -417,8 +423,8 @@ impl Engine {
         }
     }
 
-    /// Returns the error for a lock that was `taken` all the time. If there are several holders,
-    /// the error names a hold of this client.
+    /// Returns the error for a lock that was `taken` until the timeout. If a hold of this client
+    /// blocks the caller, the error names that hold.
     fn busy(&self, object: &Object, waited: Duration, taken: Taken) -> Error {
         let Taken { holder, unset, .. } = taken;
         let own = self.contention.own_blocking_hold(object, self.core.clock.now());
@@ -434,17 +440,18 @@ impl Engine {
         Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 
-    /// Whether a guard of this client may have `object` as `holder`: a server that has not received
-    /// a release may still name its owner.
+    /// Whether a guard of this client may hold `object` as `holder`. If not, the server has not
+    /// received a release, and still names the owner of an earlier hold.
     fn may_be_held_here(&self, object: &Object, holder: &Holder) -> bool {
         let for_holder = object.task.as_ref().map(|_| object.for_task(holder.owner().clone()));
         let object = for_holder.as_ref().unwrap_or(object);
         !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 
-    /// The error for a store that did not reply for `waited`. `last_reply` has its previous reply.
+    /// Returns the error for a store that did not reply for `waited`. `last_reply` is the reply
+    /// before this silence.
     fn unanswered(&self, name: &Name, waited: Duration, last_reply: Option<NotGranted>) -> Error {
-        // The current failure is newer than the previous reply.
+        // The current failure of the store is newer than `last_reply`.
         match (self.core.store.unavailability(name), last_reply) {
             (Some(refused @ Failure::Refused { .. }), _) => Error::about(name, refused),
             (None, Some(Err(failure))) => Error::about(name, failure),

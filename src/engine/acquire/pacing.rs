@@ -1,12 +1,13 @@
 //! Waits for a rate limiter. There is no hold and no notification: the reply of the store says how
 //! long to wait.
 //!
-//! The tasks of one client form a line for each name. The first task has the `turn`: it sends the
-//! request, and sleeps for as long as the reply says. If the line is empty, tasks send requests at
-//! the same time, and join the line only after a rejection. If the first task is dropped, the next
-//! one sends requests.
+//! The tasks of one client form a line for each name. The first task has the `turn`: it sleeps for
+//! as long as the last reply says, and sends the next request. While the line is empty, several
+//! tasks may send requests at the same time. A task joins the line only after a rejection. If the
+//! first task is dropped, the next task gets the turn.
 //!
-//! `turn` is held across requests, `asks_at` and the map of lines for a few instructions.
+//! A task holds the mutex `turn` across its requests. The mutexes of `asks_at` and of the map of
+//! lines are held only for a few instructions.
 
 use std::{
     collections::HashMap,
@@ -28,20 +29,20 @@ use crate::{
     store::RedisStore,
 };
 
-/// A waiter sends its request later than its permits are free, by this part of its wait. Redisson
-/// clients are some milliseconds late, and would otherwise get no permits while a Leasehold client
-/// waits.
+/// When its permits are free, a waiter waits for another sixteenth of its wait before its request.
+/// Redisson clients send their requests some milliseconds late. Without this delay, they would get
+/// no permits while a Leasehold client waits.
 const LATER: u32 = 16;
 
-/// The upper limit of this delay.
+/// The upper limit of the delay by [`LATER`].
 const LATEST: Duration = Duration::from_millis(10);
 
-/// A reply to a request for a rate.
+/// A reply that either decides a request, or says when to repeat it.
 #[derive(Debug)]
 pub(crate) enum Paced<T> {
-    /// The request is decided.
+    /// The request is decided, with this result.
     Now(T),
-    /// The next request makes sense after this time.
+    /// The next request may succeed after this time.
     After(Duration),
 }
 
@@ -49,12 +50,13 @@ pub(crate) enum Paced<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     turn: Turn<()>,
-    /// When the owner of the turn sends its next request, while it sleeps.
+    /// While the owner of the turn sleeps: when it will send its next request.
     asks_at: Mutex<Option<Instant>>,
 }
 
 impl Line {
-    /// How long the first task in line sleeps. Meanwhile no other task sends a request.
+    /// Returns how long the first task in line will still sleep. Until then, no other task sends a
+    /// request.
     fn sleeps(&self) -> Option<Duration> {
         let asks_at = (*self.asks_at.lock())?;
         asks_at.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
@@ -71,7 +73,8 @@ impl Line {
         self.turn.try_lock().is_err()
     }
 
-    /// Waits for the turn. Returns `None` if `until` comes first, or certainly will.
+    /// Waits for the turn until `until`. Returns `None` if the turn does not come by then, and at
+    /// once if the owner of the turn sleeps for longer.
     async fn turn(&self, until: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         let Some(until) = until else { return Some(self.turn.lock().await) };
         let is_vain = self.sleeps().is_some_and(|rest| Instant::now() + rest > until);
@@ -82,7 +85,8 @@ impl Line {
     }
 }
 
-/// The lines of a client, by kind and name, while an object of that name exists.
+/// The lines of a client, by kind and name. A line exists as long as an object of that kind and
+/// name.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Lines {
     lines: Mutex<HashMap<(&'static str, Name), Weak<Line>>>,
@@ -95,8 +99,8 @@ impl Lines {
         if let Some(line) = lines.get(&key).and_then(Weak::upgrade) {
             return line;
         }
-        // Removes unused lines only when the map would grow. So the cost of an insertion stays
-        // small on average.
+        // Unused lines are removed only when the map would grow, so that an insertion is cheap on
+        // average.
         if lines.len() == lines.capacity() {
             lines.retain(|_, line| line.strong_count() > 0);
             let live = lines.len();
@@ -114,7 +118,8 @@ impl Engine {
         self.lines.of(kind, name)
     }
 
-    /// Sends one request, unless a task of this client waits.
+    /// Sends one request. If a task of this client already sleeps for this name, sends none, and
+    /// returns the rest of that sleep as an error.
     pub(crate) async fn pace_once<'a, T, A>(
         &'a self,
         name: &Name,
@@ -135,8 +140,8 @@ impl Engine {
         Err(limited(name, wait))
     }
 
-    /// Sends requests until permits are granted, at the latest until the timeout. Fails at once if
-    /// the wait would be longer than the timeout.
+    /// Sends requests until the store grants permits or the timeout ends. Fails at once if the wait
+    /// would be longer than the timeout.
     pub(crate) async fn pace<'a, T, A>(
         &'a self,
         name: &Name,
@@ -179,7 +184,8 @@ impl Engine {
             match ask().await {
                 Ok(Paced::Now(answer)) => return Ok(answer),
                 Ok(Paced::After(wait)) => free_at = Instant::now() + wait,
-                // The time ended, even though the store may be reachable.
+                // The timeout ended so soon after the request that the missing reply does not show
+                // an unavailable store.
                 Err(Error::Unavailable { .. })
                     if in_time(Instant::now()).is_err() && asked_at.elapsed() < SILENCE =>
                 {

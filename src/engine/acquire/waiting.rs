@@ -13,16 +13,18 @@ use crate::{
     store::SubscriptionLevel,
 };
 
-/// The waiting time and the requests of one acquisition so far. Pure: the caller passes the time.
+/// The waiting time and the requests of one acquisition so far. It reads no clock: the caller
+/// passes the time.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// When it joined the line of its process, or the store first rejected it.
+    /// When the acquisition joined the line of its process. If it did not wait in line: when it
+    /// sent the first request that the store rejected.
     since: Option<Instant>,
-    /// Whether the store has rejected it.
+    /// Whether the store has rejected a request.
     refused: bool,
-    /// When it sends its first request after the one that added its queue entry.
+    /// When to send the first request after the one that added the queue entry.
     first_request: Option<Instant>,
-    /// Whether it has reported a long wait to the store.
+    /// Whether a request has reported a long wait to the store.
     is_long: bool,
     /// How many notifications in a row led to a request without a grant.
     vain: u32,
@@ -34,28 +36,28 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the state of an acquisition that joined the line then, if it had to wait there.
+    /// Returns the state of an acquisition that has waited in line since `since`, or not at all.
     pub(super) fn since_when(since: Option<Instant>) -> Self {
         Self { since, ..Self::default() }
     }
 
-    /// Returns how long it has waited.
+    /// Returns how long the acquisition has waited at `now`.
     pub(super) fn for_so_long(&self, now: Instant) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether the store has rejected it.
+    /// Whether the store has rejected a request.
     pub(super) fn was_refused(&self) -> bool {
         self.refused
     }
 
-    /// Returns since when it has waited.
+    /// Returns since when the acquisition has waited, if it has.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// Notes that the store rejected the request of `asked_at`, and whether a notification caused
-    /// it.
+    /// Notes that the store rejected the request sent at `asked_at`, and whether a notification
+    /// caused this request.
     pub(super) fn in_vain(&mut self, asked_at: Instant, notified: bool) {
         self.since.get_or_insert(asked_at);
         self.refused = true;
@@ -67,12 +69,13 @@ impl Waiting {
         self.took = took;
     }
 
-    /// Notes for how many names requests are repeated, this one included.
+    /// Notes for how many names the client repeats requests, including this name.
     pub(super) fn is_one_of(&mut self, names: u32) {
         self.names = names;
     }
 
-    /// Returns `longest`, or a longer time if many waiters make replies late.
+    /// Returns `longest`, or a longer time if the last reply was late and the client waits for many
+    /// names.
     pub(super) fn unhurried(&self, longest: Duration) -> Duration {
         let late = (self.took * LATE_ANSWERS).min(LATE_REST * self.names);
         longest.max(late.min(LONGEST_LATE_WAIT))
@@ -88,20 +91,23 @@ impl Waiting {
         self.may_have_place().then_some(Place::Kept)
     }
 
-    /// Returns the request for a queue entry, by which the store knows of this waiter.
+    /// Returns the request for an entry by which the store knows of this waiter, with or without a
+    /// subscription.
     pub(super) fn is_known(&mut self, now: Instant) -> Place {
         self.first_request.get_or_insert(now);
         Place::Kept
     }
 
-    /// Returns the waiting time to send at `now` for an object without a queue, if it is long.
+    /// Returns the waiting time for a request at `now` about an object without a queue, once this
+    /// time is long.
     pub(super) fn waited(&mut self, now: Instant) -> Option<Place> {
         let waited = now.saturating_duration_since(self.since?);
         self.is_long |= waited >= LONG_WAIT_AFTER;
         self.is_long.then_some(Place::Waited(waited))
     }
 
-    /// Whether it may have a queue entry, or other clients yield to it.
+    /// Whether the store may have a queue entry of the acquisition, or other clients may yield to
+    /// it because of its long wait.
     pub(super) fn may_have_place(&self) -> bool {
         self.first_request.is_some() || self.is_long
     }
@@ -117,22 +123,23 @@ impl Waiting {
         }
     }
 
-    /// How long the waiter may wait if the store removes its queue entry without further requests.
+    /// Returns how long to wait at most, so that the next request comes before the store removes
+    /// the waiter's entry.
     pub(super) fn to_stay_alive(&self) -> Duration {
         spread(self.unhurried(LONGEST_SEATED_WAIT).min(LONGEST_WAIT))
     }
 
-    /// How long to wait for a change that may come without a message.
+    /// Returns how long to wait for a change that may come without a message.
     pub(super) fn for_the_unannounced(&self) -> Duration {
         spread(self.unhurried(LONGEST_WAIT_UNNOTIFIED))
     }
 
-    /// How long to wait without messages, from `first` to `longest`.
+    /// Returns the next pause of a polling waiter, which grows from `first` to `longest`.
     pub(super) fn for_poll(&mut self, first: Duration, longest: Duration) -> Duration {
         self.polls.next((first.min(longest), longest))
     }
 
-    /// Returns how long to pause despite a notification, after many requests without a grant.
+    /// Returns how long to ignore notifications, if many in a row led to requests without a grant.
     pub(super) fn pause_despite_notification(&self) -> Option<Duration> {
         (self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)
     }
@@ -151,7 +158,7 @@ mod tests {
         }
         assert!(!waiting.may_have_place());
         assert_eq!(waiting.place(SubscriptionLevel::Turns, now), Some(Place::Listening));
-        // The request names its queue entry, so that the grant removes the entry.
+        // Later requests still name the queue entry, so that a grant removes it.
         for level in [SubscriptionLevel::Nothing, SubscriptionLevel::Releases] {
             assert_eq!(waiting.place(level, now), Some(Place::Kept));
         }
@@ -163,7 +170,7 @@ mod tests {
         waiting.place(SubscriptionLevel::Turns, now);
         let look = waiting.for_messages(SubscriptionLevel::Turns, now);
         assert!(look >= FIRST_LOOK && look <= FIRST_LOOK.mul_f64(1.25));
-        // once: a waiter that has just asked does not ask again a moment later
+        // only once: a waiter that has just sent a request does not send another a moment later
         for _ in 0..100 {
             assert!(
                 waiting.for_messages(SubscriptionLevel::Turns, now + look)

@@ -1,7 +1,7 @@
-//! The state of one name while a task of this client has it or waits for it.
+//! The state of one name while a task of this client holds it or waits for it.
 //!
-//! It is pure state, behind the mutex of [`NameRegistry`](super::NameRegistry). If most calls of a
-//! function need no time, it gets the clock instead of the time, because three readings cost 0.3
+//! The mutex of [`NameRegistry`](super::NameRegistry) guards this state. A function that rarely
+//! needs the time takes the clock as its parameter, because three readings of the clock cost 0.3
 //! µs.
 
 use std::{
@@ -29,7 +29,8 @@ pub(super) struct Entry {
     pub(super) slot: SlotOwner,
     /// The hold that this client relies on: an exclusive one, or a shared one.
     pub(super) held: Weak<Hold>,
-    /// `None` for most names: nobody waits for them. A box saves 150 bytes for each of these.
+    /// `None` for most names, because no task waits for them. The box saves 150 bytes for each such
+    /// name.
     pub(super) wait_state: Option<Box<WaitState>>,
 }
 
@@ -38,9 +39,9 @@ pub(super) struct Entry {
 pub(super) enum SlotOwner {
     #[default]
     Nobody,
-    /// A task that asks the store, by its ticket.
+    /// The task with this ticket, which sends requests to the store.
     Asker(u64),
-    /// The hold of the grant with this number. While it lasts, no task sends requests.
+    /// The hold of the grant with this number. While the hold lasts, no task sends requests.
     Hold(u64),
     /// A woken waiter that has not run yet.
     Woken(Box<PendingWakeup>),
@@ -49,65 +50,66 @@ pub(super) enum SlotOwner {
 /// A waiter that was woken to get the request slot.
 pub(super) struct PendingWakeup {
     pub(super) ticket: u64,
-    /// The lease profile that it needs.
+    /// The lease profile that the waiter needs.
     pub(super) profile: LeaseProfile,
     /// The hand-off grant from the previous hold, if there is one.
     pub(super) handoff: Option<HandoffGrant>,
-    /// When it was woken.
+    /// When the waiter was woken.
     pub(super) at: Instant,
 }
 
-/// A grant for the owner of the request slot, which may be asleep.
+/// A hand-off grant for the owner of the request slot, and when it was offered. The owner may be
+/// asleep.
 pub(super) struct OfferedGrant {
     handoff: HandoffGrant,
     at: Instant,
 }
 
-/// What the client of a holder publishes, as far as this client knows.
+/// The client info of a holder, as far as this client has read it.
 pub(super) struct HolderClient {
     pub(super) owner: Owner,
     pub(super) asked_at: Instant,
     pub(super) info: Option<Arc<ClientInfo>>,
 }
 
-/// The waiters of a name in this process, and the known state of its holder elsewhere.
+/// The waiters of a name in this process, and the known state of a holder in another client.
 #[derive(Default)]
 pub(super) struct WaitState {
     pub(super) waiting: BTreeMap<u64, Waiter>,
     pub(super) inbox: Arc<Inbox>,
-    /// Whether the client is subscribed to the releases.
+    /// Whether the client is subscribed to the releases of the name.
     pub(super) listens: bool,
-    /// The lease profile that the owner of the slot needs, if it reads the inbox.
+    /// If the owner of the slot reads the inbox: the lease profile that it needs.
     pub(super) asker: Option<LeaseProfile>,
     /// The hand-off grant for the owner of the slot.
     pub(super) offered: Option<OfferedGrant>,
-    /// Until when it sleeps without a notification. Without such a time, it waits for a reply.
+    /// Until when the owner of the slot sleeps if no notification comes. `None` while it waits for
+    /// a reply.
     pub(super) sleeps_until: Option<Instant>,
-    /// When another task first noticed that the owner of the slot did nothing when its request was
-    /// due.
+    /// When a check first found that the request of the slot's owner was due, but not sent.
     pub(super) idle_since: Option<Instant>,
-    /// The holder at the last request, if it has a name.
+    /// The holder in the last reply, and when the request was sent. Some replies name no holder.
     pub(super) seen: Option<(Option<Holder>, Instant)>,
-    /// What the client of that holder publishes.
+    /// The client info of that holder.
     pub(super) client: Option<HolderClient>,
-    /// When a release last found other waiters.
+    /// When a release of this client last found waiters of other clients.
     pub(super) contended_at: Option<Instant>,
-    /// The end of the yield window, now or in the past.
+    /// The end of the current yield window, or of the last one.
     pub(super) yield_ends: Option<Instant>,
-    /// Since when no task of this client has it or waits for it.
+    /// Since when no task of this client waits for the name or follows it.
     pub(super) quiet_since: Option<Instant>,
-    /// The messages for tasks that follow the name, each of which has another reference.
+    /// The messages for the tasks that follow the name. Each of these tasks has one more reference.
     pub(super) messages: Option<Arc<Messages>>,
-    /// When the watchdog checks it.
+    /// When the watchdog will check this name.
     pub(super) due: Option<Instant>,
 }
 
 /// Why a waiter for the request slot is woken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wakeup {
-    /// It has the request slot.
+    /// The waiter has the request slot.
     Slot,
-    /// The reply to an earlier waiter is also valid for it.
+    /// The reply to an earlier waiter is also valid for this one.
     Answered,
 }
 
@@ -122,7 +124,7 @@ impl Entry {
         self.wait_state.get_or_insert_default()
     }
 
-    /// Whether no task sends requests, waits or follows.
+    /// Whether no task sends requests for the name, waits for it or follows it.
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for = self.wait_state.as_ref().is_some_and(|wait_state| {
             !wait_state.waiting.is_empty()
@@ -137,14 +139,14 @@ impl Entry {
         messages.into_iter().for_each(|it| it.notify());
     }
 
-    /// Whether no task has it or wants it.
+    /// Whether no task of this client holds the name or wants it.
     pub(super) fn is_idle(&self) -> bool {
         let held = self.held.strong_count() > 0;
         !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
     }
 
-    /// Wakes every task in the line, because there may be a share for each. A task without a share
-    /// keeps its position.
+    /// Wakes every task in the line, because each may take a share of the current hold. A task that
+    /// gets no share keeps its position.
     pub(super) fn call_all(&mut self) {
         let Some(wait_state) = &mut self.wait_state else { return };
         for (_, waiter) in std::mem::take(&mut wait_state.waiting) {
@@ -152,13 +154,13 @@ impl Entry {
         }
     }
 
-    /// Whether it has no state.
+    /// Whether this entry has no state and can be removed.
     pub(super) fn is_of_no_use(&self) -> bool {
         let nobodys = matches!(self.slot, SlotOwner::Nobody);
         nobodys && self.wait_state.is_none() && self.held.strong_count() == 0
     }
 
-    /// Returns the hold that this client relies on, if it has this grant.
+    /// Returns the hold that this client relies on, if its grant has this number.
     pub(super) fn hold_of(&self, grant: u64) -> Option<Arc<Hold>> {
         self.held.upgrade().filter(|hold| hold.grant.id == grant)
     }
@@ -168,19 +170,20 @@ impl Entry {
         matches!(self.slot, SlotOwner::Hold(id) if id == grant)
     }
 
-    /// Whether the request slot is with the asker of this ticket.
+    /// Whether the task with this ticket has the request slot and sends requests.
     pub(super) fn is_asked_by(&self, ticket: u64) -> bool {
         matches!(self.slot, SlotOwner::Asker(asker) if asker == ticket)
     }
 
-    /// Whether a waiter was woken, and no check is planned that it runs.
+    /// Whether a waiter was woken, and the watchdog has not yet planned to check whether this
+    /// waiter runs.
     pub(super) fn is_called_unseen(&self) -> bool {
         let SlotOwner::Woken(called) = &self.slot else { return false };
         let due = self.wait_state.as_ref().and_then(|wait_state| wait_state.due);
         due.is_none_or(|due| due > called.at + HANDOFF_RESTS)
     }
 
-    /// Whether the request slot is with the woken waiter of this ticket, which has not run yet.
+    /// Whether the waiter with this ticket was woken for the request slot, and has not run yet.
     pub(super) fn has_called(&self, ticket: u64) -> bool {
         matches!(&self.slot, SlotOwner::Woken(called) if called.ticket == ticket)
     }
@@ -191,7 +194,8 @@ impl Entry {
         Some(next.profile)
     }
 
-    /// Whether the owner of the request slot can use a grant of this `profile`, and has none yet.
+    /// Whether the owner of the request slot can use a grant of this `profile`, and has no hand-off
+    /// grant yet.
     pub(super) fn has_use_for(&self, profile: LeaseProfile) -> bool {
         match (&self.slot, &self.wait_state) {
             (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.profile == profile,
@@ -202,7 +206,7 @@ impl Entry {
         }
     }
 
-    /// Leaves `handoff` to the owner of the request slot, and wakes it.
+    /// Offers `handoff` to the owner of the request slot, and wakes this task.
     pub(super) fn offer(&mut self, handoff: HandoffGrant, at: Instant) {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff = Some(handoff);
@@ -212,12 +216,13 @@ impl Entry {
         }
     }
 
-    /// Takes the hand-off grant for the owner of the slot.
+    /// Takes the hand-off grant that was offered to the owner of the slot.
     pub(super) fn take_offered(&mut self) -> Option<HandoffGrant> {
         Some(self.wait_state.as_mut()?.offered.take()?.handoff)
     }
 
-    /// The store reported that this client lost the grant with this number.
+    /// Discards a hand-off of the grant with this number, because the store reported that this
+    /// client lost the grant.
     pub(super) fn disown(&mut self, id: u64) {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));
@@ -226,16 +231,16 @@ impl Entry {
         offered.into_iter().for_each(|offered| offered.handoff.disown(id));
     }
 
-    /// Releases a hand-off grant in the store if its task does not run. Returns when to check
-    /// again.
+    /// If the task that was offered a hand-off grant has not taken it in time, releases the grant
+    /// in the store. Otherwise returns when to check again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
         let offered = &mut self.wait_state.as_mut()?.offered;
         offered.take_if(|offered| now >= offered.at + HANDOFF_RESTS);
         offered.as_ref().map(|offered| offered.at + HANDOFF_RESTS)
     }
 
-    /// Gives the request slot to the next task in line that still exists, and `handoff` with it if
-    /// that task can use it. A hand-off grant that no task takes is released in the store.
+    /// Gives the request slot to the next task in line that still exists. If that task can use
+    /// `handoff`, it gets this grant, too. Otherwise the grant is released in the store.
     pub(super) fn call_next(
         &mut self,
         mut handoff: Option<HandoffGrant>,
@@ -265,8 +270,8 @@ impl Entry {
     }
 
     /// Takes the request slot from a woken task that does not run, if another task waits or the
-    /// lock is reserved for it, and from a task that no longer sends requests. Returns when to
-    /// check again.
+    /// woken task has a hand-off grant. Also takes it from a task that no longer sends requests.
+    /// Returns when to check again.
     pub(super) fn check(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
@@ -286,7 +291,7 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Takes the request slot from a task that no longer sends requests, if another one waits.
+    /// Takes the request slot from a task that no longer sends requests, if another task waits.
     /// Returns when to check again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
         let wait_state =
@@ -294,7 +299,8 @@ impl Entry {
         if let Some(again) = wait_state.is_to_wait_for_asker(now) {
             return Some(again);
         }
-        // It must notice that it lost the slot, and must get no notification for the next waiter.
+        // The old owner is woken to notice that it lost the slot. The next owner gets a new inbox,
+        // so that the old one receives none of its notifications.
         let next = Arc::new(wait_state.inbox.another());
         std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
@@ -302,16 +308,16 @@ impl Entry {
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Whether no task has wanted it for so long.
+    /// Whether no task has wanted the name for `idle_lifetime`.
     pub(super) fn is_past(&self, now: Instant, idle_lifetime: Duration) -> bool {
         let since = self.wait_state.as_ref().and_then(|wait_state| wait_state.quiet_since);
         self.is_quiet() && since.is_some_and(|since| now >= since + idle_lifetime)
     }
 
-    /// Notes the waiters that a release found. Clients without a queue entry may send requests
-    /// first for at most a quarter of the time, because they may not want the lock. After a yield
-    /// window, the first client in the queue sends its request. A waiter of this client waits twice
-    /// as long, so that both requests do not come together.
+    /// Notes the waiters of other clients that a release found. If there may be clients without a
+    /// queue entry, this client lets them go first, but for at most a quarter of the time, because
+    /// they may no longer want the lock. If the first client in the queue goes after them, this
+    /// client waits for two windows, so that both do not send their requests at the same time.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let wait_state = self.wait_state();
         wait_state.contended_at = Some(now);
@@ -326,7 +332,7 @@ impl Entry {
         }
     }
 
-    /// Whether other clients wait for it, according to recent replies and messages.
+    /// Whether other clients wait for the name, according to recent releases.
     pub(super) fn is_contended(&self, clock: &Clock) -> bool {
         let at = self.wait_state.as_ref().and_then(|wait_state| wait_state.contended_at);
         at.is_some_and(|at| clock.now() < at + CONTENDED)
@@ -340,7 +346,8 @@ impl Entry {
 }
 
 impl WaitState {
-    /// Notes that the owner of the slot sleeps until then, or asks the store.
+    /// Notes that the owner of the slot sleeps until this time, or, without a time, that it sends a
+    /// request.
     pub(super) fn asker_sleeps(&mut self, until: Option<Instant>) {
         (self.sleeps_until, self.idle_since) = (until, None);
     }
@@ -355,8 +362,8 @@ impl WaitState {
             Some(_) => ASKER_RESTS,
             None => ANSWER_RESTS,
         };
-        // The time counts from this check, because the task may have been suspended together with
-        // this one.
+        // The time counts from the first check that found the task idle, and not from its due time,
+        // because the whole process may have been suspended.
         let late = *self.idle_since.get_or_insert(now) + rests;
         (now < late).then(|| late.min(now + ASKER_RESTS))
     }

@@ -1,7 +1,7 @@
 //! Follows the messages about a name without standing in its line.
 //!
-//! This is not a channel of tokio, because the order in which its receivers wake up depends on
-//! chance, and a simulation has to be repeatable.
+//! This is not a tokio channel, because a channel wakes its receivers in an order that depends on
+//! chance, and a simulation must be repeatable.
 
 use std::{
     pin::pin,
@@ -44,12 +44,12 @@ pub(crate) struct Follower {
     object: Object,
     /// The name counts as followed as long as this value exists.
     messages: Option<Arc<Messages>>,
-    /// How many there were at the last request.
+    /// How many messages had come by the last request.
     asked_at: u64,
 }
 
 impl NameRegistry {
-    /// Subscribes to `object` as long as the result lives, and for a while after that.
+    /// Subscribes to `object` for as long as the returned value lives, and for a while after that.
     pub(crate) fn follow(self: &Arc<Self>, object: &Object) -> Follower {
         let (messages, is_first) = {
             let mut entries = self.entries.lock();
@@ -89,7 +89,7 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut entries = self.contention.entries.lock();
-        // First, so that the name counts as quiet.
+        // The reference is dropped before the check, so that the name can count as quiet.
         self.messages = None;
         entries.remove_if_idle(&self.object, &self.contention.core);
     }

@@ -29,17 +29,18 @@ impl HandoffGrant {
         self.from.as_ref().map_or_else(LeaseProfile::default, |from| from.profile())
     }
 
-    /// Returns the number of the grant, unless it is over.
+    /// Returns the number of the grant, unless the store has reported its loss.
     pub(super) fn id(&self) -> Option<u64> {
         self.from.as_ref().map(|from| from.grant.id)
     }
 
-    /// The store reported that this client lost the grant.
+    /// Discards the grant if it has this number, because the store reported that this client lost
+    /// it.
     pub(super) fn disown(&mut self, id: u64) {
         self.from.take_if(|from| from.grant.id == id);
     }
 
-    /// Returns the grant, if a holder may still rely on it at `now`.
+    /// Returns the grant, if a holder may still rely on it at `now`. Otherwise releases it.
     pub(crate) fn take(mut self, now: Instant) -> Option<Grant> {
         let grant = self.from.as_ref()?.grant_for_next(now)?;
         self.from = None;

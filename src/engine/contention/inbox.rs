@@ -1,7 +1,7 @@
 //! Notifications for the owner of a request slot: one inbox for each name.
 //!
-//! Its mutex guards three small facts and is a leaf. A notification only decides *when* the task
-//! sends its next request. So a lost, late or forged message changes nothing else.
+//! The mutex of an inbox is a leaf: no other lock is taken under it. A notification only decides
+//! *when* the task sends its next request. So a lost, late or forged message changes nothing else.
 
 use tokio::{
     sync::Notify,
@@ -20,9 +20,9 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 struct Notices {
     level: SubscriptionLevel,
-    /// Whether a queue entry of the owner of the request slot may exist in the store.
+    /// Whether the store may have a queue entry of the owner of the request slot.
     queued: bool,
-    /// When a notification makes it send a request.
+    /// When the owner of the request slot is to send a request because of a notification.
     ask_at: Option<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Inbox {
         self.notices.lock().level
     }
 
-    /// Notes whether there may be a queue entry.
+    /// Notes whether the store may have a queue entry of the owner of the request slot.
     pub(crate) fn queues(&self, queued: bool) {
         self.notices.lock().queued = queued;
     }
@@ -48,20 +48,21 @@ impl Inbox {
         self.notices.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Clears it for the next owner of the request slot.
+    /// Clears the inbox for the next owner of the request slot.
     pub(super) fn clear(&self) {
         let mut notices = self.notices.lock();
         (notices.queued, notices.ask_at) = (false, None);
     }
 
-    /// Sets the subscription from now on. A message may have been missed before.
+    /// Sets the level of the subscription. Also makes a request due, because a message may have
+    /// been missed before.
     pub(super) fn receive(&self, level: SubscriptionLevel) {
         self.notices.lock().level = level;
         self.ask_at(Instant::now());
     }
 
-    /// Notes a release. A queued waiter need not send a request if the first client in the queue
-    /// was notified. Returns whether it has to send one.
+    /// Notes a release, and returns whether this makes a request due. If the release notified the
+    /// first client in the queue, a waiter with a queue entry need not send a request.
     pub(super) fn freed(&self, queue_notified: bool) -> bool {
         let asks = !(queue_notified && self.notices.lock().queued);
         if asks {
@@ -70,7 +71,8 @@ impl Inbox {
         asks
     }
 
-    /// Makes the owner of the request slot send its request at `moment`, or before.
+    /// Makes the owner of the request slot send its request at `moment`, or at an earlier time that
+    /// is already set.
     pub(super) fn ask_at(&self, moment: Instant) {
         let mut notices = self.notices.lock();
         notices.ask_at = Some(notices.ask_at.map_or(moment, |before| before.min(moment)));
@@ -136,7 +138,8 @@ mod tests {
         assert!(!inbox.until_notified(start + LONG).await);
         assert_eq!(start.elapsed(), LONG);
 
-        // but a waiter without a queue entry asks, and every waiter does after any other release
+        // but a waiter without a queue entry sends a request, and any other release makes every
+        // waiter send one
         inbox.freed(false);
         assert_eq!(inbox.until_notified(start + 2 * LONG).now_or_never(), Some(true));
         inbox.clear();

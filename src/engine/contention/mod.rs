@@ -1,31 +1,32 @@
 //! The waiters and holders of each name in this process, and its request slot.
 //!
 //! For the store, a thousand tasks that want one lock are one waiter. Only the task with the
-//! *request slot* sends requests, and the slot passes on in the order in which the tasks came. A
-//! task that acquires the lock keeps the slot for as long as its hold lasts. When the hold ends,
-//! the grant may go to the next task together with the request slot, without a request to the
-//! store: a [`HandoffGrant`].
+//! *request slot* sends requests. Tasks get the slot in the order in which they came. A task that
+//! acquires the lock keeps the slot for as long as its hold lasts. When the hold ends, the next
+//! task gets the slot. It may also get the grant as a [`HandoffGrant`], without a request to the
+//! store.
 //!
-//! If holds do not exclude each other, the request slot passes on with each grant. A latch has no
-//! hold: one reply is valid for all tasks that were in line at its request. Each task has a ticket,
-//! and tickets grow, so no task gets a reply to a request that is older than its ticket.
+//! If holds do not exclude each other, such as those of a semaphore, the next task gets the slot
+//! after each grant. A latch has no hold: one reply is valid for all tasks that were in line when
+//! its request was sent. The numbers of tickets grow, so a task whose ticket is newer than the
+//! request does not get this reply.
 //!
 //! A task that only follows the messages of a name has no ticket, and is not in the line: it sends
 //! its own requests. See [`Follower`].
 //!
 //! If the owner of the request slot is not polled for a while, the next task in line gets the slot.
-//! The owner keeps its ticket, and a grant that it may have received. When it is polled again, it
-//! is the first in line.
+//! The old owner keeps its ticket, and a grant that it may have received. When the old owner is
+//! polled again, it is the first in line.
 //!
-//! If a name had a waiter, it will probably soon have another one. So its state and its
-//! subscription stay for a while after the last waiter.
+//! A name that had a waiter will probably soon have another waiter. So the state and the
+//! subscription of a name stay for a while after its last waiter.
 //!
 //! # Locks
 //!
 //! | lock | guards | is taken before |
 //! |---|---|---|
 //! | `listening` | the order of subscribing and unsubscribing | `entries`, the locks of the store, and the locks of an event that the store delivers: the watchdog's plan |
-//! | `entries` | all that is known of each name | a hold's state, an inbox, the pending releases |
+//! | `entries` | the state of each name | a hold's state, an inbox, the pending releases |
 //!
 //! No function of the store is called under `entries`, because the store may send an event at once.
 //! `entries` and the watchdog's plan are never held together.
@@ -64,23 +65,24 @@ use crate::{
     store::{Event, SubscriptionLevel},
 };
 
-/// How many names stay known that no task wants any more.
+/// How many names stay known after their last waiter.
 const MOST_LINGERING: usize = 1_024;
 
-/// How many names one call checks before they are due. Usually tasks still wait for most of them,
-/// so the check is useless. A check of all ten thousand names took 20 ms at each hand-over.
+/// How many names one call checks before they are due. Tasks usually still wait for most names, so
+/// most of these checks find nothing. When each hand-over checked all of ten thousand names, it
+/// took 20 ms.
 const MOST_EARLY: usize = 32;
 
-/// How long a task uses what another task has read about a holder.
+/// How long a task uses the client info of a holder that another task has read.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long `object` stays known after its last waiter. A seat belongs to one task, so no other
-/// task will wait for it.
+/// How long `object` stays known after its last waiter. An object that belongs to one task is
+/// forgotten at once, because no other task will wait for it.
 fn idle_lifetime(object: &Object) -> Duration {
     if object.task.is_some() { Duration::ZERO } else { IDLE_LIFETIME }
 }
 
-/// The contention of one client.
+/// The names that one client holds or waits for.
 pub(crate) struct NameRegistry {
     core: Arc<Core>,
     listening: Mutex<()>,
@@ -90,15 +92,14 @@ pub(crate) struct NameRegistry {
 #[derive(Default)]
 struct Entries {
     of: Map<Object, Entry>,
-    /// When to check each name whose woken waiter may not run, or that no task wants.
+    /// When to check each name that has a woken waiter, which may not run, or that no task wants.
     agenda: BTreeSet<(Instant, Object)>,
-    /// The last name that was released after a long hold, and for how long this client sends no
-    /// request for it. There is only one such record: it is enough for a client that always
-    /// acquires the same name. A record for each name would cost 1.6 % of the instructions of a
-    /// hold.
+    /// The last name after whose release this client holds back, and until when it sends no request
+    /// for this name. One record is enough for a client that always acquires the same name. A
+    /// record for each name would cost 1.6 % of the instructions of a hold.
     left_alone: Option<(Object, Instant)>,
-    /// One counter for all names, because a task that slept may return after its name was
-    /// forgotten.
+    /// The last ticket. All names share this counter, because a task may sleep, and return with its
+    /// ticket after the entry of its name was removed.
     last_ticket: u64,
 }
 
@@ -108,8 +109,8 @@ impl NameRegistry {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Wakes all waiters because the client is closed. Grants that no task has taken are released,
-    /// and no other grants come after this.
+    /// Wakes all waiters because the client is closed. Releases hand-off grants that no task has
+    /// taken. After this, no task gets another one.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
@@ -130,9 +131,8 @@ impl NameRegistry {
 
     // Holds.
 
-    /// Notes that this client has `hold`, and that the request slot stays with it. A hold of an
-    /// earlier grant ends. If holds do not exclude each other, no hold ends, and the request slot
-    /// passes to the next task in line.
+    /// Notes that this client has `hold`. If the hold is exclusive, it keeps the request slot, and
+    /// a hold of an earlier grant ends. Otherwise the next task in line gets the request slot.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, slot: Option<RequestSlot>) {
         let traits = hold.object().traits();
         if traits.is_shared() {
@@ -160,7 +160,7 @@ impl NameRegistry {
         }
     }
 
-    /// Lets waiters of this client share `hold`, also those that come soon.
+    /// Lets current and later waiters of this client share `hold`, if it may be shared.
     fn share_with_waiters(&self, hold: &Arc<Hold>) {
         if !hold.may_be_shared(self.core.clock.now()) {
             return;
@@ -175,19 +175,20 @@ impl NameRegistry {
         }
     }
 
-    /// Returns a share in the current hold of `object`, if it may still be shared.
+    /// Takes a share in the current hold of `object`, if this hold may still be shared.
     pub(crate) fn share(&self, object: &Object, profile: LeaseProfile) -> Option<Arc<Hold>> {
         self.entries.lock().share(object, profile, self.core.clock.now())
     }
 
-    /// Returns the hold of `object` that may not be shared any more, and will end soon.
+    /// Returns the current hold of `object`, if it may no longer be shared and will end soon.
     pub(crate) fn about_to_leave(&self, object: &Object) -> Option<Arc<Hold>> {
         let held = self.entries.lock().held(object)?;
         held.is_about_to_leave(self.core.clock.now()).then_some(held)
     }
 
     /// Notes the holder of `object`, from the reply to the request that was sent at `asked_at`. If
-    /// this client relied on a hold of it before that request, the hold is over.
+    /// this client relied on a hold of `object` before that request, but the reply names another
+    /// holder, the hold is over.
     pub(crate) fn note_holder(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
@@ -196,7 +197,8 @@ impl NameRegistry {
             entry.held.upgrade()
         };
         let Some(holder) = holder else { return };
-        // A reply that was in flight during the grant shows nothing.
+        // If the grant came after this request was sent, the reply may be older than the grant, and
+        // shows nothing.
         let past = |hold: &Arc<Hold>| {
             let excluded = object.traits().is_exclusive() && hold.grant.claim.owner != holder.owner;
             excluded && hold.was_known_at(asked_at)
@@ -221,14 +223,14 @@ impl NameRegistry {
         }
     }
 
-    /// The store has replied that `hold` is gone. Another task may have noticed its end before,
-    /// without a notification.
+    /// Ends `hold`, because the store has replied that it is gone. If another task has already
+    /// ended it without waking waiters, this wakes them.
     fn lost(&self, hold: &Hold) {
         hold.end(LostReason::NotOwned, self.core.clock.now()).ok();
         self.left(hold);
     }
 
-    /// Notes that `hold` is over, so waiters of this process may send requests.
+    /// Notes that `hold` is over, so that waiters of this process may send requests.
     pub(crate) fn left(&self, hold: &Hold) {
         if hold.object().traits().is_shared() {
             hold.has_left();
@@ -245,7 +247,7 @@ impl NameRegistry {
         if entry.is_kept_by(hold.grant.id) {
             entry.call_next(None, || self.core.clock.now());
         }
-        // Most names are only held, and are forgotten here.
+        // Most names never have a waiter. Their entries are removed here.
         if entry.is_of_no_use() {
             entries.of.remove(hold.object());
         } else {
@@ -254,7 +256,7 @@ impl NameRegistry {
     }
 
     /// Passes the grant of `hold` to the next waiter of this process, if this waiter can use it and
-    /// other clients do not wait too long.
+    /// the local budget is not spent. Returns whether it did.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
@@ -273,7 +275,8 @@ impl NameRegistry {
         true
     }
 
-    /// The same if holds do not exclude each other: the next task may be asking, or asleep.
+    /// Passes on the grant of a `hold` that does not exclude others, such as permits. The owner of
+    /// the request slot gets it, even while this task waits for a reply or sleeps.
     fn offer(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
@@ -287,7 +290,7 @@ impl NameRegistry {
         true
     }
 
-    /// Returns the grant of `object` that only this client has, also during a hand-off.
+    /// Returns the number of this client's exclusive grant of `object`, also during a hand-off.
     pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
         if !object.traits().is_exclusive() {
             return None;
@@ -301,7 +304,8 @@ impl NameRegistry {
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
-    /// Returns the holder of `object`, as far as this client knows. It may have no name.
+    /// Returns the holder of `object`, if this client knows one. `Some(None)` is a holder that the
+    /// last reply did not name.
     pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Option<Holder>> {
         let (held, seen) = {
             let entries = self.entries.lock();
@@ -318,8 +322,8 @@ impl NameRegistry {
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or_else(|| seen.map(by_now))
     }
 
-    /// Returns the holder of `object` elsewhere if no task has asked lately what its client
-    /// publishes, and notes that the caller asks at `now`.
+    /// Returns the owner that holds `object` in another client, unless a task has read its client
+    /// info lately. Notes that the caller reads the client info at `now`.
     pub(crate) fn holder_to_ask_about(&self, object: &Object, now: Instant) -> Option<Owner> {
         let mut entries = self.entries.lock();
         let wait_state = entries.of.get_mut(object)?.wait_state.as_mut()?;
@@ -335,7 +339,7 @@ impl NameRegistry {
         Some(owner)
     }
 
-    /// Notes what the client of `owner`, a holder of `object`, publishes.
+    /// Notes the client info of `owner`, a holder of `object`.
     pub(crate) fn note_client(&self, object: &Object, owner: &Owner, info: Option<ClientInfo>) {
         let mut entries = self.entries.lock();
         let wait_state = entries.of.get_mut(object).and_then(|entry| entry.wait_state.as_mut());
@@ -345,24 +349,24 @@ impl NameRegistry {
         }
     }
 
-    /// Returns what the client of `owner`, a holder of `object`, publishes.
+    /// Returns the known client info of `owner`, a holder of `object`.
     pub(crate) fn client_of(&self, object: &Object, owner: &Owner) -> Option<Arc<ClientInfo>> {
         let entries = self.entries.lock();
         let client = entries.of.get(object)?.wait_state.as_ref()?.client.as_ref()?;
         client.info.clone().filter(|_| client.owner == *owner)
     }
 
-    /// Returns the hold of this client on the other side of `object`, which blocks the client
-    /// itself.
+    /// Returns the hold that this client has on the other side of a read-write lock. That hold
+    /// blocks the client itself.
     pub(crate) fn own_blocking_hold(&self, object: &Object, now: Instant) -> Option<Holder> {
         let other_side = object.other_side()?;
         let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
         held?.as_holder(now)
     }
 
-    // Others.
+    // Other clients, events and subscriptions.
 
-    /// Notes the waiters that a release of `object` found.
+    /// Notes the waiters of other clients that a release of `object` found.
     pub(crate) fn note(&self, object: &Object, others: RemoteWaiters) {
         if others == RemoteWaiters::Nobody {
             return;
@@ -375,12 +379,12 @@ impl NameRegistry {
         }
     }
 
-    /// If this client wants `object` again at once, makes it wait until `until`.
+    /// If this client wants `object` again before `until`, makes it wait until then.
     pub(crate) fn hold_back(&self, object: &Object, until: Instant) {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
-    /// Whether a task waits for `object` or its other side.
+    /// Whether a task of this client waits for `object` or its other side.
     pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
         let (entries, other_side) = (self.entries.lock(), object.other_side());
         let in_line = |entry: &Entry| entry.next_wants().is_some();
@@ -390,7 +394,7 @@ impl NameRegistry {
         waited_for || other_side.is_some_and(wanted)
     }
 
-    /// Whether other clients wait for `object`, according to recent replies and messages.
+    /// Whether other clients wait for `object`, according to recent releases.
     pub(crate) fn is_contended(&self, object: &Object) -> bool {
         let entries = self.entries.lock();
         entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
@@ -403,7 +407,8 @@ impl NameRegistry {
             Event::SubscriptionsLost => {
                 entries.inboxes().for_each(|inbox| inbox.receive(SubscriptionLevel::Nothing));
             }
-            // Waiters send requests again by themselves, because their last ones failed.
+            // Only followers need this. Waiters repeat their requests by themselves, because the
+            // last ones failed.
             Event::Back | Event::Moved => entries.of.values().for_each(Entry::notify_followers),
             Event::Changed { object } => entries.notify_followers(&object),
             Event::Subscribed(object, level) => {
@@ -429,8 +434,9 @@ impl NameRegistry {
         }
     }
 
-    /// Subscribes to `object` for the first task that waits (`is_first`), or unsubscribes if no task
-    /// wants it now. One call runs at a time, so that the last caller decides.
+    /// Subscribes to `object` for the first task that waits (`is_first`), or unsubscribes if no
+    /// task wants the messages now. Only one call runs at a time, so that the last call sees the
+    /// final state and decides.
     fn update_subscription(&self, object: &Object, is_first: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =
@@ -442,7 +448,7 @@ impl NameRegistry {
         }
     }
 
-    // The watchdog handles names that no task polls.
+    // Checks by the watchdog, for names whose tasks are not polled.
 
     /// Takes request slots from tasks that are not polled, and removes names that no task has
     /// wanted for a while. Returns when to check again.
@@ -495,7 +501,7 @@ impl Entries {
         Some(&wait_state.inbox)
     }
 
-    /// The same, if a task uses it.
+    /// Returns the inbox of `object`, if a task has the request slot and so may read the inbox.
     fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
         let asked = matches!(self.of.get(object)?.slot, SlotOwner::Asker(_));
         self.inbox(object).filter(|_| asked)
@@ -506,7 +512,7 @@ impl Entries {
         self.of.get(object).into_iter().for_each(Entry::notify_followers);
     }
 
-    /// Every mailbox, in an order that does not depend on chance.
+    /// Returns every inbox, in an order that does not depend on chance.
     fn inboxes(&self) -> impl Iterator<Item = &Inbox> {
         let mut names: Vec<&Object> = self.of.keys().collect();
         names.sort_unstable();
@@ -522,8 +528,8 @@ impl Entries {
         }
     }
 
-    /// Removes the entry of `object` if it has no state, now or after it has been unused for a
-    /// while.
+    /// Removes the entry of `object` if it has no state. If only its waiters are gone, plans its
+    /// removal for later.
     fn remove_if_idle(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         if entry.is_of_no_use() {
@@ -538,7 +544,7 @@ impl Entries {
         }
     }
 
-    /// Plans a check of `object` at `due`, or earlier.
+    /// Plans a check of `object` at `due`, unless an earlier check is planned.
     fn plan(&mut self, object: &Object, due: Instant, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         let lingers = entry.is_quiet();
@@ -556,7 +562,8 @@ impl Entries {
         }
     }
 
-    /// Checks names that are due, or too many. Returns the names that no task has wanted for long.
+    /// Checks the names that are due. If too many names are known, also checks some that are not
+    /// due yet. Returns the names to unsubscribe from, because no task has wanted them for long.
     fn check_due(&mut self, now: Instant, core: &Core) -> Vec<Object> {
         let lingers =
             |(_, object): &&(Instant, Object)| self.of.get(object).is_some_and(Entry::is_quiet);
@@ -569,7 +576,8 @@ impl Entries {
         looked_at.into_iter().map(|(_, object)| object).collect()
     }
 
-    /// Checks a name that was `due`. Returns whether to unsubscribe from it.
+    /// Runs the check of a name that was planned for `due`. Returns whether to unsubscribe from the
+    /// name.
     fn end_if_past(&mut self, due: Instant, object: &Object, now: Instant, core: &Core) -> bool {
         self.agenda.remove(&(due, object.clone()));
         let Some(entry) = self.of.get_mut(object) else { return false };

@@ -18,31 +18,31 @@ use crate::{
     },
 };
 
-/// The permission to send requests for one name, until it is dropped or a hold keeps it.
+/// The permission of a task to send requests for one name. It ends when it is dropped, or when a
+/// hold takes it over.
 pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
-    /// Its position in line.
+    /// The position of the task in line.
     pub(crate) position: LinePosition,
     /// The hand-off grant from the previous hold, if there is one.
     pub(crate) handoff: Option<HandoffGrant>,
-    /// The inbox that wakes this task, if the client is subscribed to the name already. A slot that
+    /// The inbox that wakes this task, if the client is already subscribed to the name. A task that
     /// has sent no request cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long waiters without a queue entry may still send requests first.
     pub(crate) head_start: Option<Duration>,
-    /// The last ticket at the last request. A task with this ticket or a lower one was in line by
-    /// then. The first ticket is 1.
+    /// The highest ticket at the time of the last request. A task with this ticket or a lower one
+    /// was in line by then. The first ticket is 1, so 0 stands for no request.
     asked_after: u64,
     spent: bool,
 }
 
 impl NameRegistry {
-    /// Waits for the request slot of `object`. `None` if the client is shut down, or no background
-    /// task can run. This task can use a hand-off grant of this `profile`. A polling waiter does
-    /// not subscribe to releases, because there may be no messages. If the background task has
-    /// ended,
-    /// `revive` restarts it and returns whether it runs.
+    /// Waits for the request slot of `object`. Returns `None` if the client is shut down, or if no
+    /// background task can run. The task can use a hand-off grant with the profile in `spec`. A
+    /// polling waiter does not subscribe to releases, because its client may receive no messages.
+    /// If the background task has ended, `revive` restarts it, and returns whether it runs.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         object: &Object,
@@ -55,18 +55,20 @@ impl NameRegistry {
         };
         let ticket = line_entry.ticket;
         let since = spec.again.and_then(|position| position.since);
-        // The store has the arrival time of a queued waiter.
+        // A queued waiter needs no time here, because its queue entry has its arrival time.
         let counts = object.traits().waiter_record != WaiterRecord::QueueEntry;
         let now = || counts.then(|| self.core.clock.now().into());
         let position = LinePosition { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if line_entry.listens_first {
-                // By this subscription, a holder in this process notices a forced release at once.
+                // This subscription also lets a holder in this process notice a forced release at
+                // once.
                 self.update_subscription(object, true);
             }
-            // The background task may have ended before this task joined the line. If it ends
-            // later, this task is woken without the request slot, and checks again.
+            // The background task may have ended before this task joined the line. If the
+            // background task ends later, it wakes this task without the request slot, and this
+            // loop checks again.
             if !revive() {
                 return None;
             }
@@ -126,7 +128,7 @@ impl NameRegistry {
         let (calls, called) = oneshot::channel();
         wait_state.waiting.insert(ticket, Waiter { calls, profile });
         if entry.is_called_unseen() {
-            // The woken waiter may never run, and another task waits behind it now.
+            // A task waits behind the woken waiter now, and the woken waiter may never run.
             entries.plan_check(object, &self.core);
         } else if matches!(entry.slot, SlotOwner::Asker(_)) {
             // The asking task may never be polled again.
@@ -135,7 +137,7 @@ impl NameRegistry {
         Some(Err(LineEntry { ticket, called, listens_first }))
     }
 
-    /// Gives the request slot to the task that sends requests now.
+    /// Gives the request slot to the calling task.
     fn begin(
         self: &Arc<Self>,
         object: &Object,
@@ -168,7 +170,7 @@ impl NameRegistry {
         }
     }
 
-    /// Leaves the line, or gives the request slot back if the task got it meanwhile.
+    /// Leaves the line, or passes the request slot on if the task got it meanwhile.
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
@@ -180,7 +182,8 @@ impl NameRegistry {
 }
 
 impl Entries {
-    /// The task with this ticket does not run. If it was woken, the next one is woken.
+    /// If the task with this ticket was woken for the request slot, wakes the next task instead,
+    /// because this one does not use the slot.
     fn pass_wakeup(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
         let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
         if entry.has_called(ticket)
@@ -193,8 +196,8 @@ impl Entries {
 }
 
 impl RequestSlot {
-    /// Returns the inbox that wakes this task, and subscribes to the name. This task can use a
-    /// grant of this `profile`.
+    /// Subscribes to the name, and returns the inbox that wakes this task. The task can use a
+    /// hand-off grant of this `profile`.
     pub(crate) fn listen(&self, profile: LeaseProfile) -> Arc<Inbox> {
         let (inbox, is_first) = {
             let mut entries = self.contention.entries.lock();
@@ -211,12 +214,13 @@ impl RequestSlot {
         inbox
     }
 
-    /// Notes a request, whose reply is also valid for all tasks that are already in line.
+    /// Notes that a request is sent now. Its reply is also valid for all tasks that are already in
+    /// line.
     pub(crate) fn asks(&mut self) {
         self.asked_after = self.contention.entries.lock().last_ticket;
     }
 
-    /// Passes the reply of the last request to all tasks that stood in line at that time.
+    /// Passes the reply to the last request to all tasks that were in line when it was sent.
     pub(crate) fn answer_those_before(&self) {
         let mut entries = self.contention.entries.lock();
         if let Some(entry) = entries.of.get_mut(&self.object) {
@@ -235,8 +239,8 @@ impl RequestSlot {
         entry.is_asked_by(self.ticket()).then(|| entry.take_offered())?
     }
 
-    /// Notes that this task sleeps until then, or until a notification. Returns whether it has
-    /// the request slot.
+    /// Notes that this task sleeps until `until`, or until a notification. Returns whether the task
+    /// still has the request slot.
     pub(crate) fn note_sleep(&self, until: Instant) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
@@ -244,8 +248,8 @@ impl RequestSlot {
         own.map(|entry| entry.wait_state().asker_sleeps(Some(until))).is_some()
     }
 
-    /// Notes that this task sends a request again. Returns whether it still has the request slot,
-    /// which it loses to the next task in line if it is not polled for long.
+    /// Notes that this task sends its next request. Returns whether the task still has the request
+    /// slot: a task that is not polled for long loses it to the next one in line.
     pub(crate) fn goes_on(&self) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
@@ -256,14 +260,14 @@ impl RequestSlot {
         true
     }
 
-    /// Gives the request slot to the hold of the grant.
+    /// Leaves the request slot to the new hold.
     pub(super) fn spend(mut self) {
         self.spent = true;
     }
 }
 
 impl Drop for RequestSlot {
-    /// Gives the request slot to the next in line.
+    /// Gives the request slot to the next task in line.
     fn drop(&mut self) {
         if self.spent {
             return;
@@ -283,24 +287,24 @@ impl Drop for RequestSlot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaiterSpec {
     pub(crate) profile: LeaseProfile,
-    /// Whether it waits by messages.
+    /// Whether the task waits for messages.
     pub(crate) listens: bool,
     /// Whether a share in an existing hold suffices.
     pub(crate) may_share: bool,
-    /// Its earlier position, if it lost the request slot.
+    /// The earlier position of the task, if it lost the request slot.
     pub(crate) again: Option<LinePosition>,
 }
 
-/// The position of a task in line, or its position before it had the request slot.
+/// The position of a task in line. A task keeps it while it has the request slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinePosition {
     pub(super) ticket: u64,
-    /// Since when it waits, if it had to.
+    /// Since when the task waits, if it had to wait.
     pub(crate) since: Option<Stamp>,
 }
 
 impl LinePosition {
-    /// As `new`, for a task that has waited since then.
+    /// Returns the same position, for a task that has waited since `since`.
     pub(crate) fn waits_since(self, since: Option<Instant>) -> Self {
         Self { since: since.map(Stamp::from), ..self }
     }
@@ -309,9 +313,9 @@ impl LinePosition {
 /// How a task leaves the line.
 pub(crate) enum Entrance {
     Slot(RequestSlot),
-    /// It has a share in this hold.
+    /// The task has a share in this hold.
     Shared(Arc<Hold>),
-    /// It needs no request, because the reply to an earlier waiter is also valid for it.
+    /// The task needs no request, because the reply to an earlier waiter is also valid for it.
     Answered,
 }
 
@@ -319,6 +323,6 @@ pub(crate) enum Entrance {
 struct LineEntry {
     ticket: u64,
     called: oneshot::Receiver<Wakeup>,
-    /// Whether the name was not subscribed before.
+    /// Whether this task must subscribe to the name, because no earlier task has.
     listens_first: bool,
 }

@@ -50,7 +50,7 @@ impl NameRegistry {
     }
 }
 
-/// A client, its contention, and a name.
+/// The engine of a client, its registry of names, and a lock.
 fn door() -> (Arc<Engine>, Arc<NameRegistry>, Object) {
     let engine = client();
     let contention = Arc::clone(&engine.contention);
@@ -72,7 +72,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
     }
 }
 
-/// A new hold that keeps its request slot.
+/// A new hold that keeps the request slot.
 async fn hold(engine: &Engine, name: &Object) -> Arc<Hold> {
     let slot = engine.contention.line(name, PLAIN, true, || true).await;
     entered(engine, grant(engine, name, Instant::now()), slot)
@@ -85,7 +85,7 @@ fn entered(engine: &Engine, grant: Grant, slot: Option<RequestSlot>) -> Arc<Hold
     hold
 }
 
-/// A task that is in line for the request slot.
+/// Returns a task that waits in line for the request slot.
 fn in_line<'a>(
     contention: &'a Arc<NameRegistry>,
     name: &'a Object,
@@ -101,7 +101,8 @@ fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
     Some(entered(engine, grant, Some(slot)))
 }
 
-/// The background task may end after a task has checked it, and before the task joins the line.
+/// The background task may end after a task has checked that it runs, and before this task joins
+/// the line.
 #[tokio::test]
 async fn waiter_in_line_starts_the_background_task() {
     let (engine, contention, name) = door();
@@ -115,13 +116,13 @@ async fn waiter_in_line_starts_the_background_task() {
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!(revived.get(), 1);
 
-    // and when it ends while the task is in line
+    // and when the background task ends while the task is in line
     contention.wake_all_waiters();
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
 
-/// Once, a forced release of such a hold stayed unnoticed until its renewal.
+/// Once, the client did not notice a forced release of such a hold until the next renewal.
 #[tokio::test]
 async fn hold_without_a_slot_is_seen_behind_a_woken_waiter() {
     let (engine, contention, name) = door();
@@ -152,7 +153,7 @@ async fn leaving_waiter_passes_on_its_request_slot() {
     let slot = contention.line(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
     let (first, second, third) = (waits(), waits(), waits());
-    // one while it waits, and one after it was woken, before it noticed
+    // `first` leaves while it waits; `second` leaves after it was woken, but before it runs
     drop(first);
     drop(slot);
     drop(second);
@@ -166,7 +167,7 @@ async fn waiter_returns_shut_down_after_shutdown() {
     let (called, waiting) = (in_line(&contention, &name), in_line(&contention, &name));
     assert!(contention.pass_on(&hold, Instant::now()));
 
-    // one was woken: its hand-off grant is released
+    // `called` was woken: its hand-off grant is released
     engine.core.open.close();
     contention.close();
     assert!(called.now_or_never().unwrap().is_none());
@@ -195,7 +196,7 @@ async fn hand_off_passes_grant_and_slot_together() {
     assert_eq!((second.grant.id, engine.core.pending.queued()), (first.grant.id, 0));
     assert_eq!(first.remaining(Instant::now()), Err(LostReason::Released));
 
-    // and the end of the first one does not take the request slot from the second
+    // and the end of the first hold does not take the request slot from the second hold
     contention.left(&first);
     assert_eq!(contention.grant(&name), Some(second.grant.id));
     assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
@@ -225,7 +226,7 @@ async fn grant_that_ended_in_a_hand_off_is_released() {
     assert_eq!(engine.core.pending.queued(), 1);
 }
 
-/// Once, a future that was polled only one time blocked every process for a ttl.
+/// Once, a waiting future that was polled only one time blocked every process for a whole *ttl*.
 #[tokio::test(start_paused = true)]
 async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     let (engine, contention, name) = door();
@@ -239,7 +240,8 @@ async fn untaken_grant_goes_to_the_next_then_to_the_store() {
     contention.check_due_names();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
-    // the task that slept is the next when it runs, and if no task runs the store is
+    // the task that slept is the next in line; if it does not run, the grant is released in the
+    // store
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&second, Instant::now()));
     contention.check_due_names();
@@ -273,7 +275,7 @@ async fn next_waiter_is_woken_instead_of_a_sleeping_one() {
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
-/// Once, two tasks had the same ticket, and each took the position of the other.
+/// Once, two tasks had the same ticket, and each removed the other from the line.
 #[tokio::test(start_paused = true)]
 async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     let (engine, contention, name) = door();
@@ -297,7 +299,8 @@ async fn sleeping_waiter_takes_no_slot_when_its_name_is_removed() {
     assert!(waits.now_or_never().flatten().is_some());
 }
 
-/// The store reports the loss while no hold has the grant. Once, no task was notified.
+/// The store reports the loss while the grant is between two holds. Once, no task was notified of
+/// it.
 #[tokio::test]
 async fn lost_grant_is_used_by_no_task() {
     let (engine, contention, name) = door();
@@ -309,7 +312,7 @@ async fn lost_grant_is_used_by_no_task() {
     assert!(take_over(&engine, slot).is_none());
     assert_eq!(engine.core.pending.queued(), 0, "there is nothing to give back");
 
-    // nor by a task that has taken it already
+    // nor by a task that has already taken the grant
     let first = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
@@ -334,12 +337,12 @@ async fn lost_lock_is_not_trusted_during_its_hand_off() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(first);
 
-    // when an operator releases the lock, and then that task continues
+    // when an operator releases the lock by force, and then the sleeping task continues
     let operator = Client::with_store(&store).lock("door").unwrap();
     assert!(operator.force_release().await.unwrap());
     let second = waits.now_or_never().unwrap().unwrap();
 
-    // then it learns so at once
+    // then the task gets a report of the loss at once
     let lost = tokio::time::timeout(Duration::from_millis(100), second.lost()).await;
     assert_eq!(lost, Ok(LostReason::NotOwned));
 }
@@ -349,7 +352,7 @@ async fn rejection_of_an_ended_hold_wakes_the_next_waiter() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let waits = in_line(&contention, &name);
-    // its holder checks, and the watchdog has not yet
+    // the holder checks the lease before the watchdog does
     advance(2 * TTL).await;
     assert_eq!(hold.remaining(Instant::now()), Err(LostReason::Expired));
     contention.disown(&hold);
@@ -387,7 +390,7 @@ async fn lock_stays_contended_for_a_while_after_a_release() {
     );
     advance(window).await;
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
-    // for at most a quarter of the time
+    // a client yields for at most a quarter of the time
     contention.note(&door, RemoteWaiters::Outsiders(window));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     advance(3 * window).await;
@@ -405,7 +408,8 @@ async fn task_after_hand_over_lets_others_ask_first() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let window = Duration::from_millis(4);
-    // The first in the queue asks when the yield window ends, a returning waiter after it.
+    // The first client in the queue sends its request when the yield window ends. A task that comes
+    // back waits for another window.
     for (others, waits) in
         [(RemoteWaiters::Outsiders(window), window), (RemoteWaiters::Next(window), 2 * window)]
     {
@@ -443,7 +447,7 @@ async fn release_that_finds_waiters_is_remembered() {
     let guard = lock(&one).acquire().await.unwrap();
     let door = lock(&other);
     let waits = tokio::spawn(async move { door.acquire_within(Duration::from_secs(9)).await });
-    // a shorter hold makes a release check by itself
+    // the hold is shorter than `LONG_HOLD`: after a longer hold, every release checks for a queue
     advance(LONG_HOLD / 2).await;
     tokio::task::yield_now().await;
     drop(guard.release().await.unwrap());
@@ -474,7 +478,7 @@ async fn only_the_slot_owner_receives_notifications() {
     assert_eq!(inbox.level(), SubscriptionLevel::Nothing);
 }
 
-/// A hand-off needs a grant that is certain. A message only makes a task send a request.
+/// A message only makes a task send a request. Only a reply of the store grants or releases.
 #[tokio::test]
 async fn no_message_grants_or_releases_a_lock() {
     let engine = client();

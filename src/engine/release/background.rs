@@ -1,5 +1,5 @@
-//! Completes pending releases. One task retries all of them, each one until the lease of its hold
-//! would have ended.
+//! Completes pending releases. One task retries all of them. It retries each release until the
+//! lease of its hold would have ended.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) async fn complete_all(
     }
 }
 
-/// Runs `pending`. Returns the rest that is still pending.
+/// Runs `pending`. Returns the part that is still to do, if any.
 async fn complete(
     core: &Core,
     contention: &NameRegistry,
@@ -95,7 +95,7 @@ async fn complete(
     })
 }
 
-/// Waits until the client has been unused for long.
+/// Waits until `LATEST` after the client was dropped.
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
@@ -128,8 +128,9 @@ async fn withdraw_at_last(
     }
 }
 
-/// Repeats a release that another server has executed. It checks first, because the new server
-/// usually has the release. If it fails, the lease ends the hold.
+/// Repeats a release that a replaced server has executed. The script checks first whether the owner
+/// still holds the lock, because the new server usually has the release. If this fails, the lease
+/// ends the hold.
 async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (retry_if, mode) = (Failure::is_temporary_for_release, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
@@ -141,7 +142,8 @@ async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: In
     }
 }
 
-/// Releases the hold that exists now. A late grant may follow.
+/// Releases the hold that exists now. If a late grant may follow, returns the release that must run
+/// later.
 async fn withdraw(
     core: &Core,
     contention: &NameRegistry,
@@ -151,13 +153,14 @@ async fn withdraw(
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
-    // A rejected release without a lease is logged, and retried less often.
+    // For permits without a lease, a rejection is returned to `withdraw_at_last`, which logs it,
+    // and retries less often.
     let retry_if: RetryIf = match claim.is_endless() {
         false => Failure::is_temporary_for_release,
         true => Failure::is_temporary,
     };
     let given = match release(core, claim, *mode, retry_if, (core.clock.now(), *until)).await {
-        // If the key has another type, nothing was granted, and nothing can be.
+        // If the key has another type, the store has not granted the request, and cannot grant it.
         Err(Failure::WrongType { .. }) if grant.is_none() => return Ok(None),
         given => given?.answer,
     };
@@ -193,7 +196,7 @@ mod tests {
         "WRONGPASS invalid username-password pair or user is disabled.",
     ];
 
-    /// A client with its store and its engine.
+    /// A store, and a client with its engine.
     fn one() -> (MemoryStore, Arc<Engine>, Client) {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
@@ -224,7 +227,7 @@ mod tests {
             drop(guard);
             sleep(5 * REFUSED_RESTS / 2).await;
             store.heal();
-            // The retries are rare.
+            // The next retry is not due yet.
             sleep(REFUSED_RESTS / 4).await;
             assert_eq!(free(&client).await, 2, "{refusal}");
             sleep(REFUSED_RESTS).await;
@@ -275,7 +278,8 @@ mod tests {
         }
     }
 
-    /// Once, the release was retried until a lease of a day would have ended.
+    /// Once, the background task of a dropped client retried the release until a lease of a day
+    /// would have ended.
     #[tokio::test(start_paused = true)]
     async fn failing_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
@@ -294,7 +298,8 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Once, the release was retried until a lease of a day would have ended.
+    /// Once, the background task of a dropped client retried the release until a lease of a day
+    /// would have ended.
     #[tokio::test(start_paused = true)]
     async fn failing_repeated_release_ends_soon_after_its_client() {
         let (memory, engine, client) = one();
@@ -311,7 +316,7 @@ mod tests {
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
-    /// Once, its name stayed known for ever, and the next waiter waited for its end.
+    /// Once, the name of such a hold stayed known for ever, and the next waiter waited for its end.
     #[tokio::test(start_paused = true)]
     async fn background_release_of_an_endless_reader_leaves_nothing() {
         let (_memory, engine, client) = one();
@@ -332,8 +337,8 @@ mod tests {
         assert!(engine.is_idle(), "{engine:?}");
     }
 
-    /// Once, every release that was dropped in an outage was executed twice, because it had the
-    /// time of its first request.
+    /// Once, every release whose guard was dropped in an outage was executed twice, because it
+    /// counted as sent when its first request was sent.
     #[tokio::test(start_paused = true)]
     async fn request_is_repeated_at_the_new_server_but_no_later_one() {
         for (asked_before, repeated) in [(true, 1), (false, 0)] {
@@ -341,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Returns how many releases are queued again if one gets its reply after the client has
-    /// changed the server.
+    /// Returns how many releases are queued again, if a release gets its reply after the client has
+    /// moved to another server.
     async fn repeated_after_a_move(asked_before: bool) -> usize {
         let (memory, engine, _client) = one();
         let (core, contention) = (&engine.core, &engine.contention);
@@ -373,7 +378,8 @@ mod tests {
         core.pending.listed()
     }
 
-    /// Once, the count of a released hold was sent until a lease of a day would have ended.
+    /// Once, the client sent the number of shares of a released hold until a lease of a day would
+    /// have ended.
     #[tokio::test(start_paused = true)]
     async fn released_count_is_not_sent_again() {
         const LOADING: &str = "LOADING Redis is loading the dataset in memory";
@@ -389,13 +395,13 @@ mod tests {
             drop(guard);
             sleep(Duration::from_secs(10)).await;
             assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
-            // and a release that is given up logs it once
+            // and the release of the lease of 30 s is given up, which counts once
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
         }
     }
 
-    /// Once, a count was sent for each of them, all at the same time.
+    /// Once, the client sent a number of shares for each failed reentry, all at the same time.
     #[tokio::test(start_paused = true)]
     async fn repeated_failed_reentry_sends_one_count() {
         let (memory, engine, client) = one();
@@ -437,7 +443,7 @@ mod tests {
             element: None,
         };
 
-        // when no task wants it any more, and then the first request is executed
+        // when the grant is released, and then the store executes the first request
         let local = LocalHandoff::default();
         let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));
@@ -448,7 +454,7 @@ mod tests {
         assert_eq!(store.holder(&name).await.unwrap(), None);
         store.acquire(&claim, None).await.unwrap();
 
-        // then that grant is released as well
+        // then the grant of the first request is released as well
         sleep(LOOK_AGAIN.iter().sum()).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);
     }

@@ -1,5 +1,6 @@
-//! Releases a hold: by a hand-off, awaited, or in the background. `engine/pending.rs` keeps the
-//! pending releases; `background.rs` has the loop that completes them.
+//! Releases a hold: by a hand-off, by a release that the caller awaits, or in the background.
+//! `engine/pending.rs` keeps the pending releases; `background.rs` has the loop that completes
+//! them.
 
 pub(crate) mod background;
 
@@ -38,13 +39,13 @@ pub(crate) enum ReleaseResult {
     StillShared(u32),
     /// The hold lasted until now.
     Released,
-    /// The hold was over before.
+    /// The hold was over before the release.
     Lost { reason: LostReason, holder: Option<Holder> },
 }
 
 impl Engine {
-    /// Releases `hold` in the store after its last share was released. `believed` is whether this
-    /// client still relied on it at `now`.
+    /// Releases `hold` in the store after its last share was released. `believed` says whether this
+    /// client still relied on the hold at `now`.
     pub(super) async fn free(
         &self,
         hold: &Arc<Hold>,
@@ -59,13 +60,15 @@ impl Engine {
             return Ok(ReleaseResult::Lost { reason, holder: None });
         }
         self.watchdog.unwatch(hold.grant.id);
-        // Without a reply, a background task continues. Some holds end only with that reply.
+        // Without a reply, the background task continues the release. A hold that counts as present
+        // until the reply then leaves only with that reply.
         let leaves = OnDrop::new(|| {
             if !hold.leaves_when_answered() {
                 self.contention.left(hold);
             }
         });
-        // First, because after the release the store may grant it to another client.
+        // The hold ends before the request, because the store may grant the lock to another client
+        // after the release.
         let counts = hold.end(LostReason::Released, now).is_ok();
         let unanswered = OnDrop::new(|| {
             if counts {
@@ -83,14 +86,14 @@ impl Engine {
             held = ?hold.held_for(self.core.clock.now()), result = ?given, "release completed");
 
         let left = match given {
-            // A known loss is returned, whatever the store replies.
+            // If the client already knew of a loss, the caller gets that loss and not this failure.
             Err(failure) if believed.is_ok() => return Err(self.error(hold.name(), failure)),
             Ok(None) if believed.is_ok() => {
                 return Ok(ReleaseResult::Lost { reason: LostReason::InDoubt, holder: None });
             }
             Ok(Some(ReleaseReply::Freed(_))) if believed.is_ok() => ReleaseResult::Released,
             given => {
-                // It may have ended during the request.
+                // The lease may have ended during the request.
                 let ends_now = |left| self.core.clock.now() >= now + left;
                 let reason = match believed {
                     Ok(left) if ends_now(left) => LostReason::Expired,
@@ -112,8 +115,8 @@ impl Engine {
         Ok(left)
     }
 
-    /// Passes the grant of `hold` to the next waiter of this process, if one waits and no other
-    /// client waits too long.
+    /// Passes the grant of `hold` to the next waiter of this process, if one can use it and the
+    /// local budget is not spent. Returns whether it did.
     pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         if !self.contention.pass_on(hold, now) {
             return false;
@@ -138,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Ends `hold`, which the store need not know any more.
+    /// Ends `hold`, and removes it from the store in the background. Its permits stay acquired.
     pub(super) fn forget(&self, hold: &Arc<Hold>) {
         self.watchdog.unwatch(hold.grant.id);
         let now = self.core.clock.now();
@@ -149,7 +152,7 @@ impl Engine {
         self.contention.left(hold);
     }
 
-    /// Ends `hold`, which the store keeps until its lease ends.
+    /// Ends `hold` in this client only. The store keeps it until its lease ends.
     pub(super) fn abandon(&self, hold: &Arc<Hold>) {
         self.watchdog.unwatch(hold.grant.id);
         let now = self.core.clock.now();
@@ -159,8 +162,8 @@ impl Engine {
         self.contention.left(hold);
     }
 
-    /// Ends `hold` because the client is shut down, unless it is over. Its grant may have gone to
-    /// another hold.
+    /// Ends and releases `hold` because the client is shut down. Does nothing if the hold is over,
+    /// because another hold may have its grant. Returns whether it ended the hold.
     pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
         let now = self.core.clock.now();
         if hold.end(LostReason::ShutDown, now).is_err() {
@@ -172,9 +175,10 @@ impl Engine {
         true
     }
 
-    /// Releases `hold` in the store, for as long as the caller waits. After that, a background task
-    /// continues. It also releases again if the grant may arrive late. Returns `None` if the server
-    /// was replaced meanwhile, and it is unknown whether the old one released the hold.
+    /// Releases `hold` in the store, for as long as the caller waits. After that, the background
+    /// task continues. The background task also repeats the release if a late grant may follow.
+    /// Returns `None` if the server was replaced meanwhile, and it is unknown whether the old
+    /// server released the hold.
     async fn release_in_store(
         &self,
         hold: &Arc<Hold>,
@@ -194,17 +198,19 @@ impl Engine {
             promise.cancel();
         }
         match given {
-            // The store has recognized no earlier release, so there was none.
+            // This kind of store object recognizes a repeated release. So `NotHeld` proves that no
+            // earlier request released it.
             Answered { answer, .. } if hold.object().traits().recognizes_releases() => {
                 Ok(Some(answer))
             }
-            // Either the old server executed the request, or the hold was lost with it.
+            // Either the old server executed an earlier request, or the hold was lost with the old
+            // server.
             Answered { answer: ReleaseReply::NotHeld { .. }, unsure: true, .. }
                 if self.core.moves() != moves =>
             {
                 Ok(None)
             }
-            // The request without a reply was executed.
+            // The earlier request without a reply was executed, so this request found no hold.
             Answered { answer: ReleaseReply::NotHeld { .. }, unsure: true, .. } => {
                 Ok(Some(ReleaseReply::Freed(RemoteWaiters::Nobody)))
             }
@@ -222,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// Counts a request in flight until the returned value is dropped. A shutdown waits for that.
+    /// Counts a request in flight, for which a shutdown waits, until the returned value is dropped.
     fn asks(&self) -> OnDrop<impl FnOnce()> {
         self.core.begins_to_ask();
         OnDrop::new(|| self.core.has_asked())
@@ -243,7 +249,7 @@ impl Engine {
     }
 }
 
-/// Sends the release of `claim` until it has a reply, or `retry_if` forbids another retry.
+/// Sends the release of `claim` until a reply comes, or `retry_if` forbids another retry.
 async fn release(
     core: &Core,
     claim: &Claim,
@@ -262,7 +268,7 @@ async fn release(
     Ok(given)
 }
 
-/// Sends the number of shares of `hold` to the store, until the store has the current one. If
+/// Sends the number of shares of `hold` to the store, until the store has the current number. If
 /// the hold is gone, every task with a share is notified.
 pub(crate) async fn recount(
     core: &Core,
@@ -273,7 +279,7 @@ pub(crate) async fn recount(
     until: Instant,
 ) -> Result<Outcome, Failure> {
     let sent = AtomicU32::default();
-    // Each request sends the number at its time.
+    // Each request sends the number of shares at the time of the request.
     let send = || async {
         let shares = hold.shares();
         sent.store(shares, Ordering::Relaxed);
@@ -289,8 +295,8 @@ pub(crate) async fn recount(
             contention.disown(hold);
             return Ok(outcome);
         }
-        // Another task may have sent another number meanwhile, and the store may have executed them
-        // in another order.
+        // Another task may have sent another number meanwhile, and the store may have executed the
+        // two requests in either order. So the number is sent again if it has changed.
         if hold.shares() == sent.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
@@ -313,7 +319,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a client of the server in `current`, and its guard of a lock.
+    /// Returns a client of the server in `current`, and a guard of its lock.
     async fn holder(current: &Arc<Mutex<Twin>>) -> (Client, LockGuard) {
         let at = Arc::clone(current);
         let connector = Connector::by(move || {
@@ -330,8 +336,8 @@ mod tests {
         (client, guard)
     }
 
-    /// Once, the rejection of a server that never had the hold counted as proof that the old server
-    /// had executed the release.
+    /// Once, if a new server that never had the hold replied `NotHeld`, the client took this as
+    /// proof that the old server had executed the release.
     #[tokio::test(start_paused = true)]
     async fn release_is_in_doubt_when_another_server_rejects_it() {
         // given a holder whose server hangs
@@ -340,7 +346,7 @@ mod tests {
         let (client, guard) = holder(&current).await;
         old.stop();
 
-        // when an empty server takes its place during the release
+        // when an empty server replaces it during the release
         *current.lock() = Twin::new(2);
         let release = guard.release().await.unwrap();
 
@@ -357,8 +363,7 @@ mod tests {
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// Once, the result said that the lock was held during all of the work, even though the hold
-    /// may have been lost.
+    /// Once, the result was `Completed`, although the hold may have been lost during the work.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_another_server_rejects_the_release() {
         // given work under a lock
@@ -366,7 +371,7 @@ mod tests {
         let current = Arc::new(Mutex::new(old.clone()));
         let (_client, guard) = holder(&current).await;
 
-        // when its server hangs at the end of the work, and an empty one takes its place
+        // when its server hangs at the end of the work, and an empty server replaces it
         let ran = guard.run(async |_| {
             old.stop();
             *current.lock() = Twin::new(2);

@@ -15,10 +15,11 @@ use tokio::{
 
 use crate::engine::tasks::Spawner;
 
-/// Tasks that can be ended.
+/// The handles by which tasks can be aborted.
 pub(super) type Tasks = Arc<Mutex<Vec<AbortHandle>>>;
 
-/// The gate through which all polls of one client go.
+/// The gate through which all polls of one client go. While it is closed, no task of the client
+/// runs.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<Mutex<Instant>>);
 
@@ -27,7 +28,7 @@ impl Gate {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    /// Blocks every poll for a while.
+    /// Blocks every poll for at least `pause`.
     pub(super) fn close_for(&self, pause: Duration) {
         let mut opens = self.0.lock().unwrap();
         *opens = (*opens).max(Instant::now() + pause);

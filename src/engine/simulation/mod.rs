@@ -1,8 +1,8 @@
 //! Simulated runs of many clients and a server, each from one seed.
 //!
-//! A seed decides everything: which client wants which lock, when and for how long, which client is
-//! cancelled or paused, and which faults the server and the connections have. Time is virtual. So a
-//! minute passes in milliseconds, and the same seed repeats the same run.
+//! The seed decides everything: which client wants which lock, when and for how long, which client
+//! is cancelled or paused, and which faults occur. So the same seed repeats the same run. Time is
+//! virtual, so a minute passes in milliseconds.
 //!
 //! The rules are in `served/judge.rs`, `served/records.rs` and `served/objects.rs`. `make simulate
 //! SEEDS=n` runs many seeds of each world. `make simulate SEED=x WORLDS=run_served` prints the
@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! served              clients on the store that they have in production, on a simulated server
-//! gate · trace        a client that stands still; what happened
+//! gate · trace        pauses a client; the events of a run
 //! ```
 
 mod gate;
@@ -96,10 +96,10 @@ fn run_seeds(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     (next.into_inner().min(seeds), broken)
 }
 
-/// Ends the process if a run does not end. If virtual time does not pass, some loop never waits.
+/// Ends the process if a run does not end, because a loop that never waits stops virtual time.
 fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
     const INTERVAL: Duration = Duration::from_millis(100);
-    // A seed takes a fraction of a second, and a hundred times as long on a busy machine.
+    // A seed takes a fraction of a second, and up to a hundred times as long on a busy machine.
     const LONGEST: u32 = 600;
     let read = || workers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
     let (mut before, mut unchanged) = (read(), vec![0; workers.len()]);
@@ -116,7 +116,7 @@ fn exit_if_hung(workers: &[AtomicU64], stop: &AtomicBool) {
     }
 }
 
-/// Runs locks. See the Makefile for how to run more seeds.
+/// Runs locks on one server. See the Makefile for how to run more seeds.
 #[test]
 fn run_served() {
     simulate(served::run, "run_served", FEW);
@@ -156,7 +156,7 @@ fn simulate(world: World, called: &str, few: u64) {
 
     let (finished, broken) = run_seeds(world, base, seeds);
     if let Some(Broken { seed, rule }) = broken {
-        // Runs it again, and prints its trace.
+        // Runs the seed again to print its trace.
         drop(run_seed(world, seed, true));
         panic!(
             "seed {seed} broke a rule after {finished} seeds: {rule}\n\

@@ -41,7 +41,7 @@ impl Trace {
     }
 }
 
-/// Returns a name of a run.
+/// Returns the name of the lock with this `number`.
 pub(super) fn name(number: u32) -> Name {
     Name::new(format!("name-{number}")).unwrap()
 }

@@ -1,8 +1,9 @@
-//! The watchdog renews leases: one task and one timer for all of them.
+//! The watchdog renews leases. One task and one timer serve all leases of a client.
 //!
 //! [`Schedule`] decides when to renew, which leases to renew together, and which have expired. It
 //! does no I/O and reads no clock. This file sends the renewals that are due, and reports the
-//! replies to the schedule. This file also checks the waiting tasks of contended names.
+//! replies to the schedule. The watchdog also checks the names whose waiting tasks may not be
+//! polled.
 
 mod schedule;
 
@@ -27,15 +28,15 @@ use crate::{
     store::RedisStore,
 };
 
-/// How many leases one request renews, in 183 µs of the server's time. A request for 500 leases
-/// would block the server for 866 µs, and cost as much for each lease.
+/// How many leases one request renews. This takes 183 µs of the server's time. A request for 500
+/// leases would block the server for 866 µs, and would not be cheaper for each lease.
 const BATCH: u32 = 100;
 
 /// The watchdog of one client.
 ///
-/// Its only lock guards the plan, and is taken before the state of a hold. Under this lock, the
-/// watchdog notifies tasks that await a loss. It notifies contention after it has released the
-/// lock.
+/// Its only mutex guards the plan, and is locked before the state of a hold. While the mutex is
+/// locked, the watchdog notifies tasks that await a loss. It calls `contention` only after it has
+/// unlocked the mutex.
 pub(crate) struct Watchdog {
     core: Arc<Core>,
     contention: Arc<NameRegistry>,
@@ -46,11 +47,11 @@ pub(crate) struct Watchdog {
 
 struct Plan {
     schedule: Schedule,
-    /// When the task checks the schedule next.
+    /// When the task will check the schedule next.
     looks_at: Instant,
 }
 
-/// The holds of one request, its time, and its reply.
+/// The holds in one request, when it was sent, and its reply.
 type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
 impl Watchdog {
@@ -71,7 +72,7 @@ impl Watchdog {
         self.replan(|schedule| schedule.watch(hold, taken_over));
     }
 
-    /// Checks the grant with this number in the store, unless this was just done.
+    /// Checks the grant with this number in the store, unless a check has just been sent.
     pub(crate) fn ask_about(&self, id: u64) {
         self.replan(|schedule| schedule.ask_about(id, self.core.clock.now()));
     }
@@ -81,8 +82,9 @@ impl Watchdog {
         self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
-    /// The task may also wake up when nothing is due. In return, a lock that is acquired and
-    /// released in a loop does not wake it each time.
+    /// Changes the schedule, and wakes the task only if something is due before its next check. So
+    /// a lock that is acquired and released in a loop does not wake the task each time. In return,
+    /// the task sometimes wakes up when nothing is due.
     fn replan(&self, change: impl FnOnce(&mut Schedule)) {
         let mut plan = self.plan.lock();
         change(&mut plan.schedule);
@@ -97,7 +99,7 @@ impl Watchdog {
         self.plan.lock().schedule.unwatch(id);
     }
 
-    /// Every hold that is renewed or checked.
+    /// Returns every hold that the watchdog renews or checks.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.plan.lock().schedule.holds()
     }
@@ -109,7 +111,7 @@ impl Watchdog {
 
     /// Renews the holds that are due, until the engine is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
-        // Requests may have been lost with a runtime.
+        // The requests of an earlier runtime may have been lost with it.
         self.plan.lock().schedule.forget_requests(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         loop {
@@ -117,8 +119,8 @@ impl Watchdog {
             tokio::select! {
                 biased;
                 _ = self.core.used.acquire() => return,
-                // Handles all replies that have come, because on a busy runtime the next poll may
-                // be late.
+                // `unconstrained`, so that one poll handles all replies that have come: on a busy
+                // runtime, the next poll may be late.
                 Some(answered) = unconstrained(asked.next()) => self.received(answered),
                 () = self.core.notifier.notified() => {}
                 () = sleep_until(looks_at) => {}
@@ -148,18 +150,19 @@ impl Watchdog {
         self.core.clock.timer(looks_at)
     }
 
-    /// Makes the waiters send requests. If the store may keep a hold for longer than its lease, it
-    /// is released.
+    /// Lets waiters send requests after `hold` has ended. If the store may keep the hold for longer
+    /// than its lease, queues its release.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
-            // Such a hold ends when its release has a reply.
+            // Waiters may send requests when this release has a reply.
             self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::HandOver, now));
         } else {
             self.contention.left(hold);
         }
     }
 
-    /// Logs a wait for a lock that the same client holds: it may wait for itself.
+    /// Logs if a task of this client waits for a lock that the same client holds, because the
+    /// client may wait for itself.
     fn log_self_wait(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
         if held >= OWN_HOLD_LOGGED
@@ -192,7 +195,7 @@ impl Watchdog {
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();
-        // The grant may have gone to another hold meanwhile, so that hold is notified, too.
+        // Another hold may have the grant by now. If so, both holds have lost it.
         let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));
@@ -203,7 +206,8 @@ impl Watchdog {
     }
 }
 
-/// Splits `holds` into parts for one request each. A hold has as many leases as permits.
+/// Splits `holds` into parts for one request each. A hold of several permits counts as one lease
+/// per permit.
 fn batches(store: &RedisStore, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
     let mut batches: Vec<Vec<Arc<Hold>>> = Vec::new();
     // The last batch of each group, and the number of its leases.
@@ -236,11 +240,11 @@ mod tests {
     use super::*;
     use crate::{Client, MemoryStore, engine::Engine};
 
-    /// Once, because of tokio's budget, the task processed only this many replies each time that
-    /// the runtime polled it. So holds that the store had renewed were lost.
+    /// Once, tokio's budget limited how many replies the task processed in one poll. So holds that
+    /// the store had renewed were lost.
     #[tokio::test(start_paused = true)]
     async fn all_received_replies_are_processed_at_once() {
-        // Each has as many leases as one request renews.
+        // Each hold has as many leases as one request renews.
         let (number, memory) = (1_000, MemoryStore::new());
         let client = Client::with_store(&memory);
         let pool = client.expirable_semaphore("pool").unwrap();
@@ -256,7 +260,8 @@ mod tests {
         assert_eq!(client.stats().renewals, u64::from(number));
     }
 
-    /// Its lease in the store is longer than the time that it may last.
+    /// A read hold of the same owner keeps the lock in the store for longer than the lease of the
+    /// write hold.
     #[tokio::test(start_paused = true)]
     async fn expired_writer_that_also_reads_is_released() {
         let memory = MemoryStore::new();
@@ -273,7 +278,8 @@ mod tests {
             writes.lost().await;
             sleep(Duration::from_millis(1)).await;
             assert_eq!(engine.core.pending.queued(), usize::from(read_under_write));
-            // Its release is requested when its own lease is over in the store, too.
+            // The release stays queued after the lease of the write hold has ended in the store,
+            // too.
             sleep(Duration::from_secs(2)).await;
             assert_eq!(engine.core.pending.queued(), usize::from(read_under_write));
             memory.heal();

@@ -1,6 +1,6 @@
 //! Decides when to renew, which leases to renew together, and which have expired.
 //!
-//! Pure: the caller passes the time.
+//! The schedule does no I/O and reads no clock: the caller passes the time.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -22,14 +22,14 @@ pub(super) struct Schedule {
     due: BTreeSet<(Stamp, Id)>,
 }
 
-/// The number of a hold's grant. Holds that have the grant one after the other share the number.
+/// The number of a hold's grant. If a grant is handed off, the next hold has the same number.
 type Id = u64;
 
 #[derive(Debug)]
 struct Watched {
     hold: Arc<Hold>,
     due: Stamp,
-    /// When the last renewal was sent, or the grant requested.
+    /// When the last renewal was sent. Before the first renewal: when the hold began.
     asked_at: Stamp,
     awaits: Awaits,
 }
@@ -39,8 +39,8 @@ enum Awaits {
     Nothing,
     /// The reply to the last request.
     Answer,
-    /// The reply to the last request, which may have been sent too early to be of use. Then another
-    /// renewal follows.
+    /// The reply to the last request. Another renewal follows, because a check became due after
+    /// that request was sent.
     Another,
 }
 
@@ -49,7 +49,7 @@ enum Awaits {
 pub(super) struct Due {
     /// The holds to renew now.
     pub(super) renew: Vec<Arc<Hold>>,
-    /// How long the first of them has been due.
+    /// How long the first of these renewals has been due.
     pub(super) lag: Duration,
     /// The holds that are over.
     pub(super) over: Vec<Arc<Hold>>,
@@ -62,13 +62,15 @@ impl Schedule {
         let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
-            // This hold has the lease of the earlier hold, but its own end.
+            // This hold takes over the lease of the earlier hold, but may have to end earlier
+            // because of its own `max_hold`.
             if let Some(end) = hold.must_end_at.filter(|end| watched.due > *end) {
                 self.put_off(id, end.into());
             }
             return;
         }
-        // An earlier hold had it. The store may have rejected a renewal during the hand-off.
+        // If an earlier hold had the grant, it is checked at once, because the store may have
+        // rejected a renewal during the hand-off.
         let due = if taken_over { hold.entered_at.into() } else { hold.renew_at() };
         let due = due.min(hold.ends());
         let (hold, stamp) = (Arc::clone(hold), due.into());
@@ -83,9 +85,9 @@ impl Schedule {
         }
     }
 
-    /// Plans a renewal of this hold at `now`. If a renewal is in flight, another one follows. There
-    /// is at most one in each [`ECHO`], because a forged message causes this, and there may be very
-    /// many of them.
+    /// Plans a renewal of this hold at `now`. If a renewal is in flight, another one follows it.
+    /// Renewals are at least [`ECHO`] apart, because a message causes them, and there may be very
+    /// many forged messages.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
@@ -96,13 +98,13 @@ impl Schedule {
         }
     }
 
-    /// Requests a renewal of every hold at `now`, or once more if one is in flight.
+    /// Plans a renewal of every hold at `now`. If a renewal is in flight, another one follows it.
     pub(super) fn ask_about_all(&mut self, now: Instant) {
         let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
         all.into_iter().for_each(|id| self.ask_about(id, now));
     }
 
-    /// Forgets the requests in flight, and sends them again at `now`.
+    /// Forgets the requests in flight, and plans to send them again at `now`.
     pub(super) fn forget_requests(&mut self, now: Instant) {
         let mut again = Vec::new();
         for (id, watched) in &mut self.watched {
@@ -113,7 +115,7 @@ impl Schedule {
         again.into_iter().for_each(|id| self.put_off(id, now));
     }
 
-    /// When to check again.
+    /// Returns when to check again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| (*due).into())
     }
@@ -129,7 +131,7 @@ impl Schedule {
         watched.map(|watched| Arc::clone(&watched.hold)).collect()
     }
 
-    /// Ends the holds that are over, and returns those to renew at `now`.
+    /// Ends the holds that are over. Returns these, and the holds to renew at `now`.
     pub(super) fn tick(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         if self.next().is_none_or(|first| first > now) {
@@ -149,7 +151,7 @@ impl Schedule {
         due
     }
 
-    /// Checks one hold. Returns it if it needs a renewal, or is over.
+    /// Checks one hold. Returns this hold if it needs a renewal, or is over.
     fn check(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
         let watched = self.watched.get_mut(&id)?;
         if watched.hold.remaining(now).is_err() {
@@ -163,8 +165,8 @@ impl Schedule {
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
-        // If no reply comes, the next check is at the end of the lease. This end may have moved,
-        // because a reentry renews as well.
+        // If no reply comes, the next check is at the end of the lease. The end is read again,
+        // because a reentry also renews the lease.
         self.put_off(id, ends);
         (!in_flight).then_some(hold)
     }
@@ -176,8 +178,9 @@ impl Schedule {
         self.due.insert((watched.due, id));
     }
 
-    /// Records the reply to a renewal of `asked_at`. A reply that comes after the reply to a later
-    /// request is ignored. Returns the hold that has the grant now, if the store has lost it.
+    /// Records the reply to the renewal that was sent at `asked_at`. If a later renewal has been
+    /// sent, the reply is ignored. If the store has lost the grant, returns the hold that has the
+    /// grant now.
     pub(super) fn answered(
         &mut self,
         hold: &Arc<Hold>,
@@ -448,16 +451,16 @@ mod tests {
         assert_eq!(t.schedule.len(), 0);
     }
 
-    /// Found by seed 5072: once, the schedule was due repeatedly, without an end.
+    /// Found by seed 5072: once, the schedule was due again and again without an end.
     #[test]
     fn renewed_hold_is_rescheduled_while_a_check_runs() {
-        // given a renewal in flight, and a re-entry that renews meanwhile
+        // given a renewal in flight, and a reentry that renews the lease meanwhile
         let mut t = Setup::new();
         let hold = t.add_at(0);
         t.renewed_at(1_000);
         hold.renewed(t.at(2_000), t.at(2_010));
 
-        // when the old end comes, then the next check is at the new one
+        // when the old end of the lease comes, then the next check is at the new end
         assert_eq!((t.next(), t.renewed_at(END)), (END, 0));
         assert_eq!(t.over(&hold, END), None);
         assert_eq!(t.next(), 2_000 + END);
@@ -519,11 +522,11 @@ mod tests {
         let (late, lost) = (t.add_at(0), t.add_at(0));
         assert_eq!(t.renewed_at(1_000), 2);
 
-        // when the lease of one is over, and the other one is revoked
+        // when the lease of one hold ends, and the other hold is lost
         assert_eq!(t.over(&late, END), Some(LostReason::Expired));
         lost.end(LostReason::NotOwned, t.at(0)).unwrap();
 
-        // then no reply makes them held again
+        // then a later reply does not make either hold valid again
         t.answer(&late, Outcome::Renewed, END + 1);
         t.answer(&lost, Outcome::Renewed, END + 1);
         assert_eq!(t.over(&late, END + 1), Some(LostReason::Expired));
@@ -532,14 +535,14 @@ mod tests {
 
     #[test]
     fn late_reply_is_not_used_for_a_later_request() {
-        // given a request that was sent, forgotten, and sent again
+        // given a renewal that was sent, forgotten, and sent again
         let mut t = Setup::new();
         let hold = t.add_at(0);
         assert_eq!(t.renewed_at(1_000), 1);
         t.schedule.forget_requests(t.at(1_400));
         assert_eq!(t.renewed_at(1_400), 1);
 
-        // when the first one has its reply, then the lease begins with none of them
+        // when the reply to the first renewal comes, then it does not extend the lease
         t.schedule.answered(&hold, Outcome::Renewed, t.at(1_000), t.at(1_500));
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
@@ -555,10 +558,10 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
     }
 
-    /// Once, a failed release was given up while the store still had the lock.
+    /// Once, the client gave up a failed release while the store still had the lock.
     #[test]
     fn renewal_of_the_previous_hold_extends_the_next() {
-        // given a grant that was handed off before its renewal
+        // given a grant that is handed off, while the previous hold sends a renewal
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();
@@ -610,7 +613,7 @@ mod tests {
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
-        // another one if a renewal is in flight
+        // if a renewal is in flight, another one follows
         t.schedule.ask_about(hold.grant.id, now);
         assert_eq!(t.renewed_at(40), 0);
         t.answer(&hold, Outcome::Renewed, 41);

@@ -7,7 +7,7 @@ type Line<'a> = Pin<Box<dyn Future<Output = Option<Entrance>> + 'a>>;
 const WISH: WaiterSpec =
     WaiterSpec { profile: PLAIN, listens: true, may_share: false, again: None };
 
-/// A task in line for `name` that needs a reply.
+/// Returns a task that waits in line for `name`.
 fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> {
     let mut waits: Line<'_> = Box::pin(contention.slot(name, &WISH, || true));
     assert!((&mut waits).now_or_never().is_none());
@@ -30,17 +30,18 @@ fn slot(waits: &mut Line<'_>) -> RequestSlot {
 #[tokio::test(start_paused = true)]
 async fn latch_reply_is_shared_only_with_earlier_waiters() {
     let (_engine, contention, name) = door();
-    // given a task that asks, and two in line
+    // given a task that sends a request, and two tasks in line
     let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let (mut one, other) = (in_line(&contention, &name), in_line(&contention, &name));
     asker.asks();
 
-    // when other tasks join before the reply, and one task leaves the line
+    // when two more tasks join the line before the reply, and one of the earlier tasks leaves it
     let (mut late, mut later) = (in_line(&contention, &name), in_line(&contention, &name));
     drop(other);
     asker.answer_those_before();
 
-    // then the reply is not valid for the later ones, which send requests one after the other
+    // then the reply is not valid for the later tasks, which send their own requests one after the
+    // other
     assert!(matches!(entrance(&mut one), Entrance::Answered));
     assert!((&mut late).now_or_never().is_none());
     drop(asker);
@@ -58,7 +59,7 @@ async fn earlier_reply_is_not_shared_with_a_later_waiter() {
     let mut late = in_line(&contention, &name);
     asker.answer_those_before();
     assert!((&mut late).now_or_never().is_none());
-    // but it gets the reply to a later request
+    // but the task gets the reply to a later request
     asker.asks();
     asker.answer_those_before();
     assert!(matches!(entrance(&mut late), Entrance::Answered));

@@ -1,4 +1,4 @@
-//! Tests of a task that has the request slot, and is not polled.
+//! Tests of a task that has the request slot, but is not polled.
 
 use std::{pin::pin, time::Duration};
 
@@ -29,7 +29,7 @@ async fn sleeping_latch_waiter_delays_no_later_waiter() {
     waits(first.as_mut()).await;
     operator.count_down().await.unwrap();
     timeout(IN_TIME, latch.wait()).await.unwrap().unwrap();
-    // and the first one also acquires when it is polled
+    // and the first waiter passes, too, when it is polled
     timeout(SOON, first).await.unwrap().unwrap();
 }
 
@@ -38,7 +38,7 @@ async fn unpolled_reply_delays_others_only_briefly() {
     let [latch, operator] = latches();
     operator.set(1).await.unwrap();
     let mut first = pin!(latch.wait());
-    // It has sent its request, and nothing else.
+    // This one poll only sends the request.
     assert!(poll!(first.as_mut()).is_pending());
     operator.count_down().await.unwrap();
     let max_wait = ANSWER_RESTS + IN_TIME;
@@ -67,7 +67,7 @@ async fn sleeping_waiter_gets_the_permit_after_the_next() {
     sleep(SOON).await;
     taken.release().await.unwrap().into_result().unwrap();
     let second = timeout(IN_TIME, second).await.unwrap().unwrap();
-    // The sleeping task is first again.
+    // The sleeping task is the first in line again.
     let third = acquires();
     waits(first.as_mut()).await;
     second.release().await.unwrap().into_result().unwrap();
@@ -97,7 +97,7 @@ async fn sleeping_waiter_is_first_again_when_it_is_polled() {
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
 
-/// Two tasks in line for a name. The first one has the request slot.
+/// Two tasks want a name. The first one has the request slot, and loses it to the second.
 #[tokio::test(start_paused = true)]
 async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
     let (engine, contention, name) = door();
@@ -113,7 +113,7 @@ async fn late_grant_after_a_lost_slot_belongs_to_its_task() {
     assert_eq!(contention.grant(&name), Some(hold.grant.id));
     assert!(second.goes_on());
 
-    // and its grant is not handed off while another task has the slot
+    // and the grant of this hold is not handed off while another task has the slot
     assert!(!contention.pass_on(&hold, Instant::now()));
     contention.left(&hold);
     assert!(second.goes_on());

@@ -41,7 +41,7 @@ async fn entries_of_unwanted_names_are_bounded() {
 async fn waited_names_are_removed_before_the_watchdog_runs() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
-        // The first one notifies, too, and is consumed here.
+        // The first name also wakes the watchdog. That notification is consumed here.
         let _ = contention.core.notifier.notified().now_or_never();
         let name = Object::lock(format!("door-{n}"));
         contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);
@@ -51,7 +51,8 @@ async fn waited_names_are_removed_before_the_watchdog_runs() {
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
-/// Once, a woken task came before all idle names in the plan, and was checked repeatedly.
+/// Once, a woken task was planned before all idle names. The watchdog checked this task again and
+/// again, and no idle name.
 #[tokio::test(start_paused = true)]
 async fn grant_in_transit_keeps_no_unused_names() {
     let (engine, contention, door) = door();
@@ -71,7 +72,7 @@ async fn grant_in_transit_keeps_no_unused_names() {
     assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
 }
 
-/// Once, each hand-over checked all idle names: 20 ms for ten thousand.
+/// Once, each hand-over checked all idle names, which took 20 ms for ten thousand names.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
 async fn lookup_cost_does_not_grow_with_waited_names() {

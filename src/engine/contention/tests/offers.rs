@@ -1,4 +1,4 @@
-//! Tests of hand-off grants for a task that waits for a reply, and may not be polled.
+//! Tests of hand-off grants that are offered to a task while it sleeps or waits for a reply.
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,7 +69,7 @@ async fn shutdown_releases_an_unseen_hand_off_grant() {
 async fn offered_grant_goes_to_the_next_when_its_task_leaves() {
     let (_store, _engine, permits) = pool().await;
     let guard = permits.acquire().await.unwrap();
-    // A hold whose owner was shown is not handed over.
+    // The public `guard.owner()` would prevent a hand-off.
     let owner = guard.watch().claim().owner.clone();
     let [mut first, mut second] = [(); 2].map(|()| Box::pin(permits.acquire()));
     for waits in [&mut first, &mut second] {

@@ -7,7 +7,7 @@ use crate::{ExpirablePermits, ExpirableSemaphore};
 
 const SOON: Duration = Duration::from_millis(2);
 
-/// Longer than a waiter sleeps.
+/// Longer than a waiter sleeps between two requests.
 const LONG: Duration = Duration::from_secs(5);
 
 /// Two clients have one permit each.

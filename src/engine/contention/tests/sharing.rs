@@ -1,4 +1,4 @@
-//! Tests of a hold that all readers of a process share. The store has one reader.
+//! Tests of a read hold that all readers of a process share. For the store, they are one reader.
 
 use std::{
     sync::{
@@ -42,7 +42,8 @@ async fn reader_gets_its_own_hold_while_a_writer_waits() {
     writer.await.unwrap();
 }
 
-/// Once, each reader waited for a writer for a second, one after the other.
+/// Once, the readers in line yielded to the writer one after the other, so the times for which they
+/// waited added up.
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_yield_to_a_writer_for_ten_seconds() {
     let (store, prices) = prices();
@@ -112,8 +113,8 @@ async fn writer_that_also_reads_shares_with_no_task() {
     assert_eq!(reading.owner(), other.owner());
 }
 
-/// Once, another task shared the read hold before the store had executed a guarded write that the
-/// writer had sent.
+/// Once, another task shared the read hold of a writer before the store had executed a guarded
+/// write of that writer.
 #[tokio::test(start_paused = true)]
 async fn read_hold_of_a_writer_is_shared_after_its_release() {
     for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {
@@ -185,7 +186,7 @@ async fn ended_hold_is_not_shared() {
     let first = prices.read().acquire().await.unwrap();
     let second = prices.read().acquire().await.unwrap();
     store.lose("prices");
-    // A release of the last share notifies.
+    // The release of the last share finds that the hold is lost.
     drop(first);
     let gone = second.release().await.unwrap();
     assert!(gone.into_result().is_err());
@@ -193,8 +194,8 @@ async fn ended_hold_is_not_shared() {
     assert!(third.is_held());
 }
 
-/// If many readers do not pause between their reads, there is repeatedly a moment in which only one
-/// is left.
+/// With many readers that do not pause between their reads, there are moments with only one reader
+/// left.
 #[tokio::test(start_paused = true)]
 async fn readers_with_short_holds_ask_once() {
     let store = MemoryStore::new();
@@ -211,11 +212,12 @@ async fn readers_with_short_holds_ask_once() {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    // Sometimes all of them let other tasks run.
+    // Sometimes all readers yield at the same time, and the hold ends.
     assert!(client.stats().granted < 10, "{:?}", client.stats());
 }
 
-/// The last one lets others join before it releases the hold.
+/// The last reader lets other tasks join before it releases the hold. Its release may be dropped
+/// during this pause.
 #[tokio::test(start_paused = true)]
 async fn dropped_release_of_the_last_reader_completes() {
     let (store, here) = prices();
@@ -227,7 +229,7 @@ async fn dropped_release_of_the_last_reader_completes() {
     drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
 }
 
-/// Other waiters must not wait for readers that never stop.
+/// Other tasks of the runtime must run, even if a reader never stops.
 #[tokio::test(start_paused = true)]
 async fn repeated_shared_reads_let_other_tasks_run() {
     let (_store, here) = prices();
@@ -244,7 +246,7 @@ async fn repeated_shared_reads_let_other_tasks_run() {
     }
 }
 
-/// Once, a task took its share before it yielded, and kept the share while it was not polled.
+/// Once, a task took its share before it yielded, and so kept the share while it was not polled.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_reader_has_no_share() {
     let (store, here) = prices();
@@ -275,18 +277,20 @@ async fn shared_hold_reports_the_reason_of_its_end() {
     assert!(matches!(left, Release::NotHeld { reason, .. } if shut_down(reason)), "{left:?}");
 }
 
-/// The runtime wakes a task that yields only when its thread is free, and this thread waits here.
+/// `tokio::task::yield_now` wakes its task only when a worker thread is free. Here the only worker
+/// thread is blocked, so a release must yield in another way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_wakes_an_executor_that_blocks_the_runtime() {
     let (_store, here) = prices();
-    // The time is long enough that a busy machine does not end it.
+    // The local budget is long, so that it does not end on a busy machine.
     let read = here.read().local_handoff(10, Duration::from_secs(3_600));
     let guard = read.acquire().await.unwrap();
     let (sender, notices) = std::sync::mpsc::channel();
     tokio::spawn(async move {
         let mut release = Box::pin(guard.release());
         let mut polls = 0;
-        // It lets others join. Then it asks the server, for which it needs the runtime.
+        // The first poll lets others join. The second one sends a request, and that needs the
+        // runtime.
         let asks = wait_for(std::future::poll_fn(|cx| {
             polls += 1;
             let waits = release.as_mut().poll(cx).is_pending();
@@ -317,7 +321,8 @@ fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
     None
 }
 
-/// Without a pause between two holds, a waiter that only a release wakes never acquires.
+/// Without a pause between two read holds, a waiter that is woken only by releases would never
+/// acquire.
 #[tokio::test(start_paused = true)]
 async fn reader_yields_to_others_after_sharing_ended() {
     let (_store, here) = prices();
@@ -331,11 +336,11 @@ async fn reader_yields_to_others_after_sharing_ended() {
         start.elapsed()
     };
     assert_eq!(came(9).await, Duration::ZERO);
-    // for this time, if one of them keeps reading
+    // if a reader keeps its share, the next one waits for this time
     assert_eq!(came(11).await, SHARING_PAST);
-    // not in a hold that has lasted long
+    // a hold whose budget ended long ago causes no pause
     assert_eq!(came(21).await, Duration::ZERO);
-    // and not in a hold that no task has shared
+    // and a hold that no task has shared causes none
     let alone = read.acquire().await.unwrap();
     sleep(Duration::from_millis(11)).await;
     let start = Instant::now();
@@ -343,8 +348,8 @@ async fn reader_yields_to_others_after_sharing_ended() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Once, a reader waited only for a time. With 64 tasks on a busy machine, the next hold came
-/// before the last one ended.
+/// Once, a reader waited for a fixed time only. With 64 tasks on a busy machine, the next hold then
+/// began before the previous one had ended.
 #[tokio::test(start_paused = true)]
 async fn reader_waits_for_old_shares_then_leaves_a_window() {
     for tries in [false, true] {
@@ -374,8 +379,8 @@ async fn reader_waits_for_old_shares_then_leaves_a_window() {
     }
 }
 
-/// A dropped guard is released in the background, after a task that comes at once. So, once, each
-/// hold overlapped with the next for ever.
+/// A dropped guard is released in the background. Once, a task that came at once sent its request
+/// before that release. So each read hold overlapped with the next, for ever.
 #[tokio::test(start_paused = true)]
 async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     let (_store, here) = prices();
@@ -387,15 +392,15 @@ async fn reader_asks_after_an_earlier_dropped_guard_is_released() {
     let mut next = Box::pin(read.acquire());
     assert!(poll!(&mut next).is_pending());
     assert_eq!(read.holder().await.unwrap().map(|holder| holder.owner().clone()), Some(owner));
-    // A request that was sent before it would have its reply by now.
+    // If the task had sent its request before the release, it would have the reply by now.
     assert!(poll!(&mut next).is_pending());
     let start = Instant::now();
     drop(next.await.unwrap());
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Once, its slot passed on only after six seconds, because the task counted as waiting for a
-/// reply.
+/// Once, a task that paused for others counted as waiting for a reply, and lost its slot only after
+/// six seconds.
 #[tokio::test(start_paused = true)]
 async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let (_store, here) = prices();
@@ -407,7 +412,7 @@ async fn unpolled_yielding_task_keeps_its_slot_for_two_seconds() {
     let start = Instant::now();
     let next = read.acquire().await.unwrap();
     assert!(start.elapsed() <= 2 * ASKER_RESTS, "{:?}", start.elapsed());
-    // and it acquires when a task releases
+    // and the paused task shares the hold of the next one
     assert_eq!(rests.await.unwrap().owner(), next.owner());
 }
 
@@ -444,7 +449,8 @@ async fn yielding_reader_gets_no_share_after_shutdown_began() {
     closing.await.unwrap();
 }
 
-/// If the budget of a task is used up, the runtime wakes the task only when its thread is free.
+/// If tokio's budget of a task is used up, tokio wakes the task only when a worker thread is free.
+/// Here the only worker thread is blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn shares_arrive_for_a_foreign_executor_on_a_runtime_thread() {
     let (_store, here) = prices();

@@ -31,8 +31,8 @@ pub(super) struct Known {
     /// The number of times that the latch was closed, and whether it may be open.
     pub(super) closed: u64,
     pub(super) may_be_open: bool,
-    /// How often a task has begun to arrive at the barrier, and the indexes that have passed, by
-    /// generation.
+    /// `arrivals`: how often a task has begun to arrive at the barrier. `passed`: by generation,
+    /// the indexes of the members that have passed.
     pub(super) arrivals: u64,
     pub(super) passed: BTreeMap<u64, BTreeSet<u32>>,
     /// The last term of a leader.
@@ -46,7 +46,7 @@ pub(super) struct Known {
 
 #[derive(Clone)]
 pub(super) struct Believer {
-    /// The guard of a member inside a double barrier.
+    /// For a member inside a double barrier: its generation.
     pub(super) generation: u64,
     pub(super) watch: Watch,
     /// The owner of the write hold, if this is a read hold under it.
@@ -133,14 +133,14 @@ impl Book {
     }
 }
 
-/// Two generations that are inside a double barrier.
+/// Returns the broken rule, if members of two generations are inside a double barrier.
 fn mixed(held: &[Believer]) -> Option<String> {
     let first = held.first()?.generation;
     let other = held.iter().find(|it| it.generation != first)?.generation;
     Some(format!("generations {first} and {other} are inside"))
 }
 
-/// Returns the rule that two holds break together, if there are such holds.
+/// Returns the broken rule, if one of two holds should exclude the other.
 fn together(held: &[Believer]) -> Option<String> {
     let owner = |it: &Believer| it.watch.claim().owner.clone();
     let alone = |it: &&Believer| it.watch.claim().object.traits().is_exclusive();
@@ -164,7 +164,7 @@ fn same_element(held: &[Believer]) -> Option<String> {
         .map(|element| format!("two tasks believe in a claim of {}", element.bytes.escape_ascii()))
 }
 
-/// A noted guard, until this is dropped.
+/// A noted guard. Dropping this value removes the guard.
 pub(super) struct Believes {
     pub(super) book: Arc<Book>,
     pub(super) number: u64,

@@ -38,7 +38,7 @@ const FAULTY_TIME: Duration = Duration::from_secs(20);
 /// The time between two checks of the rules.
 const LOOKS: Duration = Duration::from_millis(25);
 
-/// At the end each client acquires each lock within this time.
+/// At the end of a run, each client must acquire each lock within this time.
 const ACQUIRED: Duration = Duration::from_secs(3);
 
 /// Creates the servers of a run.
@@ -90,7 +90,8 @@ fn draw(chance: &mut Rng) -> Scenario {
         rest: chance.u64(200..=2_000),
         hold: chance.u64(50..=1_500),
         delay: chance.u64(..=5),
-        // Neither fenced nor written under: see `Scenario`.
+        // A multiple of 30 ms, from which `Scenario` derives that locks are not fenced and that
+        // holders write nothing.
         ttl: Duration::from_millis(30 * chance.u64(100..=300)),
         polling: false,
         outsiders: 0,
@@ -185,7 +186,8 @@ impl World {
         }
     }
 
-    /// After the last fault, each client acquires each lock, and leaves nothing behind.
+    /// Checks that after the last fault, each client can acquire each lock, and that no state is
+    /// left.
     async fn check_end(mut self) -> Result<(), String> {
         self.rest(self.scenario.lease() + Duration::from_secs(7)).await?;
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {

@@ -1,4 +1,4 @@
-//! What a story knows of the entries of a map.
+//! The record of the entries of a map in one run, which is called a *story*: see `objects.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ pub(super) struct Entries {
     counted: u64,
     /// How many writes have an unknown result.
     unsure: u64,
-    /// The value that each computation returned to some caller.
+    /// The value that each computation returned to its first caller.
     computed: BTreeMap<u32, String>,
     /// The values that may have been inserted, and whether their insertion was confirmed.
     inserted: BTreeMap<String, bool>,
@@ -18,7 +18,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Returns how far the counter is at least.
+    /// Returns the lowest value that the counter may have.
     pub(super) fn counted(&self) -> u64 {
         self.counted
     }
@@ -28,13 +28,13 @@ impl Entries {
         self.unsure += 1;
     }
 
-    /// Notes the reply to that.
+    /// Notes the reply to such a write.
     pub(super) fn is_counted(&mut self, counted: bool) {
         self.unsure -= 1;
         self.counted += u64::from(counted);
     }
 
-    /// Returns the broken rule, if another caller got another value of this computation.
+    /// Returns the broken rule, if an earlier caller got a different value of this computation.
     pub(super) fn is_computed(&mut self, number: u32, value: &str) -> Option<String> {
         let first = self.computed.entry(number).or_insert_with(|| value.to_owned());
         (first != value).then(|| format!("{number} was computed as {first} and as {value}"))
@@ -45,7 +45,8 @@ impl Entries {
         self.inserted.insert(value.to_owned(), false);
     }
 
-    /// Notes the reply to that. Returns the broken rule, if the value before cannot have been there.
+    /// Notes the reply to such an insertion, with the value that it replaced. Returns the broken
+    /// rule, if that value cannot have been there.
     pub(super) fn is_inserted(&mut self, value: &str, before: Option<String>) -> Option<String> {
         self.inserted.insert(value.to_owned(), true);
         let before = before?;
@@ -64,7 +65,7 @@ impl Entries {
         let (sure, unsure): (Vec<_>, Vec<_>) =
             self.inserted.iter().partition(|(_, confirmed)| **confirmed);
         let missing = sure.iter().map(|(value, _)| *value).filter(is_missing).count();
-        // The reply about it may be lost, with the insertion that replaced it.
+        // If a value is missing, the reply to the insertion that replaced it may have been lost.
         match missing > unsure.len() {
             true => Err(format!("{missing} values vanished, but {} replies", unsure.len())),
             false => Ok(()),

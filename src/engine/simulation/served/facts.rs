@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::{Result, domain::Kind, engine::held::Watch};
 
-/// Repeats a request until it has a reply, with this pause after each failure.
+/// Repeats a request until it succeeds, with a `pause` after each failure.
 pub(super) async fn until_known<T, F: Future<Output = Result<T>>>(
     pause: Duration,
     ask: impl Fn() -> F,
@@ -49,12 +49,13 @@ pub(super) fn untrue(server: &Twin, watch: &Watch) -> Option<String> {
 #[derive(Default)]
 struct Queue {
     owners: Vec<String>,
-    /// The last one that left from the front.
+    /// The last owner that left from the front of the queue.
     left: Option<String>,
 }
 
 impl Queue {
-    /// Returns the broken rule, if `command` breaks it.
+    /// Follows `command`. Returns the broken rule, if it grants the lock to an owner that was not
+    /// the first in the queue.
     fn sees(&mut self, lock: &str, command: &str) -> Option<String> {
         let queue = format!("redisson_lock_queue:{{{lock}}}");
         let words: Vec<&str> = command.split(' ').collect();

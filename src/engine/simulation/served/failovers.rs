@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
-/// Two faults that isolate a primary exclude each other, as two faults of one shard do: without a
-/// majority of primaries no cluster promotes a replica.
+/// A number beyond the shards. Every fault that isolates a primary takes it, so that only one such
+/// fault exists at a time: without a majority of primaries, a cluster promotes no replica.
 const ISOLATION: usize = 11;
 
 /// Makes servers fail, and promotes others.
@@ -66,7 +66,7 @@ impl Failovers {
         }
     }
 
-    /// Starts a fault of one shard, if it has none.
+    /// Starts a fault of a random shard, if this shard has none now.
     fn fault_of_shard(&mut self, peers: &[Arc<Peer>], stale_connections: &mut StaleConnections) {
         let does = self.server_faults;
         let kinds = [
@@ -130,7 +130,7 @@ impl Failovers {
         });
     }
 
-    /// Begins a fault of these shards, if they have none.
+    /// Begins a fault of these shards, if none of them has one now.
     fn begin(&mut self, shards: &[usize]) -> Option<ShardFault> {
         let mut busy = self.busy.lock().unwrap();
         if shards.iter().any(|it| busy.contains(it)) {

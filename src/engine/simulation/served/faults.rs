@@ -95,8 +95,8 @@ impl FaultInjector {
     fn cut(&mut self, peer: &Peer) {
         let how = [Cut::Whole, Cut::Replies, Cut::Silence][self.chance.usize(..3)];
         self.log(|| format!("{} loses its connections: {how:?}", peer.id));
-        // A client notices a silent server when it sends a request. A client that only waits sends
-        // one each five seconds.
+        // A client notices a silent server only by a request without a reply. A client that only
+        // waits sends a request every five seconds.
         let unnoticed = if how == Cut::Silence { Duration::from_secs(6) } else { Duration::ZERO };
         self.judge.fault(unnoticed);
         peer.cut(how);

@@ -1,4 +1,4 @@
-//! Foreign clients on the server: one locks as Redisson does, and one writes invalid data.
+//! Foreign clients on the server: some lock as Redisson does, and one writes invalid data.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The scripts of Redisson, which every client of its protocol has.
+/// Redisson's scripts to lock and unlock, as every client of its protocol sends them.
 const LOCK: &str = "if redis.call('exists', KEYS[1]) == 0 or \
     redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
     redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) \
@@ -34,9 +34,9 @@ const FIELD: &str = "redis.call('hset', KEYS[1], 'forger:1', '1') \
 /// How a client without queues waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Waiting {
-    /// It subscribes to releases, as Redisson does.
+    /// The client subscribes to releases, as Redisson does.
     Subscribed,
-    /// It polls without a pause.
+    /// The client polls all the time, with pauses of a few milliseconds.
     BusyPolling,
 }
 
@@ -180,7 +180,7 @@ impl Forger {
     async fn overwrite(&mut self, raw: &mut Raw, name: &Name) -> Option<()> {
         let lasts = self.chance.u64(1..1_000);
         self.trace.log(|| format!("{name} is overwritten for {lasts} ms"));
-        // The server may execute it late.
+        // The server may execute the command late.
         self.judge.doubts(name, Duration::from_secs(5));
         raw.ask(&["SET", name.as_str(), "x", "PX", &lasts.to_string()]).await.map(drop)
     }

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The elements, by their known state.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// Those that may be in the queue, and whether their push was confirmed.
+    /// The elements that may be in the queue, and whether their push was confirmed.
     pushed: BTreeMap<String, bool>,
-    /// Those that are done for certain.
+    /// The elements that are certainly done.
     done: BTreeSet<String>,
     /// How many calls of `done` for this element have an unknown result.
     unsure: BTreeMap<String, u32>,
 }
 
 impl Jobs {
-    /// Notes that the element may be in the queue, and whether that is confirmed.
+    /// Notes that the element may be in the queue, and whether its push is confirmed.
     pub(super) fn is_pushed(&mut self, element: &str, confirmed: bool) {
         self.pushed.insert(element.to_owned(), confirmed);
     }
@@ -25,12 +25,12 @@ impl Jobs {
         wrong.then(|| format!("{element} is taken, but it is done or was never pushed"))
     }
 
-    /// Notes that its claimant begins to end its claim as done.
+    /// Notes that the claimant of the element begins to report it as done.
     pub(super) fn may_be_done(&mut self, element: &str) {
         *self.unsure.entry(element.to_owned()).or_default() += 1;
     }
 
-    /// Notes the reply to that. Returns the broken rule, if the element is done twice.
+    /// Notes the reply to such a report. Returns the broken rule, if the element is done twice.
     pub(super) fn is_done(&mut self, element: &str, done: bool) -> Option<String> {
         self.unsure.entry(element.to_owned()).and_modify(|unsure| *unsure -= 1);
         let twice = done && !self.done.insert(element.to_owned());

@@ -1,29 +1,30 @@
-//! The rules of every run. The judge checks them.
+//! The rules of every run, which the judge checks. A client *believes* in a hold while its guard
+//! says that it is held. The judge calls such a hold a *believer*.
 //!
 //! | rule | broken when |
 //! |---|---|
-//! | one believer | two clients believe at once, while the server keeps its data |
+//! | one believer | two clients believe in holds of one lock at once, while the server keeps its data |
 //! | belief is true | a client believes in a hold that the server does not have |
 //! | loss is reported | a hold has ended, and `lost()` does not return soon after |
 //! | loss is noticed | a client believes in a hold long after a failover has lost it |
 //! | no false alarm | a release or `lost()` reports a loss that did not happen |
 //! | a free lock is acquired | a waiter waits for a free lock, long after the last fault |
 //! | waiters are subscribed | a waiter that may queue is not subscribed |
-//! | dead clients are skipped | a lock is reserved for a client that is gone |
+//! | dead clients are skipped | a lock is granted to a client that has died |
 //! | no hold is left behind | a lock stays held by an owner without a guard |
 //! | no waiter starves | in a calm run a waiter waits for longer than the limit of its class |
-//! | tokens grow | a hold has a token that is not greater than those before |
-//! | a lock leaves its process | tasks of one client hand it over for longer than their budget |
+//! | tokens grow | a hold has a token that is not greater than every earlier token of the lock |
+//! | a lock leaves its process | tasks of one client hand it off for longer than the local budget |
 //! | shutdown ends all | a client that was shut down believes, or acquires |
-//! | a lease runs during suspend | a hold is believed after its machine slept beyond its end |
+//! | a lease runs during suspend | a client believes after its machine was suspended beyond the end of the hold |
 //! | every key ends | a key of Leasehold has no TTL, or is left at the end |
 //! | no failure without a fault | a request fails without a fault |
 //! | replies come soon | `try_acquire` or a release takes long without a fault |
 //!
-//! An owner cannot know at once that the server forgot its hold, or that another client overwrote
-//! it. So after such a fault, its hold is in doubt for the time of a lease: two holders are
-//! allowed. A failover may forget a write that no replica has acknowledged. A write that all
-//! replicas have acknowledged stays certain.
+//! A client cannot know at once that the server forgot its hold, or that a foreign client overwrote
+//! it. So after such a fault, two holders are allowed for the time of a lease. A failover may lose
+//! a write that no replica has acknowledged. It must not lose a write that all replicas have
+//! acknowledged.
 
 mod rules;
 
@@ -48,58 +49,60 @@ use crate::{
     primitives::LockContext,
 };
 
-/// A waiter acquires a free lock within this time after the last fault.
+/// A waiter must acquire a free lock within this time after the last fault.
 const ACQUIRED: Duration = Duration::from_secs(4);
 
-/// The same limit for a run without faults: a yield window and some round trips, or the pause of a
-/// client that is not subscribed.
+/// The same limits for a run without faults: a yield window and some round trips; or, with polling
+/// waiters, the pause of a client that is not subscribed.
 const ACQUIRED_IN_CALM: Duration = Duration::from_millis(150);
 const ACQUIRED_BY_POLLING: Duration = Duration::from_secs(1);
 
-/// The same limit after a failover, or after a slot has moved, without another fault.
+/// The same limit for a run whose only faults are failovers and moved slots.
 const ACQUIRED_AFTER_SWITCH: Duration = Duration::from_millis(1_500);
 
-/// Clients have reconnected within this time after a failover.
+/// Clients must have reconnected within this time after a failover.
 const FOLLOWED: Duration = Duration::from_secs(1);
 
-/// A client repeats a release that a failover lost within this time.
+/// If a failover has lost a release, the client must repeat it within this time.
 const REPEATED: Duration = Duration::from_secs(1);
 
-/// `try_acquire` and a release end within this time if there is no fault. The second limit is for a
-/// silent connection, which a client notices when it sends a request.
+/// `try_acquire` and a release must end within this time if there is no fault. The second limit is
+/// for runs in which a connection may be silent, which a client notices only when it sends a
+/// request.
 const DONE: Duration = Duration::from_millis(300);
 const DONE_AFTER_SILENCE: Duration = Duration::from_secs(1);
 
-/// A client notices within this time that a failover has lost its hold, if there is no other fault.
+/// If a failover has lost a hold, and there is no other fault, the client must notice the loss
+/// within this time.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// A waiter is subscribed within this time.
+/// A waiter must be subscribed within this time.
 const SUBSCRIBED: Duration = Duration::from_secs(1);
 
-/// Clients have reconnected within this time after their connections were lost.
+/// Clients must have reconnected within this time after their connections were lost.
 const CONNECTED: Duration = Duration::from_secs(2);
 
-/// The replicas of a shard have received a moved key within this time.
+/// The replicas of a shard receive a moved key within this time.
 const REPLICAS_FOLLOW: Duration = Duration::from_secs(1);
 
-/// A loss is reported within this time.
+/// A loss must be reported within this time.
 const REPORTED: Duration = Duration::from_millis(1_300);
 
 /// The longest wait of a foreign client or a polling waiter for a yield window in a calm run. The
-/// second limit is for several that want the same windows, which have no order.
+/// second limit is for several such waiters, which acquire in the same windows without an order.
 const WINDOW_COMES: Duration = Duration::from_secs(6);
 const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
-/// How a waiter learns that it may ask.
+/// The reason for which a waiter sends its requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
-    /// It queues, and is notified at the head of the queue.
+    /// The waiter has a queue entry, and is notified at the head of the queue.
     Queues,
-    /// It asks now and then, or it is in line behind a task of its client that does.
+    /// The waiter polls, or is in line behind a polling task of its client.
     Polls,
-    /// It has no permission to queue.
+    /// The waiter has no permission to write the queue.
     Outside,
-    /// It does not know of queues.
+    /// The waiter is a foreign client, which knows no queue.
     Foreign,
 }
 
@@ -114,7 +117,7 @@ pub(super) struct Judge {
 #[derive(Default)]
 struct Seen {
     next: u64,
-    /// In the order of their grants.
+    /// The holds, in the order of their grants.
     believers: BTreeMap<u64, Believer>,
     waiters: BTreeMap<u64, Waiter>,
     locks: BTreeMap<Name, Watched>,
@@ -124,9 +127,10 @@ struct Seen {
     released: BTreeMap<String, (Instant, Gate)>,
     /// Clients that have died.
     dead: BTreeSet<String>,
-    /// Until when waiters may not know the state of their lock.
+    /// Until when a fault may keep waiters from acquiring.
     quiet_until: Option<Instant>,
-    /// Until when a fault disturbs every client; and until when one disturbs a single client.
+    /// `disturbed_until`: until when a fault disturbs every client. `cut_off_until`: for each
+    /// client, until when a fault disturbs only this client.
     disturbed_until: Option<Instant>,
     cut_off_until: BTreeMap<String, Instant>,
     /// Until when a client that has lost its connections cannot find the primary.
@@ -163,9 +167,9 @@ struct Waiter {
     gate: Gate,
     class: Class,
     since: Instant,
-    /// Since when no other task of its client has acquired.
+    /// The later of the start of this wait and the last grant to this client.
     first_since: Instant,
-    /// The number of grants to other clients since then.
+    /// The number of grants to other clients since `first_since`.
     passed_over: u32,
 }
 
@@ -176,13 +180,15 @@ struct Watched {
     since: Instant,
     /// The owner of the last grant: a hand-off within a client keeps it.
     granted_to: Option<Owner>,
-    /// Until when its holder is uncertain.
+    /// Until when the holder of the lock is uncertain.
     doubtful_until: Instant,
-    /// When its keys last went to another shard, whose replicas receive them later.
+    /// When the keys of the lock last moved to another shard. The replicas of that shard receive
+    /// the keys later.
     moved: Option<Instant>,
-    /// Until when its holder is uncertain even if replicas have acknowledged the grant.
+    /// Until when the holder of the lock is uncertain, even if replicas have acknowledged its
+    /// grant.
     forgotten_until: Instant,
-    /// Until when a fault disturbs its server.
+    /// Until when a fault disturbs the server of the lock.
     quiet_until: Instant,
     /// Until when requests may fail.
     failing_until: Instant,
@@ -236,8 +242,8 @@ impl Judge {
         *known = until.max(*known);
     }
 
-    /// Notes that for `lasts`, only servers reply that do not know the primary. Clients that are
-    /// connected to the primary do not notice this.
+    /// Notes that for `lasts`, clients reach only sentinels that do not know the primary. Clients
+    /// that are already connected to the primary do not notice this.
     pub(super) fn misleads(&self, lasts: Duration) {
         self.seen().misled_until = Some(Instant::now() + lasts);
     }
@@ -271,15 +277,15 @@ impl Judge {
         let until = Instant::now() + lasts + self.scenario.lease();
         if let Some(lock) = self.seen().locks.get_mut(name) {
             lock.doubtful_until = lock.doubtful_until.max(until);
-            // The replicas that acknowledged the grant belong to another primary.
+            // The replicas that acknowledged the grant belong to the previous shard.
             if lock.moved.is_some_and(|at| at.elapsed() < REPLICAS_FOLLOW) {
                 lock.forgotten_until = lock.doubtful_until;
             }
         }
     }
 
-    /// The same as [`doubts`](Self::doubts), and replicas that have acknowledged it may forget it
-    /// as well.
+    /// Notes that the server may forget the holder of `name` for `lasts`, even if replicas have
+    /// acknowledged the grant.
     pub(super) fn forgets(&self, name: &Name, lasts: Duration) {
         self.doubts(name, lasts);
         if let Some(lock) = self.seen().locks.get_mut(name) {
@@ -393,8 +399,8 @@ impl Judge {
         }
     }
 
-    /// Notes that a client behind `gate` has finished an operation that began at `since`, and waits
-    /// for no other client.
+    /// Notes that a client behind `gate` has finished an operation that began at `since`, and that
+    /// does not wait for another client.
     pub(super) fn done(&self, name: &Name, gate: &Gate, since: Instant) {
         let mut seen = self.seen();
         let is_quiet = seen.quiet_since(name) < since && gate.opens() <= since;
@@ -405,7 +411,8 @@ impl Judge {
         }
     }
 
-    /// Notes that the process behind `gate` has died: it has no holds and no waiters.
+    /// Notes that the process behind `gate` has died: its holds and its waiters do not count any
+    /// more.
     pub(super) fn dies(&self, client: &str, gate: &Gate) {
         let mut seen = self.seen();
         seen.dead.insert(client.to_owned());
@@ -413,10 +420,10 @@ impl Judge {
         seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
     }
 
-    /// Suspends the machine behind `gate` for `time`. A hold that ends in this time is over when it
-    /// wakes.
+    /// Suspends the machine behind `gate` for `time`. A hold that ends in this time must be over
+    /// when the machine wakes.
     pub(super) fn sleeps(&self, gate: &Gate, time: Duration, sleep: impl FnOnce()) {
-        // The client releases the holds that the server still has.
+        // After the suspension, the client releases the holds that the server still has.
         self.fault(self.scenario.lease());
         let mut seen = self.seen();
         let of_machine = seen.believers.values().filter(|it| it.gate.is(gate));
@@ -439,7 +446,7 @@ impl Judge {
         self.check();
     }
 
-    /// Notes that, according to a release, the server did not know the hold that began at `since`.
+    /// Notes that a release returned that the server did not have the hold that began at `since`.
     pub(super) fn found_lost(&self, name: &Name, owner: &Owner, since: Instant) {
         let mut seen = self.seen();
         if seen.locks.get(name).is_none_or(|lock| lock.doubtful_until < since) {
@@ -478,12 +485,13 @@ impl Judge {
         seen.believers.retain(|_, it| !(it.loss_reported && it.guard_gone));
     }
 
-    /// Each waiter that may queue is subscribed.
+    /// Returns the broken rule, if a waiter that may queue is not subscribed.
     fn unsubscribed_waiter(&self, seen: &Seen, now: Instant) -> Option<String> {
         if self.scenario.faults.permissions || self.scenario.faults.refusals {
             return None;
         }
-        // While the client waits for acknowledgements, its waiter holds the lock.
+        // A task that waits for acknowledgements counts as a waiter here, but it holds the lock and
+        // needs no subscription.
         let had = |it: &Waiter| match self.scenario.is_deployed() {
             true => seen.had_at(&it.name, &it.client, now),
             false => it.since,
@@ -542,7 +550,7 @@ fn acquired(scenario: &Scenario) -> Duration {
     }
 }
 
-/// A waiter, until this is dropped.
+/// A noted waiter. Dropping this value removes the waiter.
 pub(super) struct Waits {
     judge: Arc<Judge>,
     number: u64,
@@ -554,7 +562,7 @@ impl Drop for Waits {
     }
 }
 
-/// A guard, until this is dropped.
+/// A noted guard. Dropping this value notes that the guard is gone.
 pub(super) struct Believes {
     judge: Arc<Judge>,
     number: u64,

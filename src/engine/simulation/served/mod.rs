@@ -1,8 +1,8 @@
 //! Clients on the store that they have in production: link, login, wire, subscriptions and scripts,
 //! against a simulated server.
 //!
-//! Servers and connections hang, refuse, forget, break, and are replaced. Clients are paused,
-//! suspended, shut down and killed. Foreign clients on the server do not know Leasehold.
+//! Servers hang, reject requests, forget data and are replaced. Connections break. Clients are
+//! paused, suspended, shut down and killed. Some foreign clients do not know Leasehold's protocol.
 //!
 //! ```text
 //! world                 one run: its clients, its server, its end
@@ -14,11 +14,11 @@
 //! process               the process and the machine of a client
 //! work                  a task that acquires locks
 //! foreign_clients       a Redisson client, a busy-polling client, a client that writes invalid data
-//! raw                   a connection of one of those
+//! raw                   a connection of a foreign client
 //! judge                 the rules
 //! records               the rules about the past: tokens, hand-offs, shutdowns
 //! objects               runs of the other objects
-//! book                  their rules
+//! book                  the rules of these runs
 //! jobs                  what is known of the elements of a queue
 //! entries               what is known of the entries of a map
 //! facts                 rules about what the server knows

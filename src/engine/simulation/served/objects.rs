@@ -1,15 +1,13 @@
-//! Stories: runs on the simulated server that test an object other than a plain lock:
-//! a fair lock, a read-write lock, a
-//! semaphore, permits that expire, a latch, a multi-lock, an election, a barrier, a double barrier,
-//! a queue, a map.
-//! Each story has one of them.
+//! Stories: runs on the simulated server that test an object other than a plain lock. Each story
+//! has one object: a fair lock, a read-write lock, a semaphore, an expirable semaphore, a latch, a
+//! multi-lock, an election, a barrier, a double barrier, a queue or a map.
 //!
-//! A task *believes* in its hold if its guard says that it is held, and is then a *believer*.
+//! A task *believes* in its hold while its guard says that it is held. Such a task is a *believer*.
 //!
 //! | rule | broken when |
 //! |---|---|
 //! | exclusion | a fair lock or a write lock has a believer, and another task believes, too, except in the writer's own read hold |
-//! | order | a fair lock is granted to an owner while another one is the first in its queue |
+//! | order | a fair lock is granted to an owner while another owner is the first in its queue |
 //! | exclusion of members | two tasks believe in a hold of one member of a multi-lock |
 //! | reported losses | a member is lost, and the guard of the multi-lock does not report it |
 //! | one leader | two tasks believe that they lead, or a later leader has no higher term |
@@ -22,14 +20,14 @@
 //! | one computation | two callers get different values of one computed entry |
 //! | true replies | an insertion returns a value that was not there, or was returned before; or more values vanish than replies were lost |
 //! | one generation inside | members of two generations believe that they are inside a double barrier |
-//! | leaving together | a member has left while another one believes that it is inside |
+//! | leaving together | a member has left while another member believes that it is inside |
 //! | number of permits | guards have more permits together than the semaphore has |
-//! | true beliefs | a task believes, and the server does not know its hold |
+//! | true beliefs | a task believes in a hold that the server does not have |
 //! | closed latches | a task passes a latch that was closed all the time |
 //! | no starvation | a task waits for two minutes, though no hold and no fault lasts as long |
 //! | no leftovers | a queue entry, a permit or a key is left at the end |
 //!
-//! The server never loses its data in these runs, because no rule could be checked after that. In some
+//! The server never loses its data in these runs, because then no rule could be checked. In some
 //! stories of a queue or a map, a replica that has all data takes over.
 
 mod barrier;
@@ -72,10 +70,10 @@ use crate::{
 /// The number of checks in which faults may begin.
 const CHECKS_WITH_FAULTS: u32 = 6_000;
 
-/// A task that waits longer is starved.
+/// A task that waits for longer than this is starved.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// No request is repeated or in flight for longer.
+/// No request is retried or in flight for longer than this.
 const LONGEST_RETRY: Duration = Duration::from_secs(20);
 
 /// The object of a story.
@@ -121,9 +119,11 @@ pub(in crate::engine::simulation) fn run(seed: u64, trace: &Arc<Trace>) -> Resul
     (faults.runtimes, faults.forcing) = (false, false);
     faults.shutdowns &= subject != Subject::Latch;
     let fails_over = matches!(subject, Subject::Queue | Subject::Map) && chance.bool();
-    // A primary that resumed early would accept a write that its successor lacks.
+    // If another fault resumed the stopped primary early, it would accept a write that its
+    // successor does not have.
     faults.stops &= !fails_over;
-    // A dead process would keep a permit without a lease, or a closed latch, for ever.
+    // The permits of a dead process have no lease, and a latch that it closed stays closed for
+    // ever.
     faults.deaths &= !matches!(subject, Subject::Semaphore | Subject::Latch);
     scenario.rounds = scenario.rounds.min(30);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -307,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Leads repeatedly. The value that it proclaims is its owner.
+    /// Leads repeatedly. Each leader proclaims its owner as the value.
     async fn use_election(mut self) {
         let election = self.client().election("office").unwrap().ttl(self.scenario.ttl);
         for _ in 0..self.scenario.rounds {
@@ -438,9 +438,9 @@ impl World {
         }
     }
 
-    /// Checks that all is free, and that no state is left, after the last task has ended.
+    /// After the last task has ended, checks that the object is free, and that no state is left.
     async fn check_end(self) -> Result<(), String> {
-        // Releases are repeated for this long, and leases end.
+        // Within this time, releases are retried, and leases end.
         sleep(3 * LONGEST_RETRY + self.scenario.lease() + QUEUE_RESTS + 4 * TIMEOUT).await;
         self.book.held_up()?;
         for peer in self.peers.iter().filter(|peer| !peer.is_dead()) {
@@ -458,7 +458,7 @@ impl World {
         let free = match self.subject {
             Subject::Semaphore => client.semaphore("seats").unwrap().available().await,
             Subject::Permits => client.expirable_semaphore("permits").unwrap().available().await,
-            // It drops dead waiters.
+            // This acquisition removes dead waiters from the queue.
             Subject::Fair => {
                 let lock = client.fair_lock("gate").unwrap();
                 lock.run_within(LONGEST_RETRY, async |_held| self.book.count.into()).await
@@ -484,7 +484,8 @@ impl World {
         }
         let counters = ["seats", "permits", "redisson_lock_token:{office}"];
         let counter = |key: &String| counters.contains(&key.as_str());
-        // Idempotency keys and withdrawn requests are kept for some minutes.
+        // Keys with a TTL may stay: idempotency keys and records of withdrawn requests exist for
+        // some minutes.
         let endless = self.site.master().keys_without_ttl().into_iter().filter(|key| !counter(key));
         let endless: Vec<String> = endless.collect();
         let held = [

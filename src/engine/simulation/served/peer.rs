@@ -33,12 +33,12 @@ pub(super) struct Peer {
     pub(super) process: Process,
     site: Site,
     is_dead: Arc<AtomicBool>,
-    /// Its tasks, except those of the engine.
+    /// The tasks of the client, except those of its engine.
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Peer {
-    /// The client with this `number`.
+    /// Connects the client with this `number`.
     pub(super) async fn connect(number: u32, site: &Site, permissions: Permissions) -> Self {
         let (id, gate) = (format!("client-{number}"), Gate::open());
         site.user(&id, &permissions.rules());
@@ -69,7 +69,7 @@ impl Peer {
         self.tasks.lock().unwrap().push(task);
     }
 
-    /// Kills its process. Requests that it has sent still arrive.
+    /// Kills the process of the client. Requests that it has sent still arrive.
     pub(super) fn dies(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
         self.gate.close();
@@ -81,7 +81,7 @@ impl Peer {
         self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
     }
 
-    /// Cuts all its connections.
+    /// Cuts all connections of the client.
     pub(super) fn cut(&self, cut: Cut) {
         for server in self.site.all() {
             server.cut(cut, |it| [&it.user, &it.host].contains(&&self.id));
@@ -93,7 +93,7 @@ impl Peer {
         self.site.user(&self.id, &permissions.rules());
     }
 
-    /// Returns the channels to which it is subscribed.
+    /// Returns the channels to which the client is subscribed.
     pub(super) fn channels(&self) -> Vec<String> {
         let servers = self.site.all().into_iter();
         let connections = servers.flat_map(|server| server.connections());

@@ -1,4 +1,4 @@
-//! The ACL permissions of a client, which change.
+//! The ACL permissions of a client, which change during a run.
 
 use fastrand::Rng;
 
@@ -6,15 +6,15 @@ use fastrand::Rng;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Permissions {
     All,
-    /// It may not write any queue.
+    /// The client may not write any queue.
     NoQueue,
-    /// It may write the queue of one name.
+    /// The client may write the queue of only one name.
     OneQueue,
-    /// It may only use the channels of Redisson.
+    /// The client may use only the channels of Redisson.
     OnlyRedissonChannels,
-    /// It may use no channel.
+    /// The client may use no channel.
     NoChannels,
-    /// It may not renew a lease.
+    /// The client may not renew a lease.
     NoExpiry,
 }
 
@@ -45,7 +45,7 @@ impl Permissions {
         format!("reset on nopass +@all {rules}")
     }
 
-    /// Whether it can queue for every name and receive its notifications.
+    /// Whether the client can queue for every name and receive its notifications.
     pub(super) fn queues(self) -> bool {
         self == Self::All
     }

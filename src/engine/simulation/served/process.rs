@@ -13,26 +13,27 @@ use tokio::time::Instant;
 use crate::engine::{clock::Clock, simulation::gate::Tasks};
 
 /// How much faster or slower the clocks of clients run, in millionths. The margin of a lease is a
-/// hundredth.
+/// hundredth, too.
 const DRIFTS: [i32; 4] = [-10_000, 10_000, 0, -5_000];
 
-/// The highest number of runtimes that a client loses. Its tasks start their work again each time.
+/// The highest number of runtimes that a client loses. Each time, new tasks work for it, so this
+/// bounds the run.
 const RUNTIMES: u32 = 5;
 
 /// The process of a client, and its machine.
 #[derive(Default)]
 pub(super) struct Process {
-    /// How long its machine was suspended, in milliseconds.
+    /// How long the machine was suspended, in milliseconds.
     slept: Arc<AtomicU64>,
-    /// The tasks of its engine.
+    /// The tasks of the client's engine.
     pub(super) engine: Tasks,
     is_shut: AtomicBool,
-    /// How many runtimes it has lost.
+    /// How many runtimes the client has lost.
     runtimes: AtomicU32,
 }
 
 impl Process {
-    /// Whether its shutdown has begun.
+    /// Whether the shutdown of the client has begun.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut.load(Ordering::Relaxed)
     }
@@ -41,27 +42,27 @@ impl Process {
         self.is_shut.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that its machine was suspended for `time`.
+    /// Notes that the machine was suspended for `time`.
     pub(super) fn sleeps(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap();
         self.slept.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Whether the run still ends if it loses its runtime again.
+    /// Whether the client may lose one more runtime.
     pub(super) fn may_lose_its_runtime(&self) -> bool {
         !self.is_shut() && self.runtimes.load(Ordering::Relaxed) < RUNTIMES
     }
 
-    /// Aborts the tasks of its engine.
+    /// Aborts the tasks of the client's engine.
     pub(super) fn loses_its_runtime(&self) {
         self.runtimes.fetch_add(1, Ordering::Relaxed);
         self.engine.lock().unwrap().drain(..).for_each(|task| task.abort());
     }
 
-    /// The clock of the client with this `number`.
+    /// Returns the clock of the client with this `number`.
     pub(super) fn clock(&self, number: u32) -> Clock {
-        // The jump is larger than what a slow clock loses, because the total time must never
-        // shrink.
+        // The clock starts ahead by more than a slow clock loses in a run, because the suspended
+        // time must never become negative.
         const AHEAD: Duration = Duration::from_secs(1_000);
         let drift = DRIFTS[number as usize % DRIFTS.len()];
         let (begun, slept) = (Instant::now(), Arc::clone(&self.slept));

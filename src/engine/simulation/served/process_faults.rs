@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{faults::FaultInjector, peer::Peer};
 use crate::{Client, engine::simulation::trace::name};
 
-/// The longest time that a client has no runtime.
+/// How long a client has no runtime, at most.
 const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 
 /// The longest time that the server takes for a request.
@@ -29,14 +29,15 @@ impl FaultInjector {
         }
     }
 
-    /// The clock of this machine jumps; the other clocks do not.
+    /// Suspends the machine of a client: only the clock of this machine jumps.
     fn suspend(&mut self, peer: &Peer) {
         let time = self.millis(10_000);
         self.log(|| format!("{} has slept for {time:?}", peer.id));
         self.judge.sleeps(&peer.gate, time, || peer.process.sleeps(time));
     }
 
-    /// Its tasks are aborted. New tasks work for it on the next runtime.
+    /// Ends the runtime of a client: its tasks are aborted. New tasks work for the client on the
+    /// next runtime.
     fn end_runtime(&mut self, peer: &Arc<Peer>) {
         self.log(|| format!("{} loses its runtime", peer.id));
         self.judge.fault(WITHOUT_RUNTIME);

@@ -10,15 +10,15 @@ use crate::{
     primitives::LockContext,
 };
 
-/// The longest time that one client may hand a lock over from task to task, with a little for the
-/// clock.
+/// The longest time for which one client may hand a lock off from task to task: 10 ms, and a little
+/// for the clock.
 const LOCAL_TIME: Duration = Duration::from_millis(12);
 
 #[derive(Default)]
 pub(super) struct Records {
     /// Clients that were shut down.
     shut: Vec<Gate>,
-    /// The hand-offs of each owner within its client.
+    /// For each owner: since when its grant is handed off within the client.
     turns: BTreeMap<Owner, Turns>,
     /// The newest token of each name.
     tokens: BTreeMap<Name, u64>,

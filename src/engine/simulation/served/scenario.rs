@@ -7,11 +7,11 @@ use fastrand::Rng;
 /// The timeout of a client for a connection and for a reply.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest pause of a polling waiter. It is short enough to meet each of the longer yield
-/// windows.
+/// The longest pause of a polling waiter. It is shorter than the longer yield windows, so the
+/// waiter polls in each of these.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(4);
 
-/// How many replicas acknowledge a write if an acquisition asks for it.
+/// How many replicas the server reports in a run with acknowledged grants.
 pub(super) const REPLICAS: u32 = 1;
 
 /// The faults that may occur.
@@ -67,10 +67,10 @@ pub(super) struct Scenario {
     pub(super) outsiders: u32,
     pub(super) redisson: bool,
     pub(super) busy_poller: bool,
-    /// Whether each worker asks again at once after its release.
+    /// Whether each worker acquires again at once after its release.
     pub(super) restless: bool,
-    /// The number of replicas of each server. Some acquisitions want all of them to acknowledge the
-    /// grant.
+    /// The number of replicas of each primary. For some acquisitions, all replicas must acknowledge
+    /// the grant.
     pub(super) replicas: u32,
     pub(super) faults: Faults,
 }
@@ -84,8 +84,8 @@ impl Scenario {
         }
     }
 
-    /// Two clients repeatedly acquire one lock, at a server with no delay. A polling waiter finds
-    /// it free only by chance, unless the other client opens a yield window.
+    /// Two clients repeatedly acquire one lock, at a server with no delay. The polling client finds
+    /// the lock free only by chance, unless the other client leaves it free for a moment.
     fn of_two_that_do_not_rest(self, chance: &mut Rng) -> Self {
         Self {
             clients: 2,
@@ -135,23 +135,24 @@ impl Scenario {
         }
     }
 
-    // These derive from a number that is drawn for another setting, so that all later random
-    // numbers stay the same.
+    // The next three settings derive from `ttl`, and draw no random number of their own. So the
+    // later random numbers of a seed stay the same.
 
-    /// Whether locks are fenced. They are not if a fault loses tokens, because tokens then begin
-    /// again.
+    /// Whether locks are fenced. If a fault may lose the tokens of the server, they are not,
+    /// because tokens would start again at 1.
     pub(super) fn is_fenced(&self) -> bool {
         let loses = self.faults.forgetting || self.faults.promotion;
         !loses && self.ttl.as_millis() % 2 == 1
     }
 
-    /// Whether holders write under their locks. They do not in a crowd, because its scripts are
-    /// counted.
+    /// Whether holders write under their locks. In a crowd they do not, because the scripts of a
+    /// crowd are counted.
     pub(super) fn writes(&self) -> bool {
         self.kind != Kind::Crowd && self.ttl.as_millis() % 3 == 1
     }
 
-    /// Whether holders ask for acknowledged grants. They do not if there is a real replica.
+    /// Whether grants must be acknowledged by replicas that the server only pretends to have. If
+    /// the run has a real replica, they need not.
     pub(super) fn replicates(&self) -> bool {
         let only_seem = !self.faults.promotion;
         !self.is_calm() && only_seem && self.ttl.as_millis() % 5 == 2
@@ -166,7 +167,8 @@ impl Scenario {
         self.replicas > 0
     }
 
-    /// A lease may be up to two seconds longer than half of the ttl.
+    /// Returns a time that no lease exceeds: a fixed lease is up to two seconds longer than half of
+    /// the *ttl*.
     pub(super) fn lease(&self) -> Duration {
         self.ttl + Duration::from_secs(2)
     }

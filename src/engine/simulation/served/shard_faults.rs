@@ -1,7 +1,7 @@
 //! The faults of one shard, each from its beginning to its end.
 //!
-//! At each failover, the data of the two primaries is compared. If the new primary has the data of
-//! the old one, no hold is in doubt.
+//! At each failover, the data of the old and the new primary is compared. If both have the same
+//! data, the judge allows no second holder.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{domain::Name, engine::simulation::trace::Trace};
 
-/// How long only the stale sentinel answers after all connections were cut.
+/// How long clients reach only the stale sentinel after all their connections were cut.
 const LONGER: Duration = Duration::from_secs(3);
 
 /// A fault of a shard.
@@ -44,7 +44,7 @@ pub(super) enum FaultKind {
     Flushed,
 }
 
-/// A fault of some shards, until this is dropped.
+/// A fault of some shards. Dropping this value allows new faults of these shards.
 pub(super) struct ShardFault {
     pub(super) site: Site,
     pub(super) judge: Arc<Judge>,
@@ -73,7 +73,7 @@ impl ShardFault {
         Duration::from_millis(self.chance.lock().unwrap().u64(1..=most))
     }
 
-    /// The longest time that a fault takes.
+    /// Returns the longest time that a fault takes.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_secs(25)
     }
@@ -82,13 +82,13 @@ impl ShardFault {
         self.site.primary(self.shards[0])
     }
 
-    /// How long it takes until all clients have left a replaced server.
+    /// Returns how long it takes until all clients have left a replaced server.
     pub(super) fn left(&self) -> Duration {
         let follows = if self.scenario.kind == Kind::Switched { 1_000 } else { 4_000 };
         self.server_faults.gossip() + Duration::from_millis(follows)
     }
 
-    /// The names on this shard.
+    /// Returns the names on this shard.
     pub(super) fn names(&self) -> Vec<Name> {
         let is_here = |name: &&Name| self.site.shard_of(name) == self.shards[0];
         self.names.iter().filter(is_here).cloned().collect()
@@ -98,7 +98,7 @@ impl ShardFault {
         self.names().iter().for_each(|name| self.judge.fault_of(name, lasts));
     }
 
-    /// Promotes another server. The old primary still serves its clients for `serves`.
+    /// Promotes another server. The old primary still serves its connected clients for `serves`.
     pub(super) fn promote(&self, serves: Duration) {
         let (names, old) = (self.names(), self.primary());
         let state =
@@ -112,7 +112,8 @@ impl ShardFault {
         for (name, (held, lasted)) in names.iter().zip(before) {
             let (known, lasts) = state(&new, name);
             self.judge.fault_of(name, self.server_faults.gossip().max(serves));
-            // A client that renewed at the old primary reaches the new one too late.
+            // If a renewal reached only the old primary, the lease at the new primary may end
+            // before the client comes there.
             let left = Duration::from_millis(lasts.unsigned_abs());
             if known.is_some() && lasts < lasted && left < self.left() + serves {
                 self.judge.forgets(name, serves + left);
@@ -141,11 +142,12 @@ impl ShardFault {
         old.restart();
     }
 
-    /// The replicas are unreachable, and miss all writes until the primary is killed. Then one of
-    /// them is promoted.
+    /// Makes the replicas unreachable, so that they miss all writes until the primary is killed.
+    /// Then one of the replicas is promoted.
     pub(super) async fn behind(&self) {
         let (old, replicas) = (self.primary(), self.site.replicas(self.shards[0]));
-        // Grants that replicas have acknowledged must outlive the missed renewals.
+        // The replicas miss renewals for this time. It is so short that acknowledged grants still
+        // have a lease afterwards.
         let most = u64::try_from(self.scenario.ttl.as_millis()).unwrap() / 4;
         let (missed, cut_for) = (self.millis(most), self.millis(500));
         replicas.iter().for_each(Twin::kill);
@@ -161,7 +163,7 @@ impl ShardFault {
         old.restart();
     }
 
-    /// The primary hangs, is replaced, and continues as if nothing had happened.
+    /// Stops the primary, replaces it, and lets it continue as if nothing had happened.
     pub(super) async fn hung(&self) {
         let (old, cut_for, later) = (self.primary(), self.millis(1_500), self.millis(8_000));
         self.fault(cut_for);
@@ -173,7 +175,7 @@ impl ShardFault {
         self.site.resume(&old);
     }
 
-    /// The primary is cut off from all other servers, and clients still reach it.
+    /// Cuts the primary off from all other servers, while clients still reach it.
     pub(super) async fn isolated(&self) {
         let old = self.primary();
         old.isolate();
@@ -184,7 +186,8 @@ impl ShardFault {
         old.rejoin();
     }
 
-    /// The same, and some clients are cut off with it.
+    /// Cuts the primary off from all other servers, and some clients with it: they reach only this
+    /// primary.
     pub(super) async fn parted(&self, peers: &[Arc<Peer>]) {
         let (old, time) = (self.primary(), self.millis(8_000));
         let address = old.address();
@@ -199,7 +202,7 @@ impl ShardFault {
         old.rejoin();
     }
 
-    /// One sentinel misses a failover. Then some clients reach this sentinel only.
+    /// Lets one sentinel miss a failover. Then clients reach only this sentinel.
     pub(super) async fn stale(&self, peers: &[Arc<Peer>]) {
         let Site::Watched(_, watched, _) = &self.site else { return self.stale_node().await };
         let sentinel = watched.sentinels()[0].clone();
@@ -220,7 +223,7 @@ impl ShardFault {
         sentinel.rejoin();
     }
 
-    /// A node is not notified of the failover of another one.
+    /// Lets a node of a cluster miss the failover of another shard.
     pub(super) async fn stale_node(&self) {
         let node = self.site.primary(self.shards[1]);
         node.isolate();
@@ -229,7 +232,7 @@ impl ShardFault {
         node.rejoin();
     }
 
-    /// Makes some servers unreachable for some clients, or reachable again.
+    /// Makes the `wanted` servers unreachable for `peers`, or reachable again.
     pub(super) fn set_reach(
         &self,
         peers: &[Arc<Peer>],
@@ -267,7 +270,7 @@ impl ShardFault {
         self.site.resume(&old);
     }
 
-    /// Requests and replies take long.
+    /// Delays requests and replies.
     pub(super) async fn late(&self) {
         let (server, time) = (self.primary(), self.millis(4_000));
         let (usual, late) = (Duration::from_millis(self.scenario.delay), self.millis(120));
@@ -303,7 +306,7 @@ impl ShardFault {
         self.site.servers(self.shards[0]).iter().for_each(Twin::flush_scripts);
     }
 
-    /// Moves the slot of a name to another shard, and its keys one after the other.
+    /// Moves the slot of a name to another shard. Its keys move one after the other.
     pub(super) async fn moved(&self, cluster: &Cluster, name: &Name, to: usize) {
         let slot = Cluster::slot_of(name.as_str());
         let to =
@@ -312,7 +315,7 @@ impl ShardFault {
         let (first, then) = (self.millis(3_000), self.millis(300));
         self.log(|| format!("{name} goes to {}", cluster.addresses()[to]));
         cluster.begin_move(slot, to);
-        // So far no client notices the move.
+        // While no key has moved, no client notices the move.
         sleep(first).await;
         self.judge.moves(name, then);
         let _many: usize = cluster.move_keys(slot, 1);

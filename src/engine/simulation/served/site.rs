@@ -12,10 +12,10 @@ use tokio::{io::DuplexStream, time::sleep};
 
 use crate::domain::Name;
 
-/// The servers of a trace.
+/// The servers of a run.
 #[derive(Clone, Debug)]
 pub(super) enum Site {
-    /// One server, whose address may later lead to another server.
+    /// One server. If its replica is promoted, clients reach that replica instead.
     One(Arc<Mutex<Servers>>),
     /// A primary with replicas, and the sentinels that watch it.
     Watched(Net, Sentinels, Hung),
@@ -52,7 +52,7 @@ impl Site {
         Self::Nodes(net, cluster, Hung::default())
     }
 
-    /// The URL of a client.
+    /// Returns the URL that clients connect to.
     pub(super) fn url(&self) -> String {
         match self {
             Self::One(_) => "redis://made-by-a-test".into(),
@@ -66,7 +66,7 @@ impl Site {
         }
     }
 
-    /// A connection of the client on `host`.
+    /// Connects the client on `host` to `address`.
     pub(super) async fn dial(&self, host: &str, address: &str) -> io::Result<DuplexStream> {
         match self {
             Self::One(_) => self.master().connect().await,
@@ -74,18 +74,18 @@ impl Site {
         }
     }
 
-    /// The primary, of the first shard if there are several.
+    /// Returns the primary. If there are several shards, returns that of the first one.
     pub(super) fn master(&self) -> Twin {
         self.primary(0)
     }
 
-    /// The primary that serves a name.
+    /// Returns the primary that serves a name.
     pub(super) fn of(&self, name: &Name) -> Twin {
         self.primary(self.shard_of(name))
     }
 
-    /// Returns the owners that hold a name, and its remaining lease in milliseconds: -2 if it is
-    /// free. While a slot moves, the name may be at either shard.
+    /// Returns the owners that hold a name, and its remaining lease in milliseconds, which is -2 if
+    /// the name is free. While a slot moves, its key may be at either shard.
     pub(super) fn state(&self, name: &Name) -> (BTreeSet<String>, i64) {
         let there = |it: Twin| Some((it.hash(name.as_str())?, it.pttl(name.as_str())));
         let known = there(self.of(name)).or_else(|| match self {
@@ -113,7 +113,7 @@ impl Site {
         }
     }
 
-    /// Gives a user these permissions on all servers.
+    /// Gives the user `name` the permissions `rules` on all servers.
     pub(super) fn user(&self, name: &str, rules: &str) {
         self.all().iter().for_each(|server| server.user(name, rules));
     }
@@ -171,7 +171,7 @@ impl Site {
         }
     }
 
-    /// The primary of a shard.
+    /// Returns the primary of a shard.
     pub(super) fn primary(&self, shard: usize) -> Twin {
         match self {
             Self::One(servers) => servers.lock().unwrap().master.clone(),
@@ -180,7 +180,7 @@ impl Site {
         }
     }
 
-    /// The servers of a shard, which have addresses.
+    /// Returns the servers of a shard. A single server has no address and is left out.
     pub(super) fn servers(&self, shard: usize) -> Vec<Twin> {
         match self {
             Self::One(_) => Vec::new(),
@@ -191,7 +191,7 @@ impl Site {
         }
     }
 
-    /// The replicas of a shard.
+    /// Returns the replicas of a shard.
     pub(super) fn replicas(&self, shard: usize) -> Vec<Twin> {
         let primary = self.primary(shard).address();
         self.servers(shard).into_iter().filter(|it| it.address() != primary).collect()
@@ -241,7 +241,7 @@ impl Site {
     }
 }
 
-/// Returns a slot of a shard without a name of the run, so that it never moves.
+/// Returns a slot of a shard that contains no name of the run, so that this slot never moves.
 fn some_slot(shard: usize) -> u16 {
     const PART: usize = 16_384_usize.div_ceil(PRIMARIES);
     u16::try_from(shard * PART + 7).unwrap()

@@ -19,23 +19,23 @@ use super::{
 /// A connection by its server and its number there.
 type Key = (String, u64);
 
-/// A client gives up a silent connection within this time.
+/// A client must give up a silent connection within this time.
 const SILENCE: Duration = Duration::from_secs(7);
 
-/// Connections that clients must close, and since when.
+/// The connections that clients must close, and since when.
 pub(super) struct StaleConnections {
     stays: Duration,
     stale: BTreeMap<Key, Instant>,
     silent: BTreeMap<Key, Instant>,
-    /// Clients that cannot know of the replacement, and until when.
+    /// Clients that cannot know that a server was replaced, and until when.
     excused: BTreeMap<String, Instant>,
 }
 
 impl StaleConnections {
     pub(super) fn of(site: &Site, scenario: &Scenario) -> Self {
         let stays = match (site, scenario.kind) {
-            // A client keeps the connection to a node for a while after a slot has moved from it.
-            // Without requests it refreshes the topology rarely.
+            // A client without requests refreshes the topology of a cluster rarely, so it may keep
+            // a connection to a replaced node for a while.
             (Site::Nodes(..), _) => Duration::from_secs(24),
             (_, Kind::Switched) => Duration::from_secs(1),
             _ => Duration::from_secs(4),
@@ -44,14 +44,14 @@ impl StaleConnections {
         Self { stays, stale, silent, excused }
     }
 
-    /// Notes that `client` learns of no replacement for `lasts`.
+    /// Notes that for `lasts`, `client` cannot notice the replacement of a server.
     pub(super) fn excuse(&mut self, client: &str, lasts: Duration) {
         let until = Instant::now() + lasts;
         let known = self.excused.entry(client.to_owned()).or_insert(until);
         *known = until.max(*known);
     }
 
-    /// Notes that no byte arrives any more on the connections that a client has now.
+    /// Notes that no byte will arrive on the subscribed connections that a client has now.
     pub(super) fn silences(&mut self, site: &Site, client: &str) {
         let now = Instant::now();
         for server in site.all() {

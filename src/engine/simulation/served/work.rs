@@ -50,8 +50,8 @@ impl Worker {
         Duration::from_millis(self.chance.u64(..=millis))
     }
 
-    /// Returns `true` one time in `n`, for unusual behaviour. Returns `false` in a crowd, and in a
-    /// run without pauses.
+    /// Returns `true` one time in `n`, for unusual behaviour. In a crowd, and in a run without
+    /// pauses, always returns `false`.
     fn one_in(&mut self, n: u32) -> bool {
         let plain = self.scenario.kind == Kind::Crowd || self.scenario.restless;
         !plain && self.chance.u32(..n) == 0
@@ -76,7 +76,7 @@ impl Worker {
         self.leave(guard, believes, since).await;
     }
 
-    /// Chooses how it waits, and the terms of its hold.
+    /// Chooses how the worker waits for the lock, and the terms of the hold.
     fn traits(&mut self, lock: Lock) -> (Lock, Terms) {
         let (ttl, replicas) = (self.scenario.ttl, self.scenario.replicas);
         let renews = !self.one_in(4);
@@ -102,7 +102,7 @@ impl Worker {
             false => lock,
         };
         let polls = match self.scenario.restless {
-            // One client sends requests without a pause, and the other one is not subscribed.
+            // `client-0` acquires again and again without a pause, and the other client polls.
             true => self.peer.id != "client-0",
             false => self.scenario.polling && self.one_in(4),
         };
@@ -122,7 +122,7 @@ impl Worker {
         Replicas::at_least(least).within(Duration::from_millis(50))
     }
 
-    /// Returns how its client waits.
+    /// Returns how the client of this worker waits.
     fn class(&self) -> Class {
         let queues = self.peer.permissions.lock().unwrap().queues();
         match (queues, self.scenario.polling) {
@@ -150,7 +150,8 @@ impl Worker {
         }
         acquired.unwrap_or_else(|error| {
             self.log(|| format!("does not acquire: {error}"));
-            // A waiter with a short timeout may get an error that no reply has arrived in time.
+            // The other ways have a short timeout, which may end before a reply comes: then an
+            // error is no violation.
             if matches!(way, 0 | 4) {
                 self.judge.failed(lock.name(), &error);
             }
@@ -165,9 +166,9 @@ impl Worker {
         self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class())
     }
 
-    /// Begins to wait and then does other work before it continues, as a branch of a `select!`
-    /// does. A task in line behind others of its client blocks no task. A task with the request
-    /// slot of its client may be granted a lock that it does not take.
+    /// Polls `acquire()` once, and polls it again only after `time`, like a branch of a `select!`.
+    /// A task in line behind other tasks of its client blocks no other task. But a task that has
+    /// the request slot may be granted the lock and not notice it, which counts as a fault.
     async fn pause_while_waiting(
         &mut self,
         lock: &Lock,
@@ -191,7 +192,7 @@ impl Worker {
         acquire.await.map(Some)
     }
 
-    /// Waits for `lost()`.
+    /// Reports to the judge when `lost()` returns.
     fn watch(&self, guard: &LockGuard, believes: &Believes) {
         let (owner, lost, number) = (guard.owner().clone(), guard.lost(), believes.number());
         let (gate, judge) = (self.peer.gate.clone(), Arc::clone(&self.judge));

@@ -31,11 +31,11 @@ const LONGEST: Duration = Duration::from_secs(900);
 /// Faults occur during this time.
 const FAULTY_TIME: Duration = Duration::from_secs(30);
 
-/// The rounds of each task that works for a client on its next runtime.
+/// After a client has lost its runtime, each new task works for this number of rounds.
 const ROUNDS_AGAIN: u32 = 3;
 
-/// The highest number of scripts for one hand-over, in tenths: two requests and the hand-over
-/// itself, and now and then a check.
+/// The highest average number of scripts per grant, in tenths: two requests of the waiter and one
+/// hand-over, and now and then another request.
 const SCRIPTS: u64 = 32;
 
 /// Runs `seed`.
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Checks that each hand-over in a crowd takes few scripts.
+    /// Checks that a grant in a crowd takes few scripts on average.
     fn check_script_count(&self, scripts: u64) -> Result<(), String> {
         let grants = self.judge.grants();
         let dear = self.scenario.kind == Kind::Crowd && 10 * scripts > SCRIPTS * grants + 100;
@@ -211,7 +211,7 @@ impl World {
 
     /// Checks at the end that nothing is left.
     async fn check_end(self) -> Result<(), String> {
-        // Withdrawals are repeated for this time, and subscriptions are kept.
+        // Within this time, withdrawals are repeated, and unused subscriptions end.
         sleep(Duration::from_secs(7)).await;
         if self.scenario.is_calm() {
             self.check_queues()?;
@@ -225,7 +225,7 @@ impl World {
         Ok(())
     }
 
-    /// A queue may stay for a while, but without entries.
+    /// Checks that no queue has an entry. An empty queue may stay for a while.
     fn check_queues(&self) -> Result<(), String> {
         let master = self.site.master();
         let queues = master.keys().into_iter().filter_map(|key| master.zset(&key));

@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl Seen {
-    /// A fault begins now and lasts `lasts`. Returns when clients that reconnect no longer notice it.
+    /// Returns when a fault is over that begins now and lasts for `lasts`. A client that lost its
+    /// connections cannot find the primary before `misled_until`.
     pub(super) fn over(&self, lasts: Duration) -> Instant {
         let over = Instant::now() + lasts;
         self.misled_until.map_or(over, |until| until.max(over))
@@ -47,7 +48,8 @@ impl Seen {
         }
     }
 
-    /// At most one client relies on a hold at a time, and the server has this hold.
+    /// Checks that at most one client relies on a hold of a name at a time, and that the server has
+    /// this hold.
     pub(super) fn false_belief(&self, now: Instant) -> Option<String> {
         let mut believed: BTreeMap<&Name, &Owner> = BTreeMap::new();
         for believer in self.believers.values().filter(|it| it.holding.is_held()) {
@@ -71,7 +73,7 @@ impl Seen {
         None
     }
 
-    /// No client relies for long on a hold that the server does not have.
+    /// Checks that no client relies for long on a hold that the server does not have.
     pub(super) fn unnoticed_loss(&self, now: Instant) -> Option<String> {
         let is_late = |it: &&Believer| {
             let Some(lock) = self.locks.get(&it.name) else { return false };
@@ -83,7 +85,7 @@ impl Seen {
         Some(format!("{} believes in `{}`, which was lost long ago", late.owner, late.name))
     }
 
-    /// `lost()` returns soon after a hold is over.
+    /// Checks that `lost()` returns soon after a hold is over.
     pub(super) fn unreported_loss(&mut self, now: Instant) -> Option<String> {
         for it in
             self.believers.values_mut().filter(|it| !it.loss_reported && !it.holding.is_held())
@@ -96,7 +98,7 @@ impl Seen {
         None
     }
 
-    /// A free lock does not stay free while a waiter waits for it.
+    /// Checks that a free lock does not stay free while a waiter waits for it.
     pub(super) fn idle_lock(
         &self,
         name: &Name,
@@ -122,7 +124,8 @@ impl Seen {
         self.locks.get(name).filter(is_others).map_or(now, |lock| lock.since)
     }
 
-    /// Since when no fault disturbs `name`; it may lie in the future.
+    /// Returns since when no fault disturbs `name`. If a fault disturbs it now, this time is in the
+    /// future.
     pub(super) fn quiet_since(&self, name: &Name) -> Instant {
         let lock = self.locks.get(name).map(|lock| lock.quiet_until);
         lock.max(self.quiet_until).unwrap_or_else(Instant::now)
@@ -133,7 +136,8 @@ impl Seen {
         now <= self.quiet_since(name)
     }
 
-    /// Whether the hold with this `number` was healthy when `reason` was reported.
+    /// Whether `reason` is wrong, because no fault explains it: the hold with this `number` should
+    /// still be healthy.
     pub(super) fn is_untrue(&self, number: u64, reason: LostReason, scenario: &Scenario) -> bool {
         let Some(it) = self.believers.get(&number) else { return false };
         let Some(lock) = self.locks.get(&it.name) else { return false };
@@ -146,7 +150,7 @@ impl Seen {
         }
     }
 
-    /// The server does not grant a lock to a client if it knows that the client is gone.
+    /// Checks that the server grants no lock to a client that has died before.
     pub(super) fn granted_to_dead(&self, name: &Name, now: Instant) -> Option<String> {
         let is_new = |it: &&Watched| it.since == now && !self.is_disturbed(name, now);
         let lock = self.locks.get(name).filter(is_new)?;
@@ -158,14 +162,14 @@ impl Seen {
         self.dead.contains(client_of(owner))
     }
 
-    /// Since when no fault disturbs the client that releases `name`.
+    /// Returns since when no fault disturbs the client of `owner`, which releases `name`.
     fn releases_since(&self, name: &Name, owner: &str) -> Option<Instant> {
         let lock = self.locks.get(name).map(|lock| lock.quiet_until);
         let client = self.cut_off_until.get(client_of(owner)).copied();
         lock.max(self.disturbed_until).max(client)
     }
 
-    /// A lock of a Leasehold client does not stay held without a guard.
+    /// Checks that a lock does not stay held by an owner without a guard.
     pub(super) fn leftover(
         &self,
         name: &Name,
@@ -192,7 +196,7 @@ impl Seen {
         too_long.then(|| format!("`{name}` stays held by {leftover}, which has no guard"))
     }
 
-    /// In a calm run, no waiter waits for longer than the limit of its class.
+    /// Checks that in a calm run, no waiter waits for longer than the limit of its class.
     pub(super) fn starved_waiter(&self, scenario: &Scenario, now: Instant) -> Option<String> {
         if !scenario.is_calm() {
             return None;
@@ -218,7 +222,7 @@ impl Seen {
         match waiter.class {
             Class::Queues => waiter.passed_over > if others { 80 } else { scenario.clients + 8 },
             Class::Outside => waiter.passed_over > 40 + 10 * scenario.clients,
-            // The holders before it may hold for long.
+            // The holders before this waiter may hold the lock for long.
             Class::Polls | Class::Foreign => waited > window_comes(scenario) + 4 * longest,
         }
     }

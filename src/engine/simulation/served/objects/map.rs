@@ -1,5 +1,5 @@
-//! Workers that change the entries of a map: with a guard, by a computation, and without a lock. They
-//! also delete the lock of an entry while another one holds it.
+//! Workers that change the entries of a map: with a guard, by a computation, and without a lock.
+//! They also delete the lock of an entry while another worker holds it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn counter(map: &Map<String, String>) -> Result<u64> {
 }
 
 impl Worker {
-    /// Counts, computes and replaces.
+    /// Counts, computes and replaces values, and deletes the lock of the counter.
     pub(super) async fn use_map(mut self) {
         let map = entries(&self.client());
         for round in 0..self.scenario.rounds {
@@ -43,14 +43,15 @@ impl Worker {
         }
     }
 
-    /// Deletes the lock of the counter, so that two tasks believe in it. Only the holder writes.
+    /// Deletes the lock of the counter, so that two tasks believe in this lock. Even then, only the
+    /// owner that Redis has may write.
     fn deletes_lock(&self, map: &Map<String, String>) {
         let lock = map.lock(&COUNTER.to_owned()).unwrap();
         let deleted = self.book.site.master().delete(lock.name().as_str());
         self.log(|| format!("deletes the lock of the counter: {deleted}"));
     }
 
-    /// Makes the counter grow by one, under its lock.
+    /// Adds one to the counter under its lock.
     async fn counts(&mut self, map: &Map<String, String>) {
         let key = COUNTER.to_owned();
         let lock = map.lock(&key).unwrap().ttl(self.scenario.ttl);
@@ -72,7 +73,8 @@ impl Worker {
         self.release(guard, async |guard| drop(guard.release().await)).await;
     }
 
-    /// Wants a value that others want at the same time. Some insert it without a lock.
+    /// Gets a value that other workers compute at the same time. Some workers insert it without a
+    /// lock.
     async fn computes(&mut self, map: &Map<String, String>, number: u32) {
         let (value, takes) = (self.label.clone(), self.up_to(self.scenario.hold));
         let key = number.to_string();
@@ -105,7 +107,7 @@ impl Worker {
     }
 }
 
-/// Compares the entries with what is known, and removes them.
+/// Compares the entries with the record of the story, and removes them.
 pub(super) async fn remove_all(client: &Client, book: &Book) -> Result<(), String> {
     let map = entries(client);
     let count = until_known(PATIENCE, || counter(&map)).await;

@@ -1,4 +1,5 @@
-//! Multi-locks with any order of their members, and tasks that acquire two members one by one.
+//! Workers that acquire multi-locks with their members in a random order, or two members one by
+//! one.
 
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the first member while it holds the last one.
+    /// Waits for the first member while it holds the last member.
     async fn hold_one_by_one(&mut self) {
         let (client, ttl) = (self.client(), self.scenario.ttl);
         let [inner, .., outer] = MEMBERS.map(|name| client.lock(name).unwrap().ttl(ttl));
