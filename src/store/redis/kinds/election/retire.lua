@@ -3,8 +3,8 @@
 --   KEYS[1]  record  hash {owner, term, value, since}
 --   ARGV[1]  owner   of that leader
 --
---   1   deleted
---   0   there is no record, or another leader has written it
+--   1   the record was deleted
+--   0   the record does not exist, or another leader has written it
 --
 -- Time: HGET and DEL.
 
