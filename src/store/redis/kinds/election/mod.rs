@@ -1,4 +1,4 @@
-//! The election: a fenced lock of Redisson's, and a record of its holder that only Leasehold has.
+//! The election: Redisson's fenced lock, and a record of the holder, which only Leasehold has.
 //!
 //! The lock alone decides which client leads. The record counts only while its owner holds the
 //! lock.
@@ -26,8 +26,8 @@ static PROCLAIM: LazyLock<Script> = script!("proclaim");
 static RENEW: LazyLock<Script> = script!("renew");
 static RETIRE: LazyLock<Script> = script!("retire");
 
-/// Requests are those of a lock, except renewals, which also renew the record, and releases, which
-/// also delete it.
+/// The requests are those of a lock, with two exceptions: a renewal also renews the record, and a
+/// release also deletes it.
 pub(in crate::store::redis) struct Election;
 
 impl InRedis for Election {
@@ -65,8 +65,8 @@ impl InRedis for Election {
     }
 }
 
-/// Deletes the record of a leader that has stepped down. Clients ignore it already, so after a
-/// failure it only stays until its TTL ends.
+/// Deletes the record of a leader that has stepped down. If this fails, the record stays until its
+/// TTL ends, which does no harm: clients ignore a record whose owner does not hold the lock.
 async fn retire(store: &RedisStore, claim: &Claim) {
     let keys = [keys::leader(claim.name())];
     let request = Request::script(&RETIRE, &keys, claim.owner.as_str());
@@ -76,8 +76,8 @@ async fn retire(store: &RedisStore, claim: &Claim) {
     }
 }
 
-/// Writes the record of the leader with this `claim` and `term`, if it still leads. Returns whether
-/// it does. A repeated request writes the same.
+/// Writes the record of the leader with this `claim` and `term`, if this owner still leads. Returns
+/// whether it leads. A repeated request writes the same record.
 pub(crate) async fn proclaim(
     store: &RedisStore,
     claim: &Claim,

@@ -5,35 +5,37 @@
 --   KEYS[3]  withdrawn  zset {owner: millisecond since 1970 until which it is rejected}
 --   KEYS[4]  patient    hash {owner, permits, since, until, began} of Leasehold's longest waiter:
 --                       how many permits it requests, since when it waits, until when permits
---                       are reserved for it after its last request, and when the first turn
+--                       are kept for it after its last request, and when the first turn
 --                       began; times are milliseconds since 1970. The hash expires two turns
 --                       after `began`
 --   ARGV[1]  owner      unique to this acquisition
 --   ARGV[2]  permits    how many, at least one
 --   ARGV[3]  waited     milliseconds for which this owner has waited, if that is long; else empty
---   ARGV[4]  rest       milliseconds for which permits stay reserved for the longest waiter after
---                       its last request
---   ARGV[5]  turn       milliseconds for which permits are reserved for longest waiters. For the
---                       next period of this length, no permits are reserved
---   ARGV[6]  channel    on which the number of free permits is published when a reservation ends
+--   ARGV[4]  rest       milliseconds for which permits are kept for the longest waiter after its
+--                       last request
+--   ARGV[5]  turn       milliseconds for which permits are kept for longest waiters. For the next
+--                       period of this length, no permits are kept
+--   ARGV[6]  channel    on which the number of free permits is published when none are kept any
+--                       longer
 --
 --   owner    granted. A repeated request finds the permits of this owner, and changes nothing
 --   {-1}     too few permits are free
 --   {-2}     the counter does not exist: the number of permits was never set
---   {pttl}   enough permits are free, but they are reserved for the longest waiter, for at most
---            pttl milliseconds
+--   {pttl}   enough permits are free, but they are kept for the longest waiter, for at most pttl
+--            milliseconds
 --
 -- If the owner has withdrawn its request, the script rejects it: it was still in flight at the
 -- withdrawal.
 --
--- An owner that has waited for long becomes the longest waiter ("patient"), unless another owner has
--- waited for longer. While permits are reserved for the longest waiter, all other owners of
--- Leasehold leave it the number that it requests; Redisson's clients do not. The reservation ends
--- when the longest waiter gets its permits, or when the turn is over.
+-- An owner that has waited for long becomes the longest waiter ("patient"), unless another owner
+-- has waited for longer. The script keeps permits for it: other owners of Leasehold get permits
+-- only beyond the number that the longest waiter requests. Redisson's clients ignore this. The
+-- script keeps permits until the longest waiter gets them, or until the turn is over.
 --
--- Two limits prevent that a longest waiter blocks the others for ever. It gets no reservation if it
--- requests more permits than are free and held by Leasehold's clients together. And its turn is
--- limited, because some holders may be dead or hold for hours, which no script can know.
+-- Because of two limits, a longest waiter cannot block the others for ever. An owner does not
+-- become the longest waiter if it requests more permits than are free and held by Leasehold's
+-- clients together. And the turn is limited, because some holders may be dead or hold for hours,
+-- which no script can know.
 --
 -- For an owner that has waited for long, a request also costs TIME, HLEN, HVALS of at most a
 -- thousand holders, HSET and PEXPIRE; if it stops being the longest waiter, HDEL and PUBLISH.
@@ -110,7 +112,7 @@ local function be_patient()
     end
 end
 
--- Ends the reservation for the longest waiter.
+-- Keeps no more permits for this owner, and announces them to the other waiters.
 local function be_patient_no_more()
     redis.pcall('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     if free > 0 then

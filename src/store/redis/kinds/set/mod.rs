@@ -30,12 +30,12 @@ pub(super) const SCRIPTS: Scripts = &[&CHANGE, &POP];
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Insert,
-    /// Adds the elements if none of them is there.
+    /// Adds the elements, unless the set has one of them.
     InsertAllIfNone,
     Remove,
 }
 
-/// Changes the set, and returns whether it did. There is at least one element. A repeated request
+/// Adds or removes at least one element, and returns whether something changed. A repeated request
 /// with the same `receipt` changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
@@ -65,7 +65,7 @@ pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Rep
     store.ask(request.read(read)).await
 }
 
-/// Returns whether this element is there.
+/// Returns whether the set has this element.
 pub(crate) async fn contains(store: &RedisStore, name: &Name, element: &[u8]) -> Reply<bool> {
     map::flag(store, name, "SISMEMBER", element).await
 }
