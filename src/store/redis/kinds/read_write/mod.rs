@@ -76,8 +76,8 @@ impl InRedis for Readers {
         store.ask(read(claim, None, Some(writer))).await
     }
 
-    /// Only renews the lease: the store has no hold count, because the tasks of a process that
-    /// share a read lock are one reader in the store.
+    /// Renews the lease, and ignores the count: the tasks of a process that share a read lock are
+    /// one reader in the store.
     async fn recount(
         store: &RedisStore,
         claim: &Claim,
