@@ -63,9 +63,9 @@ impl MemoryStore {
     /// Deletes the holds of `name` without a message, and returns whether `name` was held.
     ///
     /// This happens in Redis after a restart without its data, or after a failover before the
-    /// replica has the hold. The held permits of an expirable semaphore become free. A semaphore is
-    /// deleted. The claims of a queue stay: use [`lose_everything`](Self::lose_everything) to lose
-    /// these, too.
+    /// replica has the hold. The held permits of an expirable semaphore become free. A semaphore
+    /// with held permits is deleted. The claims of a queue stay: use
+    /// [`lose_everything`](Self::lose_everything) to lose these, too.
     ///
     /// # Examples
     ///
