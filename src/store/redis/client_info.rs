@@ -16,7 +16,7 @@ pub(crate) fn client_of(owner: &Owner) -> Result<Name, InvalidName> {
     Name::new(owner.as_str().rsplit_once(':').map_or(owner.as_str(), |(client, _)| client))
 }
 
-/// Publishes the `text` of `client`. Redis removes it after `rests`.
+/// Publishes the `text` of `client`. Redis removes the text after `rests`.
 pub(crate) async fn write(
     store: &RedisStore,
     client: &Name,

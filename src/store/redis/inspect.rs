@@ -56,8 +56,8 @@ pub(crate) async fn search(
     Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
 }
 
-/// Returns the name of an object that exists if `key` does. A fair lock may have only its queue of
-/// waiters, and a queue may have only its claims.
+/// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
+/// its queue of waiters, and a queue only by its claims.
 fn shown_name(key: &str) -> Option<&str> {
     if let Some(name) = keys::queue_of(key) {
         return Some(name);

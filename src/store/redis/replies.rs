@@ -30,7 +30,7 @@ pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
 }
 
 /// Parses the reply to the acquisition of `claim`. A grant contains the owner, so no reply to
-/// another request can be mistaken for it.
+/// another request can be mistaken for this grant.
 pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     let is_own = |granted: &Value| text(granted) == Some(claim.owner.as_str());
     let fenced = claim.tokens() > 0;

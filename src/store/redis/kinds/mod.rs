@@ -39,8 +39,8 @@ pub(super) trait InRedis {
     /// The scripts of this kind. Each new connection loads them.
     const SCRIPTS: Scripts;
 
-    /// A message that makes all waiters send a request, including waiters of Redisson. It must
-    /// never mislead a waiter, whatever the state of the object.
+    /// A message that makes all waiters send a request, including waiters of Redisson. The message
+    /// must never mislead a waiter, whatever the state of the object.
     const WAKES: &'static str;
 
     /// Returns the channel on which releases of `name` are announced.

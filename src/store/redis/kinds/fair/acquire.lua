@@ -12,9 +12,9 @@
 --
 --   owner                  granted, with a hold count of 1. A repeated request gets the same grant
 --                          and a fresh lease, so a lost reply is safe
---   {pttl, owner, count}   this owner holds the lock for at most pttl milliseconds (-1: without
+--   {pttl, owner, count}   another owner holds the lock for at most pttl milliseconds (-1: without
 --                          end). If count is 0, the lock is free, but for at most pttl milliseconds
---                          only this owner, the head of the queue, can acquire it
+--                          only the returned owner, the head of the queue, can acquire it
 --
 -- If the lock is free, and dead waiters before the head were dropped, the script publishes 0 on the
 -- channel of the head, because the release has notified a dead waiter.

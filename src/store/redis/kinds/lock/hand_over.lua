@@ -14,8 +14,8 @@
 --   ARGV[4]  waiters   prefix of the channel of one waiting client
 --   ARGV[5]  reserve   milliseconds of a reservation
 --   ARGV[6]  rest      milliseconds until an unused queue, or KEYS[3], expires
---   ARGV[7]  long      milliseconds after which a waiter seldom sends a request without a
---                      notification
+--   ARGV[7]  long      milliseconds of waiting after which a waiter seldom sends a request
+--                      without a notification
 --   ARGV[8]  later     milliseconds until the third waiter sends a request, because both
 --                      waiters before it may be dead
 --
@@ -38,8 +38,8 @@
 -- holder. A release removes the entries of clients that no longer listen, at most 100 of them.
 --
 -- In a yield window, clients without a queue entry can acquire. A window of n ms opens if the last
--- one was at least 50 n ms ago. If more clients listen to Redisson's channel than are queued, it
--- opens after 5 n ms.
+-- one was at least 50 * n ms ago. If more clients listen to Redisson's channel than are queued, 5 *
+-- n ms are enough.
 --
 -- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
@@ -123,7 +123,8 @@ local function is_due(window, outsiders, now)
         return now - last >= window * (outsiders and 5 or 50)
     end
     record(now)
-    -- There was no valid record. If it expired during long holds, the first entry is old enough.
+    -- There was no valid record. If the first client has waited for as long as a record lasts, the
+    -- record may have expired during long holds: then a window is due.
     return outsiders or now - came / 1000 >= tonumber(ARGV[6])
 end
 

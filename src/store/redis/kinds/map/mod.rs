@@ -47,7 +47,7 @@ pub(crate) enum Change<'a> {
     CompareAndSet { old: &'a [u8], new: &'a [u8] },
     /// Removes the entry. Returns its value.
     Remove,
-    /// Removes the entry if its value is this one.
+    /// Removes the entry if it has this value.
     RemoveIf(&'a [u8]),
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Change<'a> {
 pub(crate) enum Changed {
     /// Nothing changed, or there was no previous value.
     No,
-    /// Something changed, or there was a previous value, which this contains.
+    /// Something changed, or there was a previous value. Contains the previous value, or no bytes.
     Yes(Vec<u8>),
     /// The previous value is too long for a reply, so nothing changed.
     TooLong,

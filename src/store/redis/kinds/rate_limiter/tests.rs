@@ -170,8 +170,8 @@ async fn throttle_grants_at_its_pace_from_any_seed() {
     }
 }
 
-/// In this state, Redisson's script fails, and a Redisson limiter never grants its whole rate
-/// again.
+/// If the counter outlives the window, Redisson's script fails, and a Redisson limiter never grants
+/// its whole rate again.
 #[tokio::test(start_paused = true)]
 async fn counter_that_outlived_its_window_is_repaired() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());

@@ -14,8 +14,10 @@
 -- lease ends. If readers are removed while a writer holds the lock, no waiter can acquire it, so
 -- the script notifies no waiter.
 --
--- Time: HGET, HLEN, DEL and PUBLISH; if the writer also reads HGETALL, HDEL, HSET and the cost of
--- `longest_lease`.
+-- If a writer that has a read hold is removed, the script costs HGETALL, HDEL, HSET, and the cost
+-- of `longest_lease` instead of DEL.
+--
+-- Time: HGET, HLEN, DEL and PUBLISH.
 
 local function notify()
     return type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' and 2 or 1

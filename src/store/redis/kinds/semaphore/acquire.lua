@@ -24,8 +24,8 @@
 --   {pttl}   enough permits are free, but they are kept for the longest waiter, for at most pttl
 --            milliseconds
 --
--- If the owner has withdrawn its request, the script rejects it: it was still in flight at the
--- withdrawal.
+-- If the owner has withdrawn its request, the script rejects the request, which was still in flight
+-- at the withdrawal.
 --
 -- An owner that has waited for long becomes the longest waiter ("patient"), unless another owner
 -- has waited for longer. The script keeps permits for it: other owners of Leasehold get permits

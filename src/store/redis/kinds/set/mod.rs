@@ -35,8 +35,8 @@ pub(crate) enum Change {
     Remove,
 }
 
-/// Adds or removes at least one element, and returns whether something changed. A repeated request
-/// with the same `receipt` changes nothing, and returns the same reply.
+/// Adds or removes `elements`, which must not be empty. Returns whether something changed. A
+/// repeated request with the same `receipt` changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
