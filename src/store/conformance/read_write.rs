@@ -362,8 +362,8 @@ async fn forced_release_affects_one_side(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-/// Once, a forced release of the writer also removed the read hold. The reader
-/// still relied on the read hold while another client wrote.
+/// Once, a forced release of the writer also removed the read hold. The reader still relied on the
+/// read hold while another client wrote.
 async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));

@@ -12,7 +12,7 @@ pub(super) fn client_info(client: &Name) -> String {
     own("leasehold_client__info", client)
 }
 
-/// The prefix of the key that lives as long as the lease of a reader of `name`.
+/// The key that lives as long as the lease of `owner`, a reader of `name`.
 pub(super) fn reader(name: &Name, owner: &Owner) -> String {
     format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())
 }
@@ -28,7 +28,8 @@ pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)
 }
 
-/// Returns the beginning of keys that Redisson derives from `name` without a prefix.
+/// Returns the beginning of keys that Redisson derives from `name` by a suffix, such as `{door}` in
+/// `{door}:timeout`.
 pub(crate) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),

@@ -44,7 +44,7 @@ impl InRedis for Barrier {
     }
 }
 
-/// A barrier in which each member has a hold from the opening until it leaves.
+/// A barrier in which each member has a hold from the opening until the member leaves.
 pub(in crate::store::redis) struct DoubleBarrier;
 
 impl InRedis for DoubleBarrier {

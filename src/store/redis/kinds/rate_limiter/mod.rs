@@ -76,7 +76,8 @@ impl Limiter<'_> {
         [key("value"), own("value"), key("permits"), own("permits")]
     }
 
-    /// Acquires these permits, if they are free. The request may be repeated with the same permits.
+    /// Acquires these permits, if they are free. After a grant, a repeated request with the same
+    /// permits changes nothing.
     pub(crate) async fn acquire(&self, store: &RedisStore, it: &RatePermits) -> Reply<Decision> {
         let [value, own_value, permits, own_permits] = self.keys();
         let others = [&*value, &*own_value, &*permits, &*own_permits];
