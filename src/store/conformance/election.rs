@@ -16,7 +16,7 @@ impl Bench {
         Claim { share: Share::FENCED, object, ..self.claim_for(name, ttl) }
     }
 
-    /// Makes the owner of the claim the leader. Returns the term.
+    /// Makes the owner of the claim the leader. Returns the number of the term.
     async fn lead(&self, claim: &Claim) -> u64 {
         match self.one.acquire(claim, None).await.unwrap() {
             Verdict::Granted { token: Some(term), .. } => term.get(),
@@ -28,7 +28,7 @@ impl Bench {
         election::proclaim(&self.one, claim, term, value).await.unwrap()
     }
 
-    /// The leader: its owner, and its value if it has a record.
+    /// Returns the owner of the leader, and its value if it has written a record.
     async fn led_by(&self, claim: &Claim) -> Option<(Owner, Option<String>)> {
         let leader = election::leader(&self.other, claim.name()).await.unwrap()?;
         Some((leader.owner().clone(), leader.value().map(str::to_owned)))

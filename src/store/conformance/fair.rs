@@ -28,7 +28,8 @@ impl Bench {
         Claim { object, ..claim }
     }
 
-    /// Claims to one fair lock. The first one is granted, and the others wait in order.
+    /// Returns claims to one fair lock. The first one is granted, and the others wait in this
+    /// order.
     async fn in_order<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.fair(name));
         let [first, waiting @ ..] = claims.as_slice() else { panic!("no claim") };
@@ -44,7 +45,7 @@ impl Bench {
         self.other.acquire(claim, WAITS).await.unwrap()
     }
 
-    /// Releases what `claim` holds.
+    /// Releases the hold of `claim`.
     async fn frees(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
         assert_eq!(given, ReleaseReply::Freed(RemoteWaiters::Nobody));
@@ -56,7 +57,7 @@ impl Bench {
     }
 }
 
-/// The owner that a rejection names, and its hold count.
+/// Returns the holder in a busy verdict: its owner and its hold count.
 fn named(verdict: &Verdict) -> Option<(Owner, u32)> {
     let Verdict::Busy(Taken { holder: Some(holder), .. }) = verdict else { return None };
     Some((holder.owner.clone(), holder.count))

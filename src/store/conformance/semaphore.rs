@@ -92,7 +92,7 @@ async fn withdrawn_request_takes_no_permits(t: &Bench) {
     assert_eq!(t.one.release(&late, ReleaseMode::HandOver).await.unwrap(), GONE);
     t.busy(&late, None).await;
     assert_eq!(t.free(&late).await, 1);
-    // an owner that had permits is rejected after its release was requested again
+    // an owner whose permits are released is rejected after a repeated release
     let unsure = t.permits("withdrawn", 1);
     t.grant(&unsure).await;
     t.back(&unsure).await;
@@ -175,8 +175,8 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     let [many, other, longer] = [6, 5, 5].map(|units| t.permits("patient", units));
     assert_eq!(t.busy(&many, LONG).await, None);
     assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
-    // a waiter that has waited for less does not replace it, and one that has waited for longer
-    // does
+    // a waiter that has waited for less time does not replace the longest waiter; a waiter that has
+    // waited for longer does
     let less = Some(Place::Waited(Duration::from_secs(1)));
     assert_eq!(t.busy(&other, less).await, None);
     assert!(t.busy(&few, less).await.is_some());
@@ -185,7 +185,8 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     let more = Some(Place::Waited(Duration::from_secs(3)));
     assert_eq!(t.other.acquire(&longer, more).await.unwrap(), Verdict::GRANTED);
 
-    // permits beyond its request are free for others, and all are after its grant
+    // others can acquire permits beyond the number that the longest waiter requests; after the
+    // grant of the longest waiter, they can acquire all
     t.changed(&few, Change::Add(5)).await;
     t.grant(&few).await;
     t.busy(&t.permits("patient", 1), None).await;
@@ -213,7 +214,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
     assert_eq!(t.busy(&too_many, LONG).await, None);
     t.grant(&few).await;
-    // nor does a waiter whose permits are revoked while it waits
+    // nor does a waiter block others when the number becomes too low for its request
     t.busy(&all, LONG).await;
     t.busy(&t.permits("too-many", 1), None).await;
     t.changed(&few, Change::Add(-1)).await;
@@ -221,8 +222,8 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     t.grant(&t.permits("too-many", 1)).await;
 }
 
-/// Two waiters want more permits than are ever free, because a holder keeps some. The others
-/// acquire in half of the time. In virtual time.
+/// Two waiters want more permits than are ever free, because a holder keeps some. In half of the
+/// time, others can acquire. This test needs virtual time.
 pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
     t.grant(&t.permits("turns", 2)).await;
@@ -248,7 +249,8 @@ pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench
     }
 }
 
-/// A thousand holders are counted, and no more.
+/// The store counts the permits of at most a thousand holders. With more, it cannot know whether a
+/// request can ever be granted.
 async fn ambiguous_longest_waiter_blocks_no_other_waiter(t: &Bench) {
     let few = t.semaphore("crowded", 1_010).await;
     for _ in 0..1_001 {
@@ -273,7 +275,8 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
     t.other.unlisten(&few.object);
 }
 
-/// Its withdrawal leaves no request in flight that the store would have to reject.
+/// `ReleaseMode::Leave` states that no request is in flight, so the store need not reject later
+/// ones.
 async fn leaving_waiter_may_ask_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;
@@ -315,7 +318,7 @@ async fn subscriber_is_notified_of_free_permits(t: &Bench) {
     t.grant(&claim).await;
     t.back(&claim).await;
     t.received(&freed(&claim), 2).await;
-    // a negative number of permits is nothing to ask for
+    // the store does not publish a negative number, because no waiter can acquire
     t.changed(&claim, Change::Add(-3)).await;
     t.changed(&claim, Change::Add(4)).await;
     t.received(&freed(&claim), 3).await;

@@ -1,5 +1,5 @@
 //! Runs the conformance tests on every deployment: one server, several addresses, sentinels, a
-//! cluster. They also run with a user that has only the permissions from the guide.
+//! cluster. Further tests run them as a user that has only the permissions from the guide.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     store::conformance::{self, Bench},
 };
 
-/// The stores of two clients.
+/// Returns the stores of two clients.
 async fn pair(url: &str, settings: &Settings) -> [Arc<RedisStore>; 2] {
     let [one, other] = ["one", "other"].map(|id| RedisStore::connect(url, settings, id));
     [Arc::new(one.await.unwrap()), Arc::new(other.await.unwrap())]
@@ -22,7 +22,8 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-/// Without a count of subscribers no client queues, and the tests need a queue.
+/// If a client cannot count the subscribers in a cluster, it never queues; the conformance tests
+/// need a queue.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "the number of subscribers in a whole cluster");
 }
@@ -50,11 +51,11 @@ async fn cluster_conforms() {
     conforms(&cluster.url(), &Settings::default()).await;
 }
 
-// The same with the permissions of the guide, and no others.
+// The same tests as a user with only the permissions of the guide.
 
 const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// The permissions that each command of the guide for `user` adds.
+/// Returns the permissions of `user` in the guide, one list for each command there.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     let nothing = ["on", ">secret", "resetkeys", "resetchannels", "-@all"];
     let mut commands = acl_rules_in(GUIDE, user);
@@ -62,18 +63,19 @@ fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     commands
 }
 
-/// The further permissions for names with braces.
+/// Returns the further permissions that names with braces need.
 fn patterns_of_the_guide() -> Vec<&'static str> {
     let (_, from) = GUIDE.split_once("For names with braces below `app:`").unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// The permission that one command of the guide adds.
+/// The permissions that only clusters need, and that only `replicated` needs.
 const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 
-/// The permissions for everything below `app:`, at one server and in other deployments.
+/// Returns the permissions for all names that begin with `app:`. `more` selects those that only
+/// some deployments need.
 fn permissions(more: &[&str]) -> Vec<&'static str> {
     let users =
         ["leasehold", "permits", "semaphores", "latches", "barriers", "queues", "limiters", "maps"];
@@ -84,7 +86,7 @@ fn permissions(more: &[&str]) -> Vec<&'static str> {
     commands.filter(meant).chain([patterns_of_the_guide()]).flatten().collect()
 }
 
-/// Creates a user at `server`. Its permissions name the channels wherever the server checks them.
+/// Creates a user at `server` with these permissions.
 fn admit(server: &Redis, name: &str, permissions: &[&str]) {
     server.user(name, permissions);
     server.command(&["ACL", "SETUSER", name, "+client|setinfo"]);
@@ -96,7 +98,7 @@ fn nothing_was_refused(server: &Redis) {
     assert!(refused.list().is_empty(), "{refused:?}");
 }
 
-/// The settings of that user.
+/// Returns the settings of a client that logs in as that user.
 fn narrow() -> Settings {
     let password = Some(String::from("secret").into());
     Settings { user: Some("narrow".into()), password, ..Settings::default() }

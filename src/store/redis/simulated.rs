@@ -1,5 +1,5 @@
-//! Each deployment conforms on simulated servers as well, in virtual time. A lock outlives their
-//! faults.
+//! Runs the conformance tests on simulated servers of each deployment, in virtual time. Further
+//! tests let a server fail while a lock is held.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     store::conformance::{self, Bench},
 };
 
-/// Settings of a client on a host of `net`.
+/// Returns the settings of a client on a host of `net`.
 fn settings(net: &Net, host: &str) -> Settings {
     let host = net.host(host);
     let connector = Connector::by_address(move |address| {
@@ -71,14 +71,14 @@ async fn simulated_cluster_conforms() {
     conforms(&net, &url_of_cluster(&cluster)).await;
 }
 
-// Failures of servers.
+// Tests in which servers fail.
 
 fn claim() -> Claim {
     let owner = Owner::new("one:1").unwrap();
     Claim::plain(Object::lock("app:door"), owner, Duration::from_secs(30))
 }
 
-/// Sends a request until the store replies, which must be soon.
+/// Repeats a request until it succeeds, which must happen within 10 s.
 async fn acquired(store: &RedisStore) {
     let start = Instant::now();
     while store.acquire(&claim(), None).await.is_err() {

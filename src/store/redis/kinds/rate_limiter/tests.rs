@@ -1,4 +1,4 @@
-//! Tests: the bytes of Redisson, windows with clocks that jump, and invalid data.
+//! Tests of the bytes that Redisson writes, of windows while the clock jumps, and of invalid data.
 
 use leasehold_twin::Twin;
 use redis::{ToRedisArgs, cmd};
@@ -50,7 +50,7 @@ fn store(twin: &Twin) -> RedisStore {
     RedisStore::simulated(connector, "one")
 }
 
-/// A limiter of `api` with this rate for all clients.
+/// Returns a limiter with this rate for all clients together.
 async fn limiter<'a>(
     store: &RedisStore,
     name: &'a Name,
@@ -69,7 +69,7 @@ async fn raw(store: &RedisStore, verb: &str, arguments: impl ToRedisArgs) -> Val
     store.topology.call(b"api", cmd(verb).arg(arguments)).await.unwrap()
 }
 
-/// Every grant of a run, with its time, and its permits without those that were released.
+/// Every grant of a run: its time, its permits, and how many of these were not released.
 type Grants = Vec<(Instant, RatePermits, u32)>;
 
 /// Checks that no interval has more permits than the rate. Redis counts in whole milliseconds.
@@ -95,7 +95,7 @@ async fn story(seed: u64) {
         let it = RatePermits::wanted(permits);
         match limiter.acquire(&store, &it).await.unwrap() {
             Decision::Granted => {
-                // A lost reply, so the same request is sent again.
+                // The same request again, as after a lost reply.
                 let free = limiter.available(&store).await.unwrap();
                 assert_eq!(limiter.acquire(&store, &it).await.unwrap(), Decision::Granted);
                 assert_eq!(limiter.available(&store).await.unwrap(), free);
@@ -150,7 +150,8 @@ async fn throttle_grants_at_its_pace_from_any_seed() {
             let (wait, _) = ask(&it).await;
             if !wait.is_zero() {
                 assert!(wait <= burst * spacing, "{wait:?}");
-                // A simulated clock moves a little with each request.
+                // The simulated clock moves a little with each request, so `wait` alone may be too
+                // short.
                 sleep(wait + MS).await;
             }
             let (wait, full_in) = ask(&it).await;
@@ -169,7 +170,8 @@ async fn throttle_grants_at_its_pace_from_any_seed() {
     }
 }
 
-/// In this state Redisson's script fails, and its limiter never grants its whole rate again.
+/// If the counter outlives the window, Redisson's script fails, and a Redisson limiter never grants
+/// its whole rate again.
 #[tokio::test(start_paused = true)]
 async fn counter_that_outlived_its_window_is_repaired() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
@@ -198,7 +200,7 @@ async fn member_ahead_of_the_clock_delays_for_one_interval() {
     assert_eq!(limiter.acquire(&store, &it).await.unwrap(), Decision::Granted);
 }
 
-/// The script cannot know whether the interval is over.
+/// The script cannot distinguish a clock that was set forward from an interval that is over.
 #[tokio::test(start_paused = true)]
 async fn clock_that_is_set_forward_gives_permits_back_once() {
     let (twin, name) = (Twin::new(7), Name::new("api").unwrap());
