@@ -12,7 +12,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text. Passwords are made only from text.
+    /// Returns the secret as text. Only for passwords, which are always made from text.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
