@@ -36,7 +36,8 @@ pub(crate) enum Subcommand {
 /// Runs a command while holding a lock.
 ///
 /// Waits for the lock, runs the command, and releases the lock. If the lock is lost, leasehold
-/// stops the command: it sends TERM to its process group, and KILL after the grace period.
+/// stops the command: it sends TERM to the process group of the command, and KILL after the grace
+/// period.
 ///
 /// Exits with the code of the command, or with 128 plus the number of the signal that ended it.
 /// Other codes: 64 wrong usage, 65 the semaphore has another number of permits, 69 Redis is

@@ -93,7 +93,7 @@ async fn pairs_per_second(locks: Vec<Lock>, time: Duration) -> Result<f64, Error
     Ok(f64::from(counts?.into_iter().sum::<u32>()) / since.elapsed().as_secs_f64())
 }
 
-/// Measures from the release by one client to the acquisition by the other, which waits.
+/// Measures the time from the release by one client until the other client, which waits, acquires.
 async fn hand_overs(one: &Lock, other: &Lock, time: Duration) -> Result<Latency, Error> {
     // The last client that released, and when.
     let released = Cell::new(None);

@@ -31,7 +31,7 @@ pub enum Failure {
     },
     /// The script failed after its first write. Redis does not undo that write.
     Failed(String),
-    /// The caller does not support the request. Nothing happened.
+    /// The primitive or the server does not support the request. Nothing happened.
     Unsupported(&'static str),
 }
 

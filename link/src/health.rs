@@ -117,7 +117,7 @@ impl About {
         Self { nodes, ..about }
     }
 
-    /// Returns whether the ACL denied no check.
+    /// Returns whether the ACL allowed all checks.
     pub(crate) fn is_seen(&self) -> bool {
         !self.hazards.iter().any(|it| matches!(it, Hazard::ChecksDenied { .. }))
     }

@@ -120,7 +120,7 @@ impl Connection {
         moved
     }
 
-    /// Sends the bytes that the client has written on their way to the server.
+    /// Puts the bytes that the client has sent in transit to the server.
     fn receive(&mut self, core: &mut Core, length: usize) {
         let bytes = &self.scratch[..length];
         let delay = core.faults.requests;

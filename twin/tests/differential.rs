@@ -517,7 +517,8 @@ fn argument(random: &mut Rng, name: &str) -> String {
         "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
         "idle" if random.bool() => "0".into(),
         "idle" => lease(random),
-        // Neither twice the value nor many times the value may end at a unit boundary.
+        // Twice this value, or many times it, must not be near a multiple of `UNIT`, because a
+        // small difference between the clocks would then show.
         "interval" => "131000".into(),
         "spacing" => "131000000".into(),
         "before" | "place" if random.bool() => String::new(),

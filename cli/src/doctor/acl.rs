@@ -1,7 +1,7 @@
 //! Which permissions for locks a user lacks, and the command that grants them.
 //!
 //! The permissions come from the ACL page of the guide, so there is only one list of them. The
-//! client sends `ACL DRYRUN` to each server, which executes nothing.
+//! client sends `ACL DRYRUN` to each server. This command executes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{args::Doctor, exit::Exit};
 
 const PAGE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// No command for locks needs more words.
+/// The highest number of words in a call: no command for locks needs more.
 const MOST_WORDS: usize = 8;
 
 /// The names in the rules of the page.
@@ -109,8 +109,9 @@ fn key(pattern: &str, name: &str) -> String {
     }
 }
 
-/// Returns the servers that deny the first of `calls` whose command they permit, and the servers
-/// that permit none of the commands.
+/// Returns the servers that deny the rule. At each server, the first of `calls` decides whose
+/// command the user may run. If the user may run none of the commands, the server also denies the
+/// rule.
 async fn denying(
     client: &Client,
     user: &str,

@@ -43,8 +43,8 @@ impl Status {
         self.state().own = Some((leadership.context(), value.to_owned()));
     }
 
-    /// Returns whether this process leads. It reads a clock, so it returns `false` before the lease
-    /// ends in Redis.
+    /// Returns whether this process leads. It uses the clock of this process, so it returns `false`
+    /// before the lease ends in Redis.
     pub(super) fn leads(&self) -> bool {
         self.state().own.as_ref().is_some_and(|(own, _)| own.is_held())
     }

@@ -130,7 +130,8 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Returns whether the lease runs down without a renewal. A watchdog renews at two thirds.
+    /// Returns whether the lease runs down without a renewal. A watchdog renews a lease when two
+    /// thirds of it are left.
     fn is_not_renewed(&self) -> bool {
         self.remaining.zip(self.longest).is_some_and(|(left, longest)| left < longest / 3)
     }

@@ -12,7 +12,7 @@ impl Secret {
         &self.0
     }
 
-    /// Returns the secret as text. Only for passwords, which are always made from text.
+    /// Returns a password as text. Passwords are always made from text.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

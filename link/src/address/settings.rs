@@ -25,7 +25,7 @@ pub type OnLoss = fn(&str, &'static str);
 /// How to reach the servers and to log in, and how long to wait.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The timeout of a connection attempt: of each address, and of the login.
+    /// The timeout of a whole connection attempt: to find the server, to connect, and to log in.
     pub connect_timeout: Duration,
     /// How long a command may take, and how long it waits for a connection.
     pub command_timeout: Duration,

@@ -32,7 +32,7 @@ use crate::{
 /// too.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Once a server has replied that it is not the primary, the others have this long to reply.
+/// Once one server has failed, or is not the primary, the others have this long to reply.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, the future that carries its bytes, and the server that it leads to.

@@ -83,8 +83,8 @@ impl Link {
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
     }
 
-    /// Lets calls fail at once if the server rejects the login, and not wait for a later login.
-    /// Nodes of a cluster use this, because another node has accepted the login.
+    /// Lets calls fail at once if the server rejects the login, instead of waiting until a login
+    /// succeeds. Nodes of a cluster use this, because another node has accepted the login.
     pub(crate) fn reporting_rejection(mut self) -> Self {
         self.reports_rejection = true;
         self

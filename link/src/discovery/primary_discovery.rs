@@ -40,7 +40,7 @@ use crate::{
     session::{about, reach::Reach},
 };
 
-/// How often the client asks one of several servers whether it is still the primary.
+/// How often the client asks a server whether it is still the primary, if the URL names several.
 const EACH: Duration = Duration::from_secs(1);
 
 /// Before the client replaces a connection to a replica, it waits for 1 / `PART` of the time that

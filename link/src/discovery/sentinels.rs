@@ -286,8 +286,8 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs a hazard if no sentinel names the primary. A failure of any sentinel may be the last
-    /// one that causes it, also of a sentinel that is not in the URL.
+    /// Logs a hazard if no sentinel names the primary. Called after each failure, also after that
+    /// of a sentinel that is not in the URL.
     fn log_hazard(&self) {
         if self.known.lock().lacks_primary_anew(&self.watched.sentinels) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
@@ -302,7 +302,7 @@ impl Sentinels {
         known.views.forget(sentinel);
     }
 
-    /// Connects to `sentinel` and asks it until that fails. Returns why.
+    /// Connects to `sentinel` and asks it until a request fails. Returns the failure.
     async fn visit(&self, sentinel: &Address) -> ConnectFailure {
         let hints = Arc::new(Notify::new());
         let opened = self.reach.open(sentinel, Some(self.hints_to(&hints)));
@@ -333,7 +333,7 @@ impl Sentinels {
         })
     }
 
-    /// Logs in, subscribes and asks, until a reply is missing. Returns why.
+    /// Logs in, subscribes, and asks until a reply is missing. Returns the failure.
     async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> ConnectFailure {
         match timeout(self.limit, self.log_in(wire)).await {
             Err(_) => return silence(self.limit, sentinel),

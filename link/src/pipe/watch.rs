@@ -4,9 +4,9 @@
 //! answer a request. It does not matter which caller sent a request: a cancelled caller changes
 //! nothing.
 //!
-//! The watch counts its checks, and does not read a clock. If the process is stopped for a minute,
-//! at most one check falls into that minute, and the client reads the received bytes before the
-//! next check. So the client does not count its own stop as silence of the server.
+//! The watch counts its checks and not the time. If the process is stopped for a minute, at most
+//! one check falls into that minute, and the client reads the received bytes before the next check.
+//! So the client does not count its own stop as silence of the server.
 
 use std::{collections::VecDeque, time::Duration};
 

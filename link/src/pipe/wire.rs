@@ -39,7 +39,8 @@ const READ: usize = 16 * 1024;
 
 /// The client writes the requests in flight in this many parts. The server then works on one part
 /// while the client prepares the next. If the client wrote all requests together, each side would
-/// be idle in turn: 75,000 acquisitions and releases a second with 64 tasks, not 120,000.
+/// be idle in turn. With 64 tasks, this gave 75,000 acquisitions and releases a second, instead of
+/// 120,000.
 const BATCHES: usize = 4;
 
 /// A buffer that has grown beyond this size is freed.

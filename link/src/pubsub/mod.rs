@@ -270,8 +270,7 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
     }
 
     /// Sends one correction. Returns why the server rejected it, or `None` if the server confirmed
-    /// it or the connection is lost. [`pushed`](Watcher::pushed) has already handled the
-    /// confirmation.
+    /// it or the connection is lost. `pushed` has already handled the confirmation.
     async fn ask(&self, wire: &Wire, correction: Correction<T::Topic>) -> Option<Rejection> {
         let verb = match correction.subscribe {
             Some(_) => self.channels.subscribe(),

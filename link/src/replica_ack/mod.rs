@@ -6,8 +6,9 @@
 //!
 //! Each batch on it has three steps. First, it touches each write: a replica that acknowledges the
 //! touch has executed the write before it. Then it sends `WAIT`. Last, it looks up each write
-//! again. The touch and the lookup both show that this server has the write. Otherwise, the address
-//! may have moved, another server may be the primary, or the slot may have migrated.
+//! again. The touch and the lookup both show that this server has the write. Without them, the
+//! client would not notice if the address has moved, if another server is the primary, or if the
+//! slot has migrated.
 //!
 //! One batch at a time serves all calls: see [`Round`]. Calls that come during a batch share the
 //! next one. One mutex guards the queued calls. No other lock is taken while it is held.

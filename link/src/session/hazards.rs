@@ -1,7 +1,7 @@
 //! Finds hazards in the replies of servers and sentinels. Pure.
 //!
-//! All facts are in replies that the client requests anyway. So it sends no extra command and needs
-//! no extra permission.
+//! All facts are in replies that the client requests anyway. So the client sends no extra command
+//! and needs no extra permission.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ fn of_version(version: &str) -> Option<Hazard> {
     is_old.then(|| Hazard::OldVersion { version: version.to_owned() })
 }
 
-/// Returns the difference between the clocks of the server and of this client that is certain. The
-/// server read its clock at an unknown time between the request and the reply.
+/// Returns by how much the clocks of the server and of this client differ at least. The server read
+/// its clock at an unknown time between the request and the reply.
 fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     let there = info.clock()?;
     let (asked, answered) = info.asked;

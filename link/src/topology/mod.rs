@@ -121,7 +121,7 @@ impl<T: SubscriptionTable> Topology<T> {
     }
 
     /// Sends `request` to the server that has its keys, and returns its reply or rejection. If the
-    /// server does not know the script, its text is sent.
+    /// server does not know the script, sends the text of the script.
     pub async fn send(&self, request: &impl Request) -> Result<Value, Failure> {
         match &self.0 {
             Route::Single(one) => {
@@ -382,7 +382,7 @@ impl<T: SubscriptionTable> Topology<T> {
     }
 }
 
-/// What a client of one server needs.
+/// Returns the shared state and the dialer of a client of one server.
 fn single<T: SubscriptionTable>(
     target: Target,
     settings: &Settings,

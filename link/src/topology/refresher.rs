@@ -32,7 +32,7 @@ use crate::{
     failure::Failure, mutex::Mutex, pubsub::SubscriptionTable,
 };
 
-/// The interval of refreshes without a request for one.
+/// How often the topology is refreshed if nothing requests a refresh.
 const SELDOM: Duration = Duration::from_secs(5);
 
 /// The shortest and the longest pause between requested refreshes. Within these limits, the pause
@@ -48,7 +48,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// How many connected nodes are asked at once, and the silence after which one more is asked.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
-/// The same for nodes without a connection.
+/// Like `ASKED`, for nodes without a connection.
 const VISITED: (usize, Duration) = (3, Duration::from_secs(1));
 
 /// Once one node has replied, the others have this long to reply.

@@ -10,8 +10,8 @@ use crate::{address::host_port::HostPort, connection::dial::Dialer, pubsub::Subs
 /// For this time after the current map was last confirmed, the client rejects an older map.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// For this time after a `MOVED`, it counts more than a map of the same epoch. The node that
-/// returned the map may not know of the move yet.
+/// For this time after a `MOVED`, the new owner counts more than a map of the same epoch. The node
+/// that returned the map may not know of the move yet.
 const PROPAGATION: Duration = Duration::from_secs(1);
 
 /// How long a node without slots is kept after its last request about a migrating slot.

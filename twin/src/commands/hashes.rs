@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("hkeys", 2, READ, Keys::One, |core, call| listed(core, call, |it| &it.name)),
     Spec::new("hlen", 2, READ, Keys::One, hlen),
     Spec::new("hmget", -3, READ, Keys::One, hmget),
-    // Redis 7.4 and Valkey 9 have this command.
+    // Redis has this command since 7.4, and Valkey since 9.
     Spec::new("hpexpire", -6, WRITE | GROWS, Keys::One, hpexpire),
     Spec::new("hscan", -3, READ, Keys::One, hscan),
     Spec::new("hset", -4, WRITE | GROWS, Keys::One, hset),

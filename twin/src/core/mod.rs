@@ -1,8 +1,8 @@
 //! The server itself: the path of a command.
 //!
-//! All commands run under one lock, so a command and a script are atomic. The path of a command:
-//! lookup, a check of the user's permissions and of faults, execution, reply, replication. The
-//! table of commands is a parameter, and this folder does not depend on any command.
+//! All commands run under one lock, so a command and a script are atomic. A command passes these
+//! steps: lookup, a check of the user's permissions and of faults, execution, reply, replication.
+//! The table of commands is a parameter, so this folder does not depend on any command.
 
 pub(super) mod blocked;
 pub(super) mod clients;
