@@ -13,7 +13,7 @@ fn doctor(redis: &Redis, words: &[&str]) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code} {out} {err}")))
 }
 
-/// The findings of one check that are worse than a note, as texts with their remedies.
+/// Returns the findings of one check that are worse than a note, as texts with their remedies.
 fn bad(shown: &Value, check: &str) -> Vec<String> {
     let all = shown["findings"].as_array().unwrap().iter();
     all.filter(|it| it["check"] == check && it["severity"] != "note")

@@ -82,7 +82,7 @@ fn fair_queue_is_shown_and_an_overdue_head_marked() {
     let waiters = shown["waiters"].as_array().unwrap();
     assert_eq!((&waiters[0]["owner"], &waiters[0]["overdue"]), (&OTHER.into(), &true.into()));
     assert_eq!((&waiters[1]["owner"], &waiters[1]["overdue"]), (&OWNER.into(), &false.into()));
-    // a queue that outlives its lock is shown, too
+    // If a queue is left without its lock, `show` still shows it.
     redis.command(&["DEL", "door"]);
     assert_eq!(json(&redis, "door")["kind"], "fair lock");
 }
@@ -342,8 +342,8 @@ fn list_passes_over_long_values_of_other_programs() {
     }
 }
 
-/// A reply with all holders would be so long that it ends the connection, and every other request
-/// on it.
+/// A reply with all holders would be so long that it ends the connection. Every other request on
+/// the connection would fail, too.
 #[test]
 fn list_marks_a_semaphore_with_too_many_holders_and_continues() {
     let redis = Redis::start();

@@ -77,7 +77,7 @@ fn password_on_the_command_line_is_refused() {
     assert_eq!(ended.code, 64);
     assert!(ended.err.contains("--url-file") && !ended.err.contains("secret"), "{}", ended.err);
 
-    // the same URL is taken from a file, and from the environment
+    // The same URL works in a file, and in the environment.
     let file = redis.dir().join("url");
     std::fs::write(&file, format!("{url}\n")).unwrap();
     let file = file.to_str().unwrap();
@@ -275,7 +275,7 @@ fn ignored_signal_stays_ignored() {
     assert_eq!(process.ended().code, 6);
 }
 
-/// A parent that ignores SIGCHLD, such as a minimal init, passes this on to its children.
+/// If a parent ignores SIGCHLD, as a minimal init does, its children ignore it, too.
 #[test]
 fn ignored_end_of_children_changes_no_code() {
     let redis = Redis::start();
@@ -310,7 +310,7 @@ fn command_that_ignores_term_is_killed_with_its_descendants() {
     eventually("the descendant is gone", SOON, || !is_alive(descendant));
 }
 
-/// The command itself ends at TERM, so only its group shows that something is left.
+/// The command itself ends at TERM, so only its group shows that a process is left.
 #[test]
 fn descendant_that_outlives_its_command_is_killed() {
     let redis = Redis::start();
@@ -335,7 +335,7 @@ fn descendant_that_outlives_its_command_is_killed() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }
 
-/// TERM and the whole grace period lie within the lease.
+/// Both TERM and the end of the grace period come before the end of the lease.
 #[test]
 fn command_ends_before_its_lease_when_redis_is_silent() {
     let redis = Redis::start();
@@ -384,7 +384,7 @@ fn killed_leasehold_leaves_no_command_behind() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "the lease outlives them");
 }
 
-/// The kernel kills it, even if the watcher cannot.
+/// The kernel kills the command, even if the watcher cannot.
 #[test]
 fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let redis = Redis::start();
@@ -424,7 +424,7 @@ fn command_finds_the_lock_in_its_environment() {
     let now = redis.command(&["TIME"]).list()[0].text().parse::<i64>().unwrap() * 1_000;
     assert!((now + 10_000..now + 21_000).contains(&deadline), "{deadline} at {now}");
 
-    // an inner lock replaces all of them
+    // An inner lock replaces all variables.
     let inner = "echo $LOCK_NAME fence=$LOCK_FENCE";
     let program = env!("CARGO_BIN_EXE_leasehold");
     let nested = format!("{inner}; {program} run inner -c '{inner}'; {inner}");
@@ -439,7 +439,7 @@ fn shared_commands_run_together_and_exclude_the_exclusive_one() {
     reader.wait_for("ready");
     assert_eq!(shell(&redis, &["-s", "-n"], "true").ended().code, 0);
     assert_eq!(shell(&redis, &["-x", "-n"], "true").ended().code, 75);
-    // a plain lock of this name does not run either
+    // A command with a plain lock of this name does not run either.
     assert_ne!(shell(&redis, &["-n"], "true").ended().code, 0);
     reader.write("\n");
     assert_eq!(reader.ended().code, 0);
@@ -544,7 +544,7 @@ fn lock_stays_held_when_the_command_ends_early() {
         assert_eq!(shell(&redis, &[options, &["-n"]].concat(), "true").ended().code, 75);
         redis.command(&["DEL", "door"]);
     }
-    // a command that takes longer releases at once
+    // If the command takes longer, the release comes at once.
     assert_eq!(shell(&redis, &["--hold-at-least", "200ms"], "sleep 0.4").ended().code, 0);
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }
@@ -574,7 +574,7 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
     let late = ended.iter().find(|it| it.code == 75).unwrap();
     assert!(late.err.contains("it has started in this period; retry in "), "{}", late.err);
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
-    // with the next period it runs again
+    // In the next period, the command runs again.
     eventually("the period ends", SOON, || shell(&redis, once, text).ended().code == 3);
 }
 

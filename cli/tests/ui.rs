@@ -64,7 +64,7 @@ impl Ui {
         serde_json::from_str(&reply.body).unwrap()
     }
 
-    /// Asks for a release by force, with headers in place of the right ones.
+    /// Requests a release by force. `changed` replaces some of the right headers.
     fn force(&self, body: &str, changed: &[(&str, Option<&str>)]) -> Reply {
         let origin = format!("http://{}", self.address);
         let mut headers = vec![
@@ -130,7 +130,7 @@ fn state_shows_holds_waiters_and_changes() {
     let granted = |state: &Value| state["events"].to_string().contains("granted");
     assert!(granted(&state) && state["lost"] == 0, "{state}");
 
-    // Nothing releases it, so it expires.
+    // The holder was killed, so its lease expires.
     holder.signal(Signal::KILL);
     eventually("the loss is seen", SOON, || {
         state = ui.state();
@@ -156,7 +156,7 @@ fn ui_shows_locks_of_every_node_of_a_cluster() {
     eventually("all are seen", SOON, || ui.state()["held"] == 8);
 }
 
-/// A site that rebinds its name to 127.0.0.1 sends its own name.
+/// The page of a site that rebinds its name to 127.0.0.1 sends that name.
 #[test]
 fn request_for_a_foreign_host_is_refused() {
     let redis = Redis::start();
@@ -206,7 +206,7 @@ fn force_needs_the_option_the_token_and_the_origin() {
         ("Origin", None),
         ("Origin", Some("null")),
         ("Origin", Some("http://evil.example")),
-        // A site on another port of this machine.
+        // This is a site on another port of this machine.
         ("Origin", Some("http://127.0.0.1:1")),
         ("Content-Type", Some("text/plain")),
         ("Content-Type", None),

@@ -1,4 +1,4 @@
-//! Prints foreign text on one line, and shortens it.
+//! Prints text from servers on one line, and shortens it.
 
 /// The longest text in a log: enough for the error of a server.
 const SHOWN: usize = 200;
@@ -19,7 +19,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Whether it moves no cursor and hides no text.
+/// Returns whether `character` neither moves the cursor nor hides text.
 fn is_plain(character: char) -> bool {
     let turns_text = matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !character.is_control() && !turns_text && character != '\u{feff}'

@@ -4,18 +4,18 @@ use std::ops::Range;
 
 use super::number;
 
-/// The longest word, as a server has it by default.
+/// The longest word, the default of Redis.
 const LONGEST: i64 = 512 * 1024 * 1024;
 
 /// The most words of one command.
 const MOST: i64 = 1024 * 1024;
 
-/// The beginning of the bytes of a client.
+/// What the bytes of a client begin with.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Request {
-    /// A complete command. The words are in the given vector, and this many bytes are consumed.
+    /// A complete command. The words are in the given vector. The command has this number of bytes.
     Whole(usize),
-    /// An incomplete command.
+    /// An incomplete command: more bytes must come.
     Part,
     /// Invalid bytes. The client gets this error and is disconnected.
     Nonsense(String),

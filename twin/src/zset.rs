@@ -14,13 +14,13 @@ pub(super) struct Zset {
     order: BTreeSet<(Score, Vec<u8>)>,
 }
 
-/// A score that is some number.
+/// A score, which is never NaN.
 #[derive(Clone, Copy, Debug)]
 struct Score(f64);
 
 impl Ord for Score {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Not by `total_cmp`: here -0 is as much as 0.
+        // `total_cmp` would order -0 before 0, but they are the same score.
         self.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal)
     }
 }

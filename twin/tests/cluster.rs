@@ -76,7 +76,7 @@ async fn message_reaches_all_nodes_and_sharded_ones_their_shard() {
 
 // Comparison with a real cluster.
 
-/// One node of each, for the same slots.
+/// A node of the real cluster and a node of the simulated one, with the same slots.
 struct Both {
     real: TcpStream,
     twin: Speaker,
@@ -91,7 +91,7 @@ impl Both {
         Self { real, twin, names: names.to_vec() }
     }
 
-    /// Sends a request to both, and returns the reply of the real node.
+    /// Sends a request to both nodes, and returns the reply of the real one.
     fn real(&mut self, words: &[&str]) -> String {
         self.real.write_all(&packed(words)).unwrap();
         let mut bytes = vec![0; 4096];
@@ -100,7 +100,7 @@ impl Both {
         self.names.iter().fold(output, |output, (real, twin)| output.replace(real, twin))
     }
 
-    /// No command may come between this and the next one.
+    /// Sends `ASKING` to both nodes. It counts only for the next command.
     async fn asking(&mut self) {
         self.twin.send(&["ASKING"]).await;
         assert_eq!(self.twin.within(ms(1)).await, self.real(&["ASKING"]));
@@ -195,7 +195,7 @@ async fn nodes_reply_as_those_of_redis() {
     }
 }
 
-/// Returns the roles of all nodes in a text.
+/// Returns the role of each node that `nodes` lists.
 fn roles(nodes: &str) -> Vec<String> {
     let role = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
     let mut roles: Vec<_> = nodes.lines().map(role).collect();

@@ -123,7 +123,7 @@ async fn replica_takes_over_an_empty_primary_that_restarted() {
 
 // Comparison with real servers.
 
-/// Returns a server's report about replication without its numbers.
+/// Returns a server's report about replication, without the numbers in it.
 fn without_numbers(info: &str) -> Vec<String> {
     let lines = info.split(' ').filter(|line| line.contains(':'));
     let known = [

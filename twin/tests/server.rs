@@ -93,7 +93,8 @@ async fn key_ends_by_the_time_of_the_runtime() {
 async fn clock_may_step_and_leases_are_not_counted_by_it() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1 PX 50").await;
-    // The fifth command, after as many microseconds, because no two have the same one.
+    // This is the fifth command. Each command takes a microsecond, because no two have the same
+    // time.
     assert_eq!(client.ask("TIME").await, "*2 $10 1700000000 $1 4 ");
     twin.step_clock(-3_500_000);
     assert_eq!(client.ask("TIME").await, "*2 $10 1699999996 $6 500006 ");
@@ -148,7 +149,7 @@ async fn user_without_permission_is_rejected() {
     let refused = client.ask_words(&script).await;
     assert!(refused.contains("The user executing the script can't access"), "{refused}");
 
-    // when a permission is granted while the client is connected
+    // A new permission counts at once, also for a connected client.
     twin.user("limited", "~b");
     assert_eq!(client.ask("GET b").await, "_ ");
 }
@@ -412,7 +413,7 @@ async fn client_that_waits_for_replicas_is_served_nothing_else() {
         twin.acknowledge_as(2);
     });
     assert_eq!((answers.as_str(), start.elapsed()), (":2 +PONG ", ms(60)));
-    // A replica refuses it.
+    // A replica rejects `WAIT`.
     let replica = twin.replica(Delay::None);
     let mut there = self::client(&replica).await;
     assert!(there.ask("WAIT 0 0").await.starts_with("-ERR WAIT cannot be used with replica"));
@@ -428,7 +429,7 @@ async fn promotion_loses_writes_in_flight() {
     client.ask("SET late 1").await;
     new.promote();
 
-    // the old primary rejects writes, and has its data until it receives the new data
+    // The old primary rejects writes, and has its data until it receives the new data.
     assert!(client.ask("SET a 1").await.starts_with("-READONLY "));
     assert_eq!(client.ask("EXISTS late").await, ":1 ");
     assert_eq!(client.ask("PUBLISH c own").await, ":1 ");

@@ -33,7 +33,7 @@ pub(crate) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure>
     Ok(About { role, version, clustered, ..About::default() })
 }
 
-/// Whether the reply to HELLO is that of a sentinel.
+/// Returns whether the reply to HELLO is that of a sentinel.
 pub(crate) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
     greeting_fact(facts, "mode") == Some("sentinel")
 }
@@ -57,8 +57,8 @@ pub(crate) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
     }
 }
 
-/// Adds the reply to INFO, the last of `replies`, to what is known of a server. It was requested at
-/// the time of day `asked`.
+/// Adds the reply to INFO, the last of `replies`, to what is known of a server. The client sent
+/// INFO at the time of day `asked`.
 pub(crate) fn with_info(mut known: About, replies: &[Value], asked: Duration) -> About {
     let info = Info::among(replies, asked);
     if let Some(info) = &info {
