@@ -280,8 +280,8 @@ mod reentry {
         leave(write.acquire().unwrap());
     }
 
-    /// Former bug: the threads of one client that shared a read hold acquired it again and again, and no
-    /// writer ever acquired.
+    /// Former bug: the threads of one client that shared a read hold acquired it again and again,
+    /// and no writer ever acquired.
     #[test]
     fn second_read_of_a_thread_waits_behind_a_writer() {
         let world = World::new();

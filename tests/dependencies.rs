@@ -38,7 +38,8 @@ fn every_direct_dependency_is_listed_with_its_reason() {
     assert!(untold.is_empty(), "not in docs/dependencies.md: {untold:?}");
 }
 
-/// Former bug: the package contained tests that need the testkit, and scripts that need the repository.
+/// Former bug: the package contained tests that need the testkit, and scripts that need the
+/// repository.
 #[test]
 fn package_has_no_file_that_needs_what_it_lacks() {
     let mut cargo = Command::new(env!("CARGO"));
