@@ -1,7 +1,7 @@
 //! The defects, as data.
 //!
-//! Each defect is a text in the sources, and its replacement. The text must occur exactly once. So
-//! if the sources change, this list must change with them.
+//! Each defect is a text in the sources, and its replacement. The text must occur exactly once in
+//! its file. If a change to the sources changes such a text, this list must change, too.
 
 use crate::{Defect, Edit, Finder};
 
