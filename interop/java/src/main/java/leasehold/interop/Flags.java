@@ -5,8 +5,8 @@ import java.util.Map;
 import java.util.function.Consumer;
 
 /**
- * /** The {@code --name value} pairs of the command line. A setting without a flag keeps Redisson's
- * default. */
+ * The {@code --name value} pairs of the command line. A setting without a flag keeps Redisson's
+ * default.
  */
 final class Flags {
     private final Map<String, String> unread = new HashMap<>();

@@ -118,8 +118,8 @@ abstract class Held {
         }
 
         /**
-         * /** The TTL of the key counts only while this thread holds the lock. Otherwise it is that
-         * of another hold. */
+         * The TTL of the key counts only while this thread holds the lock. Otherwise it is that
+         * of another hold.
          */
         @Override
         protected long leftMillis() {
@@ -197,8 +197,8 @@ abstract class Held {
         }
 
         /**
-         * /** Waits for at most half a lease, so that the members are free within a lease even if
-         * the process dies meanwhile. */
+         * Waits for at most half a lease, so that the members are free within a lease even if
+         * the process dies meanwhile.
          */
         @Override
         protected boolean acquire(long patience, long lease) throws InterruptedException {

@@ -76,8 +76,8 @@ final class Permits {
     }
 
     /**
-     * /** Runs threads that acquire and release a permit repeatedly, and count the holders of all
-     * processes. */
+     * Runs threads that acquire and release a permit repeatedly, and count the holders of all
+     * processes.
      */
     private static Map<String, Object> crowd(RedissonClient redisson, RPermitExpirableSemaphore permits, Command command)
             throws Exception {

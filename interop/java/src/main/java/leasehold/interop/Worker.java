@@ -17,8 +17,8 @@ final class Worker {
     }
 
     /**
-     * /** Runs {@code work} on this thread, marks the thread as idle, and then runs the task that
-     * {@code work} has returned. */
+     * Runs {@code work} on this thread, marks the thread as idle, and then runs the task that
+     * {@code work} has returned.
      */
     void submit(Supplier<Runnable> work) {
         queue.add(work);
