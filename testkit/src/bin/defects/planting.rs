@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(
             planted.unwrap().texts["src/a.rs"],
             "const ONE: u8 = 1;\nfn a() -> u8 { match crate::planted::number() {\n// one\n1 => { 4 }\n\
-             // two\n2 => { ONE  }\n_ => { ONE + 2 } } }\nfn b() { match crate::planted::number()
-             // {\n\ one\n1 => { }\n_ => { a() } } }\n"
+             // two\n2 => { ONE  }\n_ => { ONE + 2 } } }\nfn b() { match crate::planted::number() {\n\
+             // one\n1 => { }\n_ => { a() } } }\n"
         );
     }
 
