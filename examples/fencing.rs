@@ -28,7 +28,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The receiver of the writes. It is no client of the lock, and sees only the token that each
+/// The receiver of the writes. It is not a client of the lock, and sees only the token that each
 /// request contains.
 struct Ledger {
     total: Mutex<u32>,

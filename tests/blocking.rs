@@ -359,7 +359,7 @@ mod reentry {
         assert_ne!(next.owner(), lost.owner());
         assert_eq!(next.count(), 1);
 
-        // and the thread still holds it when the lost guard is dropped
+        // and the thread still has the new hold when the lost guard is dropped
         drop(lost);
         let again = lock.try_acquire().unwrap().unwrap();
         assert_eq!(again.owner(), next.owner());

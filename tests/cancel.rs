@@ -111,7 +111,7 @@ fn read_write(client: &Client) -> ReadWriteLock {
     client.read_write_lock("door").unwrap()
 }
 
-/// What delays an acquisition, until `TROUBLE` is over.
+/// The cause that delays an acquisition, until `TROUBLE` is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
     Free,
@@ -452,7 +452,7 @@ mod woken_and_cancelled {
         sleep(millis(1)).await;
         assert_eq!(world.one.stats().waiting, 51);
 
-        // when they leave just after the lock was released
+        // when these waiters leave just after the lock was released
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         let left = Instant::now();
         leaving.drain(..).for_each(|left| left.abort());

@@ -394,7 +394,7 @@ async fn shutdown_releases_permits_and_fails_waiters() {
 
 // Cancellation.
 
-/// What delays a request for permits.
+/// The cause that delays a request for permits.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Free,

@@ -531,7 +531,7 @@ async fn nodes_are_reached_by_translated_addresses() {
     assert!(matches!(shut, Err(Error::Connect { .. })), "{shut:?}");
     let client = Client::builder().translate_addresses(way).connect(&url).await.unwrap();
 
-    // then it can acquire locks on every node
+    // then the client can acquire locks on every node
     for node in cluster.nodes() {
         let name = cluster.key_on(&node, "door");
         release_guard(client.lock(name).unwrap().acquire().await.unwrap()).await;

@@ -92,7 +92,7 @@ async fn subscription_is_retried_after_a_busy_server() {
     for waiting in crowd {
         within(SOON, "both enter", waiting).await.unwrap();
     }
-    // and messages also wake it for later names
+    // and messages also wake the client for later names
     hold_by_hand(&redis, "window", "java:1", secs(120));
     let waiting = waiter(client.lock("window").unwrap());
     until_it_queues(&redis, &client, "window");
@@ -130,7 +130,7 @@ async fn lost_permission_affects_one_name() {
     let refused = client.lock("theirs").unwrap().try_acquire().await;
     assert!(refused.is_err(), "{refused:?}");
 
-    // then it still queues for names for which it has all permissions
+    // then the client still queues for names for which it has all permissions
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(door(&client));
     until_it_queues(&redis, &client, "door");
@@ -151,7 +151,7 @@ async fn granted_permission_is_used_later() {
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
     assert_eq!(subscribers(&redis, &queuers("door")), 0);
 
-    // when it gets the permissions, then it queues after about half a minute
+    // when the client gets the permissions, then it queues after about half a minute
     let keys = ["~leasehold_lock__queue:{door}", "~leasehold_lock__yield:{door}"];
     let more = [&["ACL", "SETUSER", "some", "allchannels"][..], &keys].concat();
     assert_eq!(redis.command(&more).text(), "OK");
@@ -449,7 +449,8 @@ async fn renewing_many_holds_costs_a_read_only_server_little() {
     let asked = redis.calls().since(&before).of("evalsha");
     redis.command(&["REPLICAOF", "NO", "ONE"]);
 
-    // then it receives few requests, because the client renews in batches, and no hold is lost
+    // then the server receives few requests, because the client renews in batches, and no hold is
+    // lost
     println!("{asked} EVALSHA in 6 s");
     assert!((1..=60).contains(&asked), "{asked}");
     sleep(secs(7)).await;

@@ -373,7 +373,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
         process.pause();
         release_guard(guard).await;
 
-        // when it continues about when the reservation ends, while another client may hold the lock
+        // when the process continues about when the reservation ends, while another client may hold
         sleep(pause).await;
         let other = door(&client).try_acquire().await.unwrap();
         process.resume();
@@ -384,7 +384,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
             release_guard(guard).await;
         }
 
-        // then it reports that it holds only if it does
+        // then the process reports a hold only if it has the lock
         let line = process.next_line(SOON);
         assert_eq!(line, format!("held {}", owner(&redis)), "{pause:?}");
         process.send_line("release");
@@ -450,7 +450,7 @@ async fn fast_reacquirer_yields_at_its_next_release() {
     let _to_queue = Listener::to(&redis, QUEUERS);
     release_guard(door(&one).acquire().await.unwrap()).await;
 
-    // when it has acquired again, and another client is queued
+    // when this client has acquired again, and another client is queued
     let guard = door(&one).acquire().await.unwrap();
     let waiting = line(&redis, &[other], door).await.remove(0);
     let monitor = redis.monitor();
@@ -563,7 +563,7 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
     let lock = door(&clients[2]).wait_strategy(polling);
     let entered = timeout(secs(20), lock.acquire()).await;
 
-    // then it acquires in a yield window
+    // then the polling client acquires in a yield window
     busy.abort();
     assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
 }

@@ -302,7 +302,7 @@ async fn reader_yields_to_a_waiting_writer_for_ten_seconds() {
         let side = if by_polling { side.wait_strategy(POLLING) } else { side };
         let beside = within(secs(20), "it reads", side.acquire()).await.unwrap();
 
-        // then it yields to the writer for ten seconds, in vain, and then reads
+        // then the new reader yields to the writer for ten seconds, in vain, and then acquires
         let yielded = began.elapsed();
         assert!(yielded >= ms(9_500) && yielded < ms(11_500), "{yielded:?}");
         release_guard(here).await;

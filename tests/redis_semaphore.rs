@@ -502,11 +502,11 @@ async fn longest_waiter_yields_after_thirty_seconds() {
     assert!(few.try_acquire(1).await.unwrap().is_none());
     assert!((55_000..=60_000).contains(&pttl(&redis, PATIENT)));
 
-    // when it has been the longest waiter for half a minute
+    // when this waiter has been the longest waiter for half a minute
     let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
     redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
 
-    // then all other clients acquire, even if it sends a request at each release
+    // then all other clients acquire, even if this waiter sends a request at each release
     for _ in 0..5 {
         back(few.try_acquire(8).await.unwrap().unwrap()).await;
         sleep(ms(1_200)).await;

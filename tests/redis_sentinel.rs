@@ -106,7 +106,7 @@ async fn holders_and_waiters_follow_a_failover() {
     let old = redis.master();
     let new = redis.fail_over();
 
-    // then both clients have left it, although it still takes writes
+    // then both clients have left the old primary, although it still takes writes
     until_left(old);
     assert_eq!(subscribers(old, &channel("door")), 0);
     until_subscribed(new, &channel("door"));
@@ -162,7 +162,7 @@ async fn resumed_old_primary_is_not_used() {
     old.resume();
     assert!(is_master(old));
 
-    // then no client returns to it
+    // then no client returns to the old primary
     until_left(old);
     for name in ["one", "two", "three"] {
         release_guard(acquired(&one, name).await).await;
@@ -582,7 +582,7 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
     ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
     sleep(secs(11)).await;
 
-    // then they stay at the new primary
+    // then both clients stay at the new primary
     assert!(ours(&redis.servers()[0]).is_empty());
     assert_eq!([one.stats().reconnects, other.stats().reconnects], [2, 2]);
     assert!(guards.iter().all(LockGuard::is_held));
@@ -607,7 +607,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     master.command(&["REPLICAOF", "127.0.0.1", &port]);
 
-    // then no client accepts it as a primary, and the error gives the reason
+    // then no client accepts this server as a primary, and the error gives the reason
     let (words, lasting) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("this server is a replica") && !lasting, "{words}");
     let lock = client.lock("door").unwrap();
@@ -615,7 +615,7 @@ async fn replica_named_as_primary_is_unavailable_until_promoted() {
     assert!(error.is_transient(), "{error:?}");
     let waiting = waiter(lock);
 
-    // and when it is a primary again, the clients use it
+    // and when the server is a primary again, the clients use it
     master.command(&["REPLICAOF", "NO", "ONE"]);
     release_guard(entered(waiting).await).await;
 }
@@ -672,7 +672,7 @@ async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
     redis.sentinel_user("eye", &["+@all", "&*"]);
     let _client = builder.connect(&redis.url()).await.unwrap();
 
-    // when they no longer accept this login
+    // when the sentinels no longer accept this login
     for sentinel in redis.sentinels() {
         sentinel.command(&["ACL", "DELUSER", "eye"]);
     }
@@ -1019,7 +1019,7 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
     until_left(old);
     release_guard(acquired(&client, "door").await).await;
 
-    // then it has reached both servers at these ports only
+    // then the client has reached both servers at these ports only
     assert!(ways[1].connections() > 0);
     let (words, _) =
         refusal(Client::builder().translate_addresses(|_| Some("?".into())), &redis.url()).await;

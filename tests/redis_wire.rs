@@ -318,7 +318,7 @@ async fn waiter_acquires_when_a_dead_java_lease_ends() {
     // when a client waits for the lock
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
 
-    // then it acquires when the lease ends, and not before. It sends requests when it is
+    // then the client acquires when the lease ends, and not before. It sends requests when it is
     // subscribed, soon after that, and at the end of the lease. If it was early, it sends another
     // one each millisecond: Redis rounds the remaining time down, and a reply may be late on a busy
     // machine. A timer alone would take 2.25 s or more.

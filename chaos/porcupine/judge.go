@@ -20,8 +20,8 @@ func (v verdict) good() bool {
 	return v.result == porcupine.Ok && len(v.complaints) == 0
 }
 
-// said is the result of Porcupine. If there are complaints although the result is Ok, it adds a
-// remark.
+// said returns the result of Porcupine. If there are complaints although the result is Ok, it adds
+// a remark.
 func (v verdict) said() string {
 	if v.result == porcupine.Ok && !v.good() {
 		return "Ok for Porcupine, but"

@@ -33,7 +33,7 @@ impl Thread {
         Self { lines, name: name.to_owned(), kind: Kind::Lock }
     }
 
-    /// The same thread with locks of `getSpinLock` instead of `getLock`. In Rust they poll.
+    /// The same thread with locks of `getSpinLock` instead of `getLock`. In Rust they poll the store.
     #[must_use]
     pub fn spin(&self) -> Self {
         self.of(Kind::Spin)

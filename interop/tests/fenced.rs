@@ -252,7 +252,7 @@ fn redissons_lock_and_get_token_ignores_its_lease() {
         let java = both.java.thread("T1").fenced();
         let locked = java.start_lock_and_get_token_for("door", SECOND).wait(SECOND * 5);
         assert_eq!(locked.number(), 1);
-        // This is longer than the lease, and longer than the ttl.
+        // Four seconds are longer than the lease, and longer than the ttl.
         sleep(SECOND * 4);
         assert!(java.is_held("door").is_true(), "{redisson:?}");
         assert!(!both.rust.thread("T1").try_lock("door").acquired(), "{redisson:?}");

@@ -115,7 +115,7 @@ fn spin_lock_release_notifies_only_from_rust() {
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
 
-        // when it is released long before its lease ends
+        // when the spin lock is released long before its lease ends
         let left = holder.spin().unlock("door");
 
         // then Redisson was notified by Leasehold, and Leasehold repeats its request long before
@@ -217,7 +217,7 @@ fn java_holder_notices_rusts_force_only_by_asking() {
     assert!(rust.force_unlock("door").is_true());
     assert!(rust.lock_for("door", SECOND * 12).acquired());
 
-    // then Java sees its loss only when it asks, and does not renew the new hold
+    // then Java sees its loss only at its next call, and does not renew the new hold
     assert!(!java.is_held("door").is_true());
     sleep(SECOND * 2);
     let ttl = java.remain_time_to_live("door").number();
@@ -377,7 +377,7 @@ fn is_held_by_thread_distinguishes_holders() {
         assert_eq!(held_by(asked), asked == one.id());
     }
 
-    // A Leasehold owner is no thread of Java, even if both have the same number.
+    // A Leasehold owner is not a thread of Java, even if both have the same number.
     assert!(one.unlock("door").is_true());
     let guard = runtime.block_on(lock.acquire()).unwrap();
     for number in [1, one.id(), other.id()] {

@@ -297,7 +297,7 @@ fn waiting_java_client_gets_a_yield_window() {
     eventually("Java listens", SECOND * 10, || scene.listeners() == [5, 4]);
     let monitor = scene.redis.monitor();
 
-    // then it acquires soon
+    // then the Java thread acquires soon
     let entered = theirs.wait(SECOND * 30);
     assert!(entered.acquired());
     let lines = monitor.stop();
@@ -385,7 +385,7 @@ fn notified_java_client_acquires_among_queueing_rust_clients() {
         sleep(MILLI * 20);
     }
 
-    // then it acquires in a yield window, of which it is notified
+    // then the Java thread acquires in a yield window, of which it is notified
     assert!(longest < SECOND * 2, "{longest:?}, {times} times");
     assert!(most < 500, "{most} of ours before it");
     let ours: u64 = ours.into_iter().map(|it| Report::read(&it.wait(SECOND * 20)).total).sum();
@@ -513,7 +513,7 @@ fn java_spin_lock_acquires_during_hand_offs() {
     eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() > 0);
 
-    // when a Java thread uses a spin lock, then it acquires before they have ended
+    // when a Java thread uses a spin lock, then the thread acquires before these clients end
     let before = counted();
     let thread = java.thread("T1").spin();
     let entered = thread.start_try_lock_within("door", SECOND * 90).wait(SECOND * 95);

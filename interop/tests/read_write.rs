@@ -251,11 +251,11 @@ fn killed_reader_expires_while_the_other_language_reads() {
         assert!(dies.lock("door").acquired());
         assert!(reads.lock("door").acquired());
 
-        // when one of them is killed, and its lease has ended
+        // when one reader is killed, and its lease has ended
         both.kill_holder(way);
         sleep(SECOND * 4);
 
-        // then the other one still reads, and after its release the dead reader blocks no writer
+        // then the other reader still reads, and after its release the dead reader blocks no writer
         assert!(reads.is_held("door").is_true());
         let writer = reads.of(Kind::Write);
         assert!(!writer.try_lock("door").acquired(), "{way}");

@@ -135,7 +135,7 @@ fn fenced_reply_is_a_token_or_the_remaining_time() {
         let (question, _) = question_of(&both, &side.thread(&both, "T1").fenced(), enters);
         both.redis.command(&["SET", COUNTER, "6"]);
 
-        // when one owner sends it twice, and another owner once
+        // when one owner sends this request twice, and another owner sends it once
         let [granted, again, taken] = ["one", "one", "other"].map(|owner| {
             let owned = |word: &String| without_owner(word).replace("<owner>", owner);
             let words: Vec<_> = question.iter().map(owned).collect();
@@ -671,7 +671,7 @@ fn redisson_takes_two_zeros_for_one() {
         let began = SystemTime::now();
         both.redis.command(&["PUBLISH", CHANNEL, "00"]);
 
-        // then it acquires at once, and reads the later messages
+        // then the waiter acquires at once, and reads later messages
         let entered = waiting.wait(SECOND * 5);
         let delay = since(began, entered.acquired_at());
         assert!(delay < AT_ONCE, "{redisson:?}: woken after {delay:?}");

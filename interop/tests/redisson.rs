@@ -183,7 +183,7 @@ fn redisson_shutdown_leaves_locks_to_their_leases() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 10).acquired());
 }
 
-/// If a lock was deleted, its holder notices it only when it asks.
+/// If a lock was deleted, its Java holder notices the loss only when it calls Redisson.
 #[test]
 fn redisson_reports_no_lost_lock() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));

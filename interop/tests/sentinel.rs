@@ -120,7 +120,7 @@ fn failover_loss_is_reported_to_the_rust_holder_alone() {
         woken(&redis.row(it.kind, "a failover forgets it: the other enters"), it.way, delay);
     }
 
-    // and the holders have lost: Leasehold notices it by itself, and Java only when it asks
+    // and both holders have lost: Leasehold reports the loss, and Java sees it at its next call
     assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("NotHeld"));
     let java = &pairs[1].holder;

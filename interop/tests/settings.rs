@@ -143,7 +143,7 @@ fn documented_permissions_suffice_for_both_languages() {
     // given users with the permissions that the protocol page lists for one lock
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
 
-    // then each of them can use all methods of that lock
+    // then each user can use all methods of that lock
     wakes(both.both_ways(), &both, "door", "settings: ACL users");
     for side in [both.java.thread("T1"), both.rust.thread("T1")] {
         assert!(side.lock("door").acquired());
@@ -170,12 +170,12 @@ fn fenced_lock_needs_permissions_for_its_counter() {
     let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
 
-    // then they cannot acquire a fenced lock, and the rejected requests block no other client
+    // then both users cannot acquire a fenced lock, and the rejected requests block no client
     assert!(java.lock("door").failure().is_some());
     assert!(rust.lock("door").failed_with("Forbidden"));
     assert!(!rust.is_locked("door").is_true());
 
-    // and with two more permissions they can
+    // and with two more permissions, both users can acquire it
     for (user, rights) in [("java", JAVA_FENCED_RIGHTS), ("rust", RUST_FENCED_RIGHTS)] {
         let more = both.redis.command(&["ACL", "SETUSER", user, rights[0], rights[1]]);
         assert_eq!(more.text(), "OK");

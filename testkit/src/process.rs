@@ -18,7 +18,7 @@ use crate::clock::clock;
 
 /// An example of the workspace, in a separate process.
 ///
-/// It is killed when this value is dropped, and when the test is killed.
+/// The process is killed when this value is dropped, and when the test is killed.
 ///
 /// # Examples
 ///

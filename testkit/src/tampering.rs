@@ -31,7 +31,7 @@ impl ServerMessage<'_> {
     }
 }
 
-/// What the client receives instead of a reply.
+/// The bytes or the event that the client receives instead of a reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Tampering {
     /// The reply of the server, unchanged.

@@ -63,7 +63,7 @@ fn replica_follows_its_master_after_a_restart_too() {
     replica.catch_up_with(&master);
     assert_eq!(replica.command(&["GET", "key"]).text(), "1");
 
-    // It no longer follows after its promotion.
+    // After its promotion, the server no longer follows.
     replica.promote();
     replica.restart();
     assert_eq!(replica.command(&["ROLE"]).list()[0].text(), "master");

@@ -27,7 +27,7 @@ fn failover_moves_the_primary_and_is_published() {
     redis.servers()[1..].iter().for_each(|replica| replica.catch_up_with(redis.master()));
     let events = redis.listen();
 
-    // when the Sentinels replace it
+    // when the Sentinels replace the master
     let new = redis.fail_over();
 
     // then the new master has the data, and takes writes
@@ -86,7 +86,7 @@ fn primary_without_its_data_stays_primary() {
     master.restart();
     assert_eq!(master.command(&["GET", "key"]).text(), "1");
 
-    // when it restarts without its data, then its replicas lose their data, too
+    // when the master restarts without its data, then its replicas lose their data, too
     master.stop();
     master.lose_data();
     master.start_again();
@@ -192,7 +192,7 @@ fn cut_separates_clients_from_one_server_only() {
     assert!(client.try_command(&["PING"]).is_err());
     assert!(try_ping(master).is_err());
 
-    // then it is still the master, with its replicas
+    // then this server is still the master, with its replicas
     redis.wait_until_agreed();
     assert_eq!(redis.master_number(), 0);
     redis.links().heal(Links::CLIENTS, "redis-0");
@@ -212,7 +212,7 @@ fn master_that_only_clients_reach_is_replaced() {
     let others: Vec<_> = all.iter().map(String::as_str).filter(|it| *it != "redis-0").collect();
     redis.links().split(&["redis-0"], &others);
 
-    // when it is replaced, then clients can write to both the old and the new primary
+    // when the Sentinels replace it, then clients can write to the old and to the new primary
     let new = redis.wait_for_master_other_than(0);
     let mut of_old = Connection::open(redis.announced_port(0));
     assert_eq!(of_old.command(&["SET", "key", "old"]).text(), "OK");
@@ -231,7 +231,7 @@ fn partition_may_have_a_primary_on_each_side() {
     let side = ["redis-0", "sentinel-0"];
     redis.links().split(&side, &["redis-1", "redis-2", "sentinel-1", "sentinel-2"]);
 
-    // when the other Sentinels have replaced it, then that one still names it to clients
+    // when the other Sentinels have replaced the master, then this Sentinel still names the old one
     eventually("the others have another master", LONG, || {
         [1, 2].into_iter().all(|it| redis.master_seen_by(it).is_some_and(|master| master != 0))
     });

@@ -100,7 +100,7 @@ fn user_has_only_its_acl_permissions() {
     let mut reader = Connection::open(redis.port());
     assert_eq!(reader.command(&["AUTH", "reader", "secret"]).text(), "OK");
 
-    // then it may do what the permissions allow, and nothing else
+    // then the client may do what the permissions allow, and nothing else
     assert_eq!(reader.command(&["GET", "mine"]).text(), "1");
     assert!(reader.command(&["GET", "theirs"]).error().starts_with("NOPERM"));
     assert!(reader.command(&["DEL", "mine"]).error().starts_with("NOPERM"));

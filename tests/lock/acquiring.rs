@@ -96,7 +96,7 @@ async fn waiters_of_one_process_acquire_in_order() {
         sleep(millis(1)).await;
     }
 
-    // then they acquire one after the other, in the order in which they began to wait
+    // then the waiters acquire one after the other, in the order in which they began to wait
     leave(guard).await;
     join_all(waiters).await;
     assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
@@ -127,7 +127,7 @@ async fn polling_waiter_acquires_within_the_longest_pause() {
     let waiter = waiting(world.other_door().wait_strategy(polling)).await;
     sleep(secs(10)).await;
 
-    // then it acquires within one pause and the jitter of that pause
+    // then the waiter acquires within one pause and its jitter
     let left = Instant::now();
     leave(guard).await;
     let _guard = entered(waiter).await;

@@ -282,14 +282,14 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
         for client in [&mine, &yours] {
             assert!(client.lock("job").unwrap().try_acquire().await.unwrap().is_none());
         }
-        // and the client does not renew it
+        // and the client does not renew the forgotten hold
         sleep(lasts - millis(1)).await;
         assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
         sleep(millis(2)).await;
         let next = yours.lock("job").unwrap().try_acquire().await.unwrap();
         next.unwrap().release().await.unwrap().into_result().unwrap();
     }
-    // and a shutdown does not release it
+    // and a shutdown does not release the forgotten hold
     mine.lock("job").unwrap().acquire().await.unwrap().forget();
     let shutdown = mine.shutdown(secs(1)).await;
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));

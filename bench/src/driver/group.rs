@@ -22,7 +22,7 @@ pub(super) struct WorkerGroups(HashMap<&'static str, Answer<WorkerGroup>>);
 #[derive(Debug, Default)]
 pub(super) struct WorkerGroup(Vec<Worker>);
 
-/// What each process of a group does.
+/// The work of each process of a group.
 #[derive(Clone, Debug)]
 pub(super) struct ContentionPlan {
     pub(super) processes: usize,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::job::{Job, TTL};
 
-/// The reply of a worker. If there is none, the reason.
+/// The reply of a worker, or the reason why it did not reply.
 pub(super) type Answer<T> = Result<T, String>;
 
 /// How a worker is started.

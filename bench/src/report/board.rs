@@ -158,7 +158,7 @@ impl Board {
         groups
     }
 
-    /// What makes the run fail: failed measurements, and missed hard targets.
+    /// The reasons why the run fails: failed measurements, and missed hard targets.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         self.cases.iter().flat_map(failures).collect()

@@ -15,7 +15,7 @@ struct Table {
     rows: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// What a column shows of a case.
+/// The content of a column for a case.
 #[derive(Clone, Copy)]
 enum Column {
     Of(&'static str),

@@ -43,7 +43,7 @@ pub(super) struct Many {
     pub(super) count: usize,
 }
 
-/// What the holds of one library cost.
+/// The cost of the holds of one library.
 struct Kept {
     idled: Idled,
     server_seconds: f64,
