@@ -1,4 +1,4 @@
-//! Types that may cross threads, and types that must not. The compiler checks most of it.
+//! Types that may cross threads, and types that must not. The compiler checks most of this.
 
 use std::{marker::PhantomData, panic::UnwindSafe};
 
@@ -146,7 +146,8 @@ async fn lost_future_borrows_nothing() {
     assert_eq!(tokio::spawn(lost).await.unwrap(), LostReason::Released);
 }
 
-/// Whether a type is `Send`: the inherent constant exists only where its bound holds.
+/// `Is::<T>::SEND` tells whether `T` is `Send`: the inherent constant is selected only if its bound
+/// holds.
 struct Is<T>(PhantomData<T>);
 
 impl<T: Send> Is<T> {

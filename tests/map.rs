@@ -80,7 +80,8 @@ async fn error_names_the_codec_of_the_writer() {
     assert!(shown.starts_with("cannot convert a value of `data` with Text: "), "{shown}");
     assert!(shown.ends_with("; the bytes look like Kryo5Text, so use that codec"), "{shown}");
     assert!(!error.is_transient() && !error.is_busy());
-    // A change that returns the value before has happened.
+    // `insert` changes the value first, and then fails because it cannot convert the old value to
+    // return it.
     text.insert(&order(), &7).await.unwrap_err();
     assert_eq!(text.get(&order()).await.unwrap(), Some(7));
 
@@ -100,7 +101,7 @@ async fn stream_returns_each_entry() {
     let (mut stream, mut read) = (numbers.stream(), vec![]);
     while let Some(entry) = stream.next().await.unwrap() {
         read.push(entry);
-        // Entries that are removed meanwhile hide no other entry.
+        // A removal during the iteration makes the stream skip no other entry.
         numbers.remove(&entry.0).await.unwrap();
     }
     assert_eq!(read, all);
@@ -127,7 +128,7 @@ async fn entry_that_cannot_be_read_does_not_end_the_stream() {
     assert_eq!(stream.next().await.unwrap(), Some((2, 7)));
 }
 
-// With a lock.
+// Locks of entries.
 
 #[tokio::test(start_paused = true)]
 async fn entry_is_not_written_after_the_loss_of_its_lock() {
@@ -195,7 +196,7 @@ async fn value_of_a_dead_process_is_computed_after_its_lease() {
     let store = MemoryStore::new();
     let dies = Client::builder().ttl(Duration::from_secs(3)).with_store(&store);
     let dies = dies.map::<String, u32>("orders").unwrap();
-    // Nothing renews its hold, and nothing releases it.
+    // Nothing renews or releases the lock of `dies`, as if its process had died.
     dies.lock(&order()).unwrap().acquire().await.unwrap().forget();
     let compute = async || Ok::<_, Error>(7);
     let short = orders(&store).get_or_insert_with(&order(), Duration::from_secs(2), compute).await;
@@ -210,7 +211,7 @@ async fn nothing_is_inserted_after_the_loss_of_the_lock() {
     let store = MemoryStore::new();
     let (first, second) = (orders(&store), orders(&store));
     let lock = first.lock(&order()).unwrap();
-    // The lock is lost, which the client has not noticed when the computation ends.
+    // The lock is lost, and the client has not noticed it when the computation ends.
     let compute = async || {
         store.lose(lock.name().as_str());
         Ok(7)
@@ -218,7 +219,7 @@ async fn nothing_is_inserted_after_the_loss_of_the_lock() {
     let lost = first.get_or_insert_with(&order(), LONG, compute).await;
     assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
     assert_eq!(second.get(&order()).await.unwrap(), None);
-    // The client notices it while the computation runs.
+    // The lock is lost, and the client notices it while the computation runs.
     let compute = async || {
         store.lose(lock.name().as_str());
         sleep(LONG).await;
@@ -253,7 +254,8 @@ async fn failed_computation_inserts_nothing() {
     assert_eq!(value.unwrap(), 7);
 }
 
-/// Plain changes do not take the lock. `computeIfAbsent` of Java returns such a value, too.
+/// `insert` does not take the lock of the entry, so it can set a value during a computation. Java's
+/// `computeIfAbsent` also returns that value.
 #[tokio::test(start_paused = true)]
 async fn value_of_another_client_wins_over_the_computed_one() {
     let store = MemoryStore::new();

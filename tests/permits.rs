@@ -1,4 +1,4 @@
-//! Permits that expire, on the store in memory and in virtual time.
+//! The expirable semaphore, on the store in memory and in virtual time.
 
 use std::{
     future::{Future, poll_fn},
@@ -24,10 +24,10 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that no timer was involved.
+/// Too short for a timer. A waiter that acquires within this time was notified.
 const AT_ONCE: Duration = ms(10);
 
-/// Two clients of one store, and this many permits.
+/// Two clients of one store, and a semaphore with a number of permits.
 struct World {
     store: MemoryStore,
     one: ExpirableSemaphore,
@@ -45,7 +45,8 @@ impl World {
         Self { store, one, other, clients }
     }
 
-    /// The owner of the first client's request with this number. The first request set the permits.
+    /// The owner of a request of the first client. `number` counts the requests of the client;
+    /// request 1 set the permits.
     fn question(&self, number: u32) -> String {
         format!("{}:{number}", self.clients[0].id())
     }
@@ -232,8 +233,8 @@ async fn permit_returns_to_redis_when_local_handoff_time_ends() {
     assert_eq!(t.clients[0].stats().handed_over, 0);
 }
 
-/// A caller that has read its ids may use them. So no other task gets these permits after the
-/// release.
+/// A caller that has read the ids of its permits may pass them on, such as to `release_id`. Without
+/// a hand-off, the next holder has other ids.
 #[tokio::test(start_paused = true)]
 async fn released_permit_with_a_seen_id_is_not_handed_off() {
     let by_ids = |guard: &ExpirablePermits| drop(guard.ids());
@@ -299,7 +300,7 @@ async fn permit_granted_to_an_absent_waiter_is_free_soon() {
     for dropped in [true, false] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
-        // given a waiter that does other work meanwhile
+        // given a waiter that was polled, and then does not run for a while
         let mut waits = Box::pin(t.one.acquire());
         let begun = Instant::now();
         while begun.elapsed() < ms(3) {
@@ -393,7 +394,7 @@ async fn shutdown_releases_permits_and_fails_waiters() {
 
 // Cancellation.
 
-/// The obstacle of a request for permits.
+/// The cause that delays a request for permits.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Free,
@@ -402,7 +403,8 @@ enum Way {
     Failing,
 }
 
-/// Polls `future` this many times, and once more after it was woken if `woken`. Then drops it.
+/// Polls `future` this many times, and then drops it. If `woken` is true, it drops the future only
+/// after something has woken it for the next poll.
 async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(30);
 
-/// Servers, and the lock `door` of several clients.
+/// Independent servers, and the quorum lock `door` of any number of clients.
 struct Setup<const N: usize> {
     servers: [MemoryStore; N],
 }
@@ -35,7 +35,7 @@ impl<const N: usize> Setup<N> {
         QuorumClient::of(clients).unwrap().lock("door").unwrap()
     }
 
-    /// The number of servers at which the lock is held.
+    /// The number of servers that have the lock as held.
     async fn held_at(&self) -> usize {
         let mut held = 0;
         for server in &self.servers {
@@ -45,7 +45,7 @@ impl<const N: usize> Setup<N> {
         held
     }
 
-    /// Uses each server once, while all of them are new.
+    /// Acquires once while all servers are new, so that each of them has stored that it was used.
     async fn known() -> Self {
         let setup = Self::new();
         drop(acquire(&setup.lock()).await);
@@ -174,7 +174,8 @@ async fn hold_is_lost_with_the_majority() {
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
 }
 
-/// The majority is lost, whatever the silent servers reply.
+/// Server 0 has lost its data, and servers 3 and 4 never granted the lock. So no majority is left,
+/// whatever servers 1 and 2 would reply.
 #[tokio::test(start_paused = true)]
 async fn release_reports_a_certain_loss_though_servers_are_silent() {
     let setup = Setup::<5>::known().await;
@@ -197,13 +198,13 @@ async fn hold_expires_when_no_majority_replies() {
 
 #[tokio::test(start_paused = true)]
 async fn emptied_server_does_not_count_for_a_lease() {
-    // The holder has the lock at the first two servers.
+    // The holder has the votes of the first two servers.
     let setup = Setup::<3>::known().await;
     setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
     let guard = acquire(&setup.lock()).await;
 
-    // One of them loses its data, and the third one comes back: they must not grant the lock to
-    // another client.
+    // The second server loses its data, and the third one works again. These two must not form a
+    // majority for another client.
     setup.servers[1].lose_everything();
     setup.servers[2].heal();
     let other = setup.lock();
@@ -215,7 +216,7 @@ async fn emptied_server_does_not_count_for_a_lease() {
     assert!(guard.is_held(), "the holder got the emptied server again");
 }
 
-/// The servers are new, so an emptied server looks like one that was never used.
+/// The servers are new, so a server that has lost its data looks like one that was never used.
 #[tokio::test(start_paused = true)]
 async fn server_without_data_does_not_count_with_an_unasked_one() {
     let setup = Setup::<3>::new();
@@ -378,10 +379,10 @@ async fn clients_that_each_get_some_servers_make_progress() {
     assert!(each < SECOND / 5, "{each:?} for each hold");
 }
 
-// Redisson's tests of its `RedissonRedLock`. A Java thread is a task of its own client here.
+// Tests of Redisson's `RedissonRedLock`. Each Java thread is a task with a client of its own.
 
-/// `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes` and
-/// `testTryLockLeasetime`.
+/// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes`
+/// and `testTryLockLeasetime`.
 #[tokio::test(start_paused = true)]
 async fn tasks_with_leases_hold_one_at_a_time() {
     const ROUNDS: u32 = 5;
@@ -411,7 +412,8 @@ async fn tasks_with_leases_hold_one_at_a_time() {
     }
 }
 
-/// `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and `test`.
+/// Ported from `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and
+/// `test`.
 #[tokio::test(start_paused = true)]
 async fn lock_held_at_a_minority_is_granted_and_at_a_majority_not() {
     let setup = Setup::<3>::known().await;

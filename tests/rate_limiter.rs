@@ -1,5 +1,5 @@
-//! The rate limiter and the throttle, on the store in memory and in virtual time. Those of the
-//! first part are Redisson's own tests.
+//! The rate limiter and the throttle, on the store in memory and in virtual time. The tests of the
+//! first part are those of Redisson.
 
 use std::{future::Future, time::Duration};
 
@@ -32,7 +32,7 @@ fn scoped(rate: Rate, per_client: bool) -> Rate {
     if per_client { rate.per_client() } else { rate }
 }
 
-/// The time at which `acquired` would have been granted.
+/// The time after which the rejected request would be granted.
 fn retry_after<T: std::fmt::Debug>(acquired: Result<T>) -> Duration {
     match acquired.unwrap_err() {
         Error::RateLimited { retry_after, .. } => retry_after,
@@ -40,7 +40,7 @@ fn retry_after<T: std::fmt::Debug>(acquired: Result<T>) -> Duration {
     }
 }
 
-/// Returns how many of `tries` requests for one permit are granted at once.
+/// Sends `tries` requests for one permit each. Returns how many of them are granted at once.
 async fn granted(limiter: &RateLimiter, tries: usize) -> usize {
     let results = join_all((0..tries).map(|_| limiter.try_acquire(1))).await;
     results.iter().filter(|it| it.is_ok()).count()
@@ -52,7 +52,7 @@ async fn took<T>(work: impl Future<Output = T>) -> Duration {
     start.elapsed()
 }
 
-// Redisson's.
+// Tests of Redisson.
 
 #[tokio::test(start_paused = true)]
 async fn limiter_ends_after_its_idle_ttl() {
@@ -99,7 +99,8 @@ async fn acquire_waits_for_its_time_and_not_longer() {
         }
     };
     let took = took(ten).await;
-    // Each of nine waiters asks 10 ms late, which leaves time for Redisson clients.
+    // Each of the nine waits ends 10 ms after the permit is free, which lets Redisson clients
+    // acquire first.
     assert!(took >= millis(45_090) && took < millis(45_200), "{took:?}");
     assert!(limiter.try_acquire(1).await.is_err());
 }
@@ -158,7 +159,7 @@ async fn released_permits_are_free_again() {
     assert_eq!(limiter.available().await.unwrap(), 10);
     let permits = limiter.acquire(4).await.unwrap();
     assert!(matches!(limiter.release(permits, 5).await, Err(Error::TooMany { most: 4, .. })));
-    // With Redisson 13 permits were granted within a second.
+    // In this sequence, Redisson granted 13 permits within a second.
     sleep(secs(2)).await;
     let permits = limiter.acquire(3).await.unwrap();
     limiter.release(permits, 3).await.unwrap();
@@ -179,9 +180,9 @@ async fn deleted_limiter_has_no_rate() {
     assert!(matches!(limiter.available().await, Err(Error::RateNotSet { .. })));
 }
 
-// Leasehold's.
+// Tests of Leasehold.
 
-/// A task that waits for permits.
+/// Starts a task that waits for permits.
 async fn waiting(limiter: &RateLimiter, permits: u32) -> JoinHandle<Result<()>> {
     let limiter = limiter.clone();
     let waiter = tokio::spawn(async move { limiter.acquire(permits).await.map(drop) });
@@ -212,7 +213,8 @@ async fn tasks_get_permits_in_order() {
     let limiter = limiter(4, secs(1)).await;
     limiter.acquire(4).await.unwrap();
     let (large, small) = (waiting(&limiter, 4).await, waiting(&limiter, 1).await);
-    // No task overtakes the first one, which needs no request.
+    // The first waiter is `large`. No other task overtakes it, and the client rejects these calls
+    // without a request.
     assert!(retry_after(limiter.try_acquire(1).await) > millis(990));
     assert!(retry_after(limiter.acquire_within(1, millis(500)).await) > millis(990));
     sleep(millis(1_050)).await;

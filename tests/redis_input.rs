@@ -1,5 +1,6 @@
-//! Inputs of a user: odd names, absurd durations, wrong URLs, servers of another kind. Each works
-//! exactly, or is rejected in time with an error that names the wrong part and hides the password.
+//! Inputs of a user: odd names, absurd durations, wrong URLs, servers of another kind. Each input
+//! either works exactly, or is rejected in time. The error then names the wrong part and hides the
+//! password.
 
 use std::{error::Error as _, fmt::Debug, time::Duration};
 
@@ -134,7 +135,7 @@ async fn error_prints_an_unusual_name_on_one_line() {
 
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Too short and too long for Redis.
+/// Durations that are too short or too long for Redis.
 const ABSURD: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_nanos(999_999),
@@ -142,7 +143,7 @@ const ABSURD: [Duration; 4] = [
     Duration::MAX,
 ];
 
-/// Checks that all three ways to acquire reject `lock` with an error that names `setting`.
+/// Asserts that all three ways to acquire `lock` fail with an error that names `setting`.
 async fn refused_in(lock: Lock, setting: &str) {
     for error in [
         lock.try_acquire().await.unwrap_err(),
@@ -239,7 +240,7 @@ async fn lease_of_a_millisecond_leaves_nothing() {
     assert!(keys(&redis).is_empty());
 }
 
-// URLs and servers. The password in each is `hunter2`.
+// URLs and servers. `hunter2` is the password in each of them.
 
 const PASSWORD: &str = "hunter2";
 
@@ -248,14 +249,14 @@ fn hasty() -> ClientBuilder {
     Client::builder().connect_timeout(secs(1))
 }
 
-/// Returns why `builder` cannot connect to `url`. The error must come in time and hide the
-/// password.
+/// Returns the error with which `builder` fails to connect to `url`. The error must come in time
+/// and hide the password.
 async fn refusal(builder: ClientBuilder, url: &str) -> Error {
     let start = Instant::now();
     let Err(error) = within(secs(10), url, builder.connect(url)).await else {
         panic!("{url} was connected to")
     };
-    // The timeout of a second, and extra time for a busy machine.
+    // The timeout is one second. The other two are for a busy machine.
     assert!(start.elapsed() < secs(3), "{url}: {:?}", start.elapsed());
     keeps_the_password(&error);
     let mut cause = error.source();
@@ -272,7 +273,7 @@ fn keeps_the_password<T: Debug + ToString + ?Sized>(shown: &T) {
     }
 }
 
-/// Checks that a connection is refused with all of `parts` in its words.
+/// Asserts that the connection was rejected, and that the error contains all of `parts`.
 #[track_caller]
 fn says(error: &Error, parts: &[&str]) {
     let words = error.to_string();
@@ -362,8 +363,8 @@ async fn unknown_user_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unneeded_password_is_rejected_as_wrong() {
-    // Redis accepts any password for a default user without one. It accepts none for a disabled
-    // user.
+    // Redis accepts any password for the default user if that user has none, so the test needs
+    // another user. Redis accepts no password for a disabled user.
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "off-duty", "off", ">hunter2", "~*", "&*", "+@all"]);
     let error = refusal(hasty().credentials("off-duty", PASSWORD), &redis.url()).await;
@@ -386,12 +387,13 @@ async fn server_with_too_many_clients_is_reported_as_hung_up() {
     let mut admin = Connection::open(redis.port());
     admin.command(&["CONFIG", "SET", "maxclients", "1"]);
     let error = refusal(hasty(), &redis.url()).await;
-    // The reply is lost if the client was writing when the server closed the connection.
+    // If the client was writing when the server closed the connection, the reply of the server is
+    // lost.
     let words = error.to_string();
     assert!(words.contains("max number of clients") || words.contains("closed"), "{words}");
 }
 
-/// A listener that handles each connection with `act`. Returns its address.
+/// Starts a listener that handles each connection with `act`. Returns its address.
 async fn impostor<F>(act: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,13 +1,13 @@
-//! Redisson's own tests of its semaphore and its latch, with Leasehold.
+//! Tests that are ported from Redisson: those of its semaphore and its latch.
 //!
-//! Each test has the names of Redisson's tests in a comment. Sleeps and rounds are fewer.
+//! A comment at each test names the tests of Redisson. Sleeps are shorter and rounds are fewer.
 //!
-//! Tests with another result, as `docs/comparison.md` says:
+//! Tests with another result, as `docs/comparison.md` explains:
 //!
-//! - `testZero`: zero permits are an error.
-//! - `testTrySetPermits` with a time: a semaphore has no TTL, but keeps one that another program
-//!   sets.
-//! - `testReleaseIfExists`: a release to a deleted semaphore adds nothing.
+//! - `testZero`: a request for zero permits is an error.
+//! - `testTrySetPermits` with a time: Leasehold gives a semaphore no TTL, but keeps a TTL that
+//!   another program has set.
+//! - `testReleaseIfExists`: a release to a deleted semaphore adds no permits.
 
 use std::sync::{
     Arc,
@@ -144,7 +144,7 @@ async fn released_permits_return_unless_the_semaphore_is_deleted() {
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
 }
 
-/// Clients that each add to a non-atomic number this many times, under one permit or under all
+/// Lets each client increment a non-atomic number `rounds` times, under one permit or under all
 /// permits.
 async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u32 + Copy) {
     let redis = Redis::start();

@@ -1,14 +1,13 @@
-//! Redisson's own tests of its expirable semaphore, with Leasehold.
+//! Tests that are ported from Redisson: those of its expirable semaphore.
 //!
-//! Each test has the name of Redisson's test in a comment. Two clients stand for the two sides of a
-//! test. Where Redisson returns an id, Leasehold returns a guard, whose ids have the form of
-//! Redisson's.
+//! A comment at each test names the test of Redisson. Two clients are the two sides of a test.
+//! Where Redisson returns an id, Leasehold returns a guard, whose ids have the form of Redisson's.
 //!
 //! Tests without a counterpart:
 //!
 //! - `testGetInClusterNameMapper`: this store has one node, and the caller maps names.
-//! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one.
-//!   `redis_permits.rs` shows how Leasehold reports it.
+//! - the half of `testGetLeaseTime` about a permit without a lease: only Java can acquire such a
+//!   permit. `redis_permits.rs` shows how Leasehold reports it.
 
 use std::{
     sync::{
@@ -24,7 +23,7 @@ use leasehold::{Client, Error, ExpirablePermits, ExpirableSemaphore, PermitId, R
 use testkit::Redis;
 use tokio::time::{Instant, sleep};
 
-/// A server and two clients of it.
+/// A server and two clients.
 struct Setup {
     redis: Redis,
     one: ExpirableSemaphore,
@@ -48,7 +47,7 @@ impl Setup {
         self.one.clone().lease(lease)
     }
 
-    /// The numbers of free, held and all permits.
+    /// The numbers of free permits, of held ones, and of all.
     async fn counts(&self) -> [i64; 3] {
         let free = self.other.available().await.unwrap();
         [free, self.other.acquired().await.unwrap(), self.other.total().await.unwrap()]
@@ -59,7 +58,7 @@ async fn release_guard(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-/// An id without a permit.
+/// An id that no permit has.
 fn unknown() -> PermitId {
     PermitId::new("0f1e2d3c4b5a69788796a5b4c3d2e1f0").unwrap()
 }
@@ -234,7 +233,7 @@ async fn release_after_the_lease_reports_it() {
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
-/// Clients that each count up this many times under the only permit.
+/// Lets each client increment a number `times` times under the only permit.
 async fn count_up(clients: usize, times: i64) {
     let t = Setup::of(1).await;
     let counted = Arc::new(AtomicI64::new(0));

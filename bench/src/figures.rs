@@ -21,7 +21,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Jain's fairness index: 1 if all values are equal, 1/n if one has everything.
+/// Jain's fairness index. It is 1 if all shares are equal, and 1/n if one of n has everything.
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
@@ -29,7 +29,7 @@ pub fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The largest deviation of `values` from their median, in percent of it.
+/// The largest deviation of `values` from their median, in percent of the median.
 #[must_use]
 pub fn deviation(values: &[f64]) -> f64 {
     let middle = median(values);

@@ -29,7 +29,7 @@ fn holder_is_a_process_and_a_thread() {
     assert!(one.lock("door").acquired());
     assert!(one.lock_for("door", SECOND * 20).acquired());
 
-    // then the owner in Redis is this thread, and only this thread holds the lock
+    // then the owner in Redis names this thread, and only this thread holds the lock
     assert_eq!(redis.command(&["HGETALL", "door"]).texts(), [owner.as_str(), "2"]);
     assert_eq!(one.hold_count("door").number(), 2);
     assert!(one.is_held("door").is_true());
@@ -61,7 +61,7 @@ fn waiter_acquires_when_the_holder_releases() {
         // when the holder releases
         let left = java.thread("T1").unlock("door");
 
-        // then the waiter acquires at once, and both return their times
+        // then the waiter acquires at once, and both replies have their times
         let entered = waiter.wait(SECOND * 5);
         assert!(entered.acquired());
         assert!(entered.waited() > Duration::ZERO);
@@ -95,7 +95,7 @@ fn only_the_owner_may_unlock() {
         assert!(answer.failed_with("IllegalMonitorStateException"), "{answer:?}");
         assert!(java.thread("T1").is_held("door").is_true());
 
-        // A forced release is tested elsewhere.
+        // Another test is about forced releases. Here only the result of the call counts.
         assert!(java.thread("T2").force_unlock("door").is_true());
         assert!(!java.thread("T2").force_unlock("door").is_true());
         let answer = java.thread("T1").unlock("door");
@@ -151,7 +151,7 @@ fn spin_lock_excludes_without_messages() {
         // when the holder releases
         assert!(one.unlock("door").is_true());
 
-        // then the other thread finds the lock free, and no message was sent or awaited
+        // then the waiting thread acquires, and no message was sent or awaited
         assert!(waiter.wait(SECOND * 5).acquired());
         let lines = monitor.stop().join("\n").to_ascii_uppercase();
         assert!(lines.contains("REDISSON_UNLOCK_LATCH"), "{lines}");
@@ -184,13 +184,13 @@ fn clients_under_two_locks_lose_additions() {
     let contenders =
         |door| Contenders::new(door, "counter", 1).at_most(1).hold(Duration::from_millis(2));
 
-    // when both run
+    // when both groups of contenders run
     let one = java.thread("T1").start_contenders(&contenders("front door"));
     let other = java.thread("T2").start_contenders(&contenders("back door"));
     let [one, other] =
         [one, other].map(|contenders| Report::read(&contenders.wait(SECOND * 30)).total);
 
-    // then the counter shows that their holds overlapped
+    // then the counter shows that holds of the two locks overlapped
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert!(counted < one + other, "{counted} of {one} + {other}");
 }
@@ -206,7 +206,7 @@ fn interrupt_reaches_a_thread_that_waits() {
     assert!(java.thread("T2").interrupt());
 
     assert!(waiter.wait(SECOND * 5).failed_with("InterruptedException"));
-    // An idle thread cannot be interrupted.
+    // A thread that executes no call is not interrupted.
     assert!(!java.thread("T2").interrupt());
     assert!(!java.thread("T2").try_lock("door").acquired());
 }
@@ -289,7 +289,7 @@ fn is_free(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 0
 }
 
-/// Waits until a waiter has subscribed, has sent one more request, and waits.
+/// Waits until a waiter is subscribed, has sent one more request, and sleeps.
 fn until_somebody_listens(redis: &Redis) {
     eventually("a waiter listens", SECOND * 10, || {
         redis.command(&["PUBSUB", "CHANNELS"]).list().len() == 1

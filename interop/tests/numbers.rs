@@ -1,5 +1,5 @@
-//! `RSemaphore` and `RCountDownLatch` with those of Leasehold: they share the number and the
-//! channel, and notify each other.
+//! `RSemaphore` and `RCountDownLatch` with those of Leasehold: they use the same number and the
+//! same channel, and notify each other.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn latches(both: &Together) -> [Pair; 2] {
     [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Latch))
 }
 
-/// Waits until a client has subscribed to `channel`, has sent one more request, and waits.
+/// Waits until a client is subscribed to `channel`, has sent one more request, and sleeps.
 #[track_caller]
 fn until_asleep(redis: &Redis, channel: &str) {
     eventually("a waiter listens", SECOND * 10, || {
@@ -82,7 +82,7 @@ fn both_count_the_same_permits() {
         assert!(holder.release("pool", 4).is_true());
         assert_eq!(holder.drain_permits("pool"), 5);
         assert_eq!(waiter.drain_permits("pool"), 0);
-        // one client may release the permits of the other one
+        // A client may release permits that the other one holds.
         assert!(holder.release("pool", 2).is_true());
         assert!(waiter.delete("pool").is_true());
         assert_eq!(holder.free_permits("pool"), 0);
@@ -166,7 +166,7 @@ fn killed_process_leaves_its_permits_taken() {
     assert!(theirs.acquire("pool", 2).acquired());
     assert_eq!(redis.command(&["GET", "pool"]).text(), "0");
 
-    // and in the other direction: Java holds them, and is killed
+    // The other direction: Java holds the permits, and is killed.
     let rust = Rust::start(&Setup::new(redis.url()));
     let ours = rust.thread("T1").semaphores();
     let waiting = ours.start_acquire("pool", 2);
@@ -222,7 +222,7 @@ fn same_latch_calls_leave_and_return_the_same() {
     shown("record: a latch is one number, said on one channel", Way::JavaToRust);
 }
 
-/// Redisson's own `delete()` does not wake its waiters. That of Leasehold does.
+/// Redisson's own `delete()` does not wake its waiters. The one of Leasehold does.
 #[test]
 fn deleted_latch_wakes_waiters_of_the_other_language() {
     let both = Together::start();
@@ -234,7 +234,7 @@ fn deleted_latch_wakes_waiters_of_the_other_language() {
         assert!(deleted.is_true());
         let delay = wake_up(&deleted, &waiting.wait(SECOND * 10));
         assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
-        // and a new latch is closed for both
+        // A new latch is closed for both clients.
         assert!(holder.set_count("start", 1).is_true());
         assert!(!waiter.await_within("start", SECOND / 2).acquired());
         assert!(holder.count_down("start").is_true());

@@ -1,5 +1,5 @@
-//! `RPermitExpirableSemaphore` with Leasehold's `ExpirableSemaphore`: each holds, waits, releases
-//! and dies while the other one watches.
+//! `RPermitExpirableSemaphore` with Leasehold's `ExpirableSemaphore`: one language holds, waits,
+//! releases or dies, and the other one observes it.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use leasehold::{PermitId, Release};
 use serde_json::{Value, json};
 use testkit::{Redis, eventually};
 
-/// A Redis server, a Redisson client, and a Leasehold client.
+/// A Redis server, and a client of each language.
 struct Both {
     redis: Redis,
     java: Java,
@@ -42,7 +42,7 @@ impl Both {
         self.ask(op, json!({})).number()
     }
 
-    /// The permits that both clients see: free, held, and in all.
+    /// Asserts that both clients see these numbers of permits: free, held, and in all.
     #[track_caller]
     fn agree(&self, expected: [i64; 3]) {
         let java = ["available", "held", "total"].map(|op| self.number(op));
@@ -51,7 +51,7 @@ impl Both {
         assert_eq!((java, rust), (expected, expected));
     }
 
-    /// Waits until this number of clients are subscribed and wait.
+    /// Waits until `count` clients are subscribed and sleep.
     #[track_caller]
     fn until_asleep(&self, count: i64) {
         eventually("a waiter listens", SECOND * 10, || {
@@ -60,7 +60,7 @@ impl Both {
         sleep(SECOND / 5);
     }
 
-    /// Lets a Leasehold task wait for a permit.
+    /// Starts a Leasehold task that waits for a permit.
     fn waits(&self) -> thread::JoinHandle<ExpirablePermits> {
         let permits = self.rust.clone();
         thread::spawn(move || permits.acquire_within(SECOND * 30).unwrap())
@@ -97,7 +97,7 @@ fn permits_of_one_language_count_for_the_other() {
 
 #[test]
 fn both_leave_the_same_keys() {
-    // given the data that each client leaves when it holds one of two permits for a minute
+    // given the data that each client leaves while it holds one of two permits for a minute
     let left_by = |rust: bool| {
         let both = Both::of(2);
         let guard = rust.then(|| both.rust.clone().lease(SECOND * 60).acquire().unwrap());
@@ -244,7 +244,7 @@ fn either_language_changes_the_total_even_below_zero() {
         both.rust.release_id(*id).unwrap();
     }
     assert!(!waiting.is_done());
-    // then it is still notified of the first free permit
+    // then the first permit that is free again still notifies it
     both.rust.release_id(guard.ids()[4]).unwrap();
     assert!(waiting.wait(SECOND * 10).acquired());
     shown("permits: less than none are free", Way::RustToJava);
@@ -265,7 +265,7 @@ fn permits_of_a_killed_java_process_expire() {
     shown("permits: the holder is killed", Way::JavaToRust);
 }
 
-/// Many threads of both languages. Redis counts how many hold at once.
+/// Many threads of both languages. A number in Redis counts how many of them hold at the same time.
 fn contenders(version: Redisson, count: u32) {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 60;

@@ -1,4 +1,4 @@
-//! A replica has what its master had, until it is promoted.
+//! Tests of the test kit: a replica has the data of its master, until it is promoted.
 
 use testkit::Redis;
 
@@ -23,11 +23,11 @@ fn promoted_replica_takes_writes_and_stops_copying() {
     let replica = Redis::start_replica_of(&master);
     replica.promote();
 
-    // when both are written to
+    // when a client writes to both servers
     master.command(&["SET", "kept", "2"]);
     assert_eq!(replica.command(&["SET", "own", "3"]).text(), "OK");
 
-    // then each has its own
+    // then each server has only its own write
     assert_eq!(replica.command(&["GET", "kept"]).text(), "1");
     assert!(master.command(&["GET", "own"]).is_nil());
 }
@@ -63,7 +63,7 @@ fn replica_follows_its_master_after_a_restart_too() {
     replica.catch_up_with(&master);
     assert_eq!(replica.command(&["GET", "key"]).text(), "1");
 
-    // until it is promoted
+    // After its promotion, the server no longer follows.
     replica.promote();
     replica.restart();
     assert_eq!(replica.command(&["ROLE"]).list()[0].text(), "master");

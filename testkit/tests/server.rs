@@ -1,4 +1,4 @@
-//! Servers start, stop, pause and keep what they promise to keep.
+//! Tests of the test kit: servers start, stop and pause, and keep the data that they should keep.
 
 use std::collections::HashSet;
 use std::fs;
@@ -88,7 +88,7 @@ fn server_runs_unless_it_is_stopped_or_paused() {
 
 #[test]
 fn user_has_only_its_acl_permissions() {
-    // given a user, made without a trace in the counts
+    // given a user, whose creation does not change the counts
     let redis = Redis::start();
     redis.command(&["SET", "mine", "1"]);
     let before = redis.calls();
@@ -96,11 +96,11 @@ fn user_has_only_its_acl_permissions() {
     assert_eq!(url, format!("redis://reader:secret@127.0.0.1:{}/", redis.port()));
     assert_eq!(redis.calls().since(&before).to_string(), "no calls");
 
-    // when it logs in
+    // when a client logs in as this user
     let mut reader = Connection::open(redis.port());
     assert_eq!(reader.command(&["AUTH", "reader", "secret"]).text(), "OK");
 
-    // then it may do that
+    // then the client may do what the permissions allow, and nothing else
     assert_eq!(reader.command(&["GET", "mine"]).text(), "1");
     assert!(reader.command(&["GET", "theirs"]).error().starts_with("NOPERM"));
     assert!(reader.command(&["DEL", "mine"]).error().starts_with("NOPERM"));
@@ -166,14 +166,14 @@ fn wrong_setting_shows_the_log() {
 
 #[test]
 fn missing_server_says_how_to_install_it() {
-    // given a machine that has no Redis, or not the one that is chosen
+    // given a machine without Redis, and one without the chosen server
     let chosen = "LEASEHOLD_SERVER is `/no/such/redis-server`, which is missing: `make servers`";
     let advices = [
         ("PATH", "redis-server is missing: install it with `apt-get install -y redis-server`\n"),
         ("LEASEHOLD_SERVER", chosen),
     ];
     for (variable, advice) in advices {
-        // when this test program is run again there
+        // when this test program runs again with these settings
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "plain_server_replies"])
             .env_remove("LEASEHOLD_SERVER")
@@ -181,7 +181,7 @@ fn missing_server_says_how_to_install_it() {
             .output()
             .unwrap();
 
-        // then its tests fail, and say what to do
+        // then its test fails, and the message names the remedy
         assert!(!output.status.success());
         let text_out = String::from_utf8_lossy(&output.stdout);
         assert!(text_out.contains(advice), "{text_out}");
@@ -212,7 +212,7 @@ fn tls_is_verified_by_the_authority() {
     assert_eq!(redis.tls_url(), format!("rediss://localhost:{port}/"));
     assert_eq!(redis.command(&["PING"]).text(), "PONG");
 
-    // and by no other authority
+    // A client that trusts only another authority rejects the server.
     let stranger = Redis::options().tls().start();
     let other_ca = stranger.ca_path();
     let other_ca = other_ca.to_str().unwrap();
@@ -246,7 +246,7 @@ fn many_servers_start_side_by_side() {
     let starting: Vec<_> = (0..12).map(|_| thread::spawn(Redis::start)).collect();
     let servers: Vec<_> = starting.into_iter().map(|start| start.join().unwrap()).collect();
 
-    // each is another one
+    // Each server has its own data.
     for (number, redis) in servers.iter().enumerate() {
         assert!(redis.command(&["GET", "number"]).is_nil());
         redis.command(&["SET", "number", &number.to_string()]);
@@ -258,7 +258,8 @@ fn many_servers_start_side_by_side() {
 #[test]
 fn server_outlives_the_thread_that_started_it() {
     let redis = thread::spawn(Redis::start).join().unwrap();
-    // The kernel would have killed it by then.
+    // If the server were tied to the thread that started it, the kernel would have killed it by
+    // now.
     thread::sleep(Duration::from_millis(50));
     assert_eq!(redis.command(&["PING"]).text(), "PONG");
 }

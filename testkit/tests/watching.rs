@@ -1,4 +1,4 @@
-//! The commands of a server can be counted and read.
+//! Tests of the test kit: a test can count and read the commands of a server.
 
 use testkit::{Connection, Redis};
 
@@ -14,7 +14,7 @@ fn difference_is_what_the_test_has_sent() {
         let calls = after.since(&before);
         assert_eq!(calls.to_string(), "get: 2, set: 1");
         assert_eq!((calls.of("GET"), calls.of("del"), calls.total()), (2, 0, 3));
-        // counting does not count
+        // Reading the counts does not change them.
         assert_eq!(redis.calls().since(&after).to_string(), "no calls");
     }
 }
@@ -47,7 +47,7 @@ fn counters_restart_with_the_server() {
     redis.calls();
     redis.restart();
     let begun = redis.calls();
-    // Valkey 9 asks itself for a setting as it starts.
+    // At its start, Valkey 9 sends itself a `CONFIG GET`.
     assert_eq!(begun.total(), begun.of("config|get"), "{begun}");
     redis.command(&["INFO", "server"]);
     assert_eq!(redis.calls().since(&begun).to_string(), "info: 1");

@@ -1,4 +1,4 @@
-//! An operator releases a lock of another holder.
+//! An operator releases a lock that another client holds.
 
 use tokio::time::{Instant, sleep};
 

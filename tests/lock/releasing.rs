@@ -1,4 +1,4 @@
-//! The effect of a release, and of a failed one.
+//! The effect of a release, and of a release that fails.
 
 use tokio::time::{Instant, sleep};
 
@@ -16,7 +16,7 @@ async fn each_reentry_is_counted_and_each_release_counts_back() {
     assert_eq!((first.count(), third.count()), (3, 3));
     assert_eq!(first.owner(), third.owner());
 
-    // in any order
+    // whatever the order of the releases
     assert_eq!(first.release().await.unwrap(), Release::StillHeld { count: 2 });
     assert_eq!(lock.holder().await.unwrap().unwrap().count(), 2);
     assert_eq!(third.release().await.unwrap(), Release::StillHeld { count: 1 });
@@ -87,7 +87,7 @@ async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
             });
             let (_second, _third) = (second.unwrap(), third.unwrap());
 
-            // then each counts, in any order of their requests
+            // then every reentry counts, in whatever order the store executes the requests
             assert_eq!(guard.count(), 3);
             let counted = lock.held_by(guard.owner()).await.unwrap();
             assert_eq!(counted, 3, "stalled: {stalled}, round {round}");
@@ -143,7 +143,7 @@ async fn release_after_the_lease_returns_expired() {
 
 #[tokio::test(start_paused = true)]
 async fn release_of_a_lost_lock_names_the_new_holder() {
-    // given a hold that ended for any reason, and a later hold
+    // given a hold that was lost for either reason, and a later hold of another task
     for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
         let guard = match reason {
@@ -156,7 +156,7 @@ async fn release_of_a_lost_lock_names_the_new_holder() {
         }
         let next = world.other_door().acquire().await.unwrap();
 
-        // then the release tells both
+        // then the release returns the reason and the new holder
         let release = guard.release().await.unwrap();
         let Release::NotHeld { reason: reported, holder, .. } = release else {
             panic!("{release:?}")
@@ -164,7 +164,7 @@ async fn release_of_a_lost_lock_names_the_new_holder() {
         assert_eq!(reported, reason);
         assert_eq!(holder.unwrap().owner(), next.owner());
 
-        // and leaves the other one alone
+        // and does not release the new hold
         assert!(world.door().is_locked().await.unwrap());
         assert_eq!(next.release().await.unwrap(), Release::Released);
     }
@@ -197,18 +197,18 @@ async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_release_continues_in_the_background() {
-    // given a store that is silent
+    // given a store that does not reply
     let world = World::new();
     let guard = world.door().ttl(secs(300)).acquire().await.unwrap();
     world.store.stall();
 
-    // then the release gives up before long
+    // then the call of `release` fails soon
     let start = Instant::now();
     let refused = guard.release().await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
     assert!(start.elapsed() >= secs(5) && start.elapsed() < secs(7), "{:?}", start.elapsed());
 
-    // and is made when the store is back
+    // and the client releases in the background when the store replies again
     world.store.resume();
     let entered = world.other_door().acquire_within(secs(2)).await;
     assert!(entered.is_ok(), "{entered:?}");
@@ -282,14 +282,14 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
         for client in [&mine, &yours] {
             assert!(client.lock("job").unwrap().try_acquire().await.unwrap().is_none());
         }
-        // and no task renews it
+        // and the client does not renew the forgotten hold
         sleep(lasts - millis(1)).await;
         assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
         sleep(millis(2)).await;
         let next = yours.lock("job").unwrap().try_acquire().await.unwrap();
         next.unwrap().release().await.unwrap().into_result().unwrap();
     }
-    // nor does a shutdown release it
+    // and a shutdown does not release the forgotten hold
     mine.lock("job").unwrap().acquire().await.unwrap().forget();
     let shutdown = mine.shutdown(secs(1)).await;
     assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));

@@ -1,4 +1,4 @@
-//! The watchdog renews current holds, and nothing else.
+//! The watchdog renews current holds, and no others.
 
 use tokio::time::{Instant, sleep};
 
@@ -62,7 +62,7 @@ async fn local_deadline_is_before_the_end_in_the_store() {
     let believed = guard.remaining().unwrap();
     assert!(believed < secs(10) && believed > secs(9), "{believed:?}");
 
-    // and the client stops to believe before another one can acquire
+    // and the holder stops trusting its hold before another client can acquire
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert!(lock.is_locked().await.unwrap());
 }
@@ -73,7 +73,7 @@ async fn fixed_lease_ends_in_time_and_is_never_renewed() {
     let start = Instant::now();
     let guard = world.door().lease(secs(10)).acquire().await.unwrap();
 
-    // not by reentry either
+    // and a reentry does not renew it
     sleep(secs(8)).await;
     let again = guard.reenter().await.unwrap();
     assert!(again.remaining().unwrap() <= secs(2));
@@ -110,7 +110,7 @@ async fn max_hold_ends_a_renewable_hold() {
     assert_eq!(start.elapsed().as_secs(), 100);
     assert!(!guard.is_held());
 
-    // others acquire at the latest one ttl later, even if the guard is never dropped
+    // other clients acquire at most one ttl later, even if the guard is never dropped
     let _entered = world.other_door().acquire().await.unwrap();
     assert!(start.elapsed() <= secs(130) + AT_ONCE, "{:?}", start.elapsed());
     let release = guard.release().await.unwrap();
@@ -153,7 +153,7 @@ async fn short_outage_leaves_a_hold_in_doubt() {
         world.store.resume();
         world.store.heal();
 
-        // and continues when the store recovers
+        // and the hold continues when the store recovers
         sleep(secs(300)).await;
         assert!(guard.is_held(), "{words:?}");
         assert!(world.one.stats().renewals_failed > 0);

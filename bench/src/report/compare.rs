@@ -1,4 +1,4 @@
-//! Regressions against the committed results.
+//! Regressions compared with the committed results.
 
 use super::{
     board::{Better, LIMIT},
@@ -6,13 +6,13 @@ use super::{
     results::{Entry, Results},
 };
 
-/// A regression above this factor is reported.
+/// A figure that is worse by more than this factor is reported.
 const WORSE: f64 = 1.1;
 
-/// Returns a line for each case of `now` whose score has fallen by more than a tenth.
+/// Returns a line for each case of `now` that is worse by more than a tenth.
 ///
-/// Machines differ, and vary. So a figure is divided by the lower limit of the same run, or by
-/// Redisson's figure. Without either, it is compared directly.
+/// Machines differ, and are not always equally fast. So each figure is divided by the lower limit
+/// of the same run, or by Redisson's figure. If there is neither, the figure is compared directly.
 #[must_use]
 pub fn fallen(before: &Results, now: &Results) -> Vec<String> {
     let pairs = now.results.iter().filter_map(|entry| Some((before.entry(&entry.case)?, entry)));
@@ -35,7 +35,7 @@ fn fell(before: &Entry, now: &Entry) -> Option<String> {
     };
     let (is, was) = (figure(is), figure(was));
     let by = figure((worse - 1.0) * 100.0);
-    // Without a former figure there is no regression.
+    // If there is no earlier figure, the quotient is not finite.
     let reported = worse > WORSE && worse.is_finite();
     reported.then(|| format!("{}: {is} {of}, was {was}: {by} % worse", now.case))
 }

@@ -51,7 +51,7 @@ fn row<T: AsRef<str>>(cells: &[T]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The median, and the lowest and the highest figure if there are several rounds.
+/// The median. If there are several rounds, also the lowest and the highest figure.
 fn spread(case: &Case, column: &str) -> String {
     let Some(Cell::Measured(values)) = case.cells.get(column) else { return short(case, column) };
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -71,7 +71,7 @@ fn short(case: &Case, column: &str) -> String {
     }
 }
 
-/// Three significant figures, and spaces between thousands.
+/// Shows three significant digits, and spaces between thousands.
 pub(super) fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "none".to_owned(),
@@ -94,7 +94,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// The reasons for missing figures, each once.
+/// The reasons for missing figures, each of them once.
 fn notes(cases: &[&Case]) -> String {
     let mut reasons = BTreeSet::new();
     for case in cases {

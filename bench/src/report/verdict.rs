@@ -5,7 +5,7 @@ use super::{
     target::Target,
 };
 
-/// The result for the targets of a case: `pass`, or each miss.
+/// The result for the targets of a case: `pass`, or every target that was missed.
 pub(super) fn verdict(case: &Case) -> String {
     if case.targets.is_empty() {
         return String::new();

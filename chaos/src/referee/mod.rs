@@ -23,7 +23,7 @@ pub use order::overtaking;
 /// A violation of a rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
-    /// When it was seen.
+    /// When the violation was seen.
     pub at: Nanos,
     /// What happened, in a sentence.
     pub what: String,
@@ -34,7 +34,7 @@ pub struct Violation {
 pub struct Verdict {
     /// The violations.
     pub violations: Vec<Violation>,
-    /// When two held at once in a [window](windows) in which that is possible.
+    /// The times at which two holders overlapped within a [window](windows) that allows this.
     pub excused: Vec<Nanos>,
 }
 
@@ -48,7 +48,8 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
         match object.kind {
             Kind::Latch => latches::look(record, object, &windows, &mut verdict),
             Kind::Queue => claims::look(record, object, &windows, &mut verdict),
-            // A hold of it is one of each member, and excludes their holds.
+            // A hold of a multi-lock counts as a hold of each member, and excludes the holds of
+            // members.
             Kind::Multi => {}
             _ => {
                 let beliefs = exclusion::beliefs(record, &names);
@@ -64,8 +65,8 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     verdict
 }
 
-/// The names of which a hold keeps this object: its own, those of its multi-locks, and those of its
-/// members.
+/// The names whose holds exclude holds of this object: its own name, the multi-locks that contain
+/// it, and its members and their other multi-locks.
 fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
     let multis = objects.iter().filter(|it| it.members.contains(&object.name));
     let members = object.members.iter().flat_map(|member| {
@@ -75,19 +76,19 @@ fn holding<'a>(objects: &'a [Object], object: &'a Object) -> BTreeSet<&'a str> {
     multis.map(|it| it.name.as_str()).chain(members).chain([object.name.as_str()]).collect()
 }
 
-/// When two may hold at once: from the beginning of a failover until one lease after its end. A
-/// holder whose grant the new server has not received believes in it until its next renewal, and at
-/// most for its lease.
+/// The times in which two holders are possible: from the start of a failover until one lease after
+/// its end. If the new server has not received a grant, its holder trusts the hold until the next
+/// renewal, and at most for its lease.
 #[must_use]
 pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     failovers(record).map(|it| window(it, ttl)).collect()
 }
 
-/// The same for this object. In a cluster a failover forgets only data on the failed node.
+/// The [windows] of one object. In a cluster, a failover loses only data of the failed node.
 fn windows_of(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
     let is_there = |it: &&HealedFault| {
-        // Latches and semaphores have a new name after each fault, and their nodes are not
-        // recorded.
+        // Latches and semaphores get a new name after each fault. The nodes of these names are not
+        // recorded, so every failover counts.
         let renamed = matches!(object.kind, Kind::Latch | Kind::Semaphore);
         renamed || it.names.as_ref().is_none_or(|names| names.contains(&object.name))
     };
@@ -102,14 +103,14 @@ fn window(failover: &HealedFault, ttl: Duration) -> (Nanos, Nanos) {
     (failover.from, failover.healed + nanos(ttl))
 }
 
-/// Whether one of the windows contains the whole time.
+/// Whether one of the windows contains the whole time from `from` to `until`.
 fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
     windows.iter().any(|(begin, end)| *begin <= from && until <= *end)
 }
 
-/// Each worker has asked again within this time after a fault.
+/// Within this time after a fault, each worker has repeated its request.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A replica that has come back needs this long to catch up, and may be promoted meanwhile.
+/// A replica that has come back needs up to this long to catch up, and may be promoted before.
 const BEHIND: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -122,7 +123,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
     const TTL: Duration = Duration::from_secs(3);
 
-    /// A record in which holds began and ended at these seconds.
+    /// A record of holds that started and ended at these seconds.
     fn record(name: &str, holds: &[(Mode, Nanos, Nanos)]) -> Record {
         let mut record = Record::default();
         for (hold, (mode, enter, leave)) in (1..).zip(holds) {
@@ -173,8 +174,8 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
     }
 
-    /// Once, the check excused the first of several holders in conflict, and did not check the
-    /// others.
+    /// Former bug: if a new hold conflicted with several holders, the check excused the first of
+    /// them and did not check the others.
     #[test]
     fn overlap_check_covers_every_conflicting_hold() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
@@ -219,14 +220,14 @@ mod tests {
         assert_eq!(found(&record, Object::new(Kind::Fair, "a")).len(), 1);
     }
 
-    /// A multi-lock of `a` and `b`, these locks, and another multi-lock of `b` and `c`.
+    /// The locks `a` and `b`, a multi-lock of both, and a multi-lock of `b` and `c`.
     fn with_multi() -> [Object; 4] {
         let multi = |name, members: [&str; 2]| Object::multi(name, members.map(str::to_owned));
         let lock = |name| Object::new(Kind::Lock, name);
         [multi("ab", ["a", "b"]), multi("bc", ["b", "c"]), lock("a"), lock("b")]
     }
 
-    /// A record of holds of these names.
+    /// A record of holds with these names and times.
     fn named(holds: &[(&str, Nanos, Nanos)]) -> Record {
         let mut all = Record::default();
         for (number, (name, enter, leave)) in (1..).zip(holds) {
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(count(&[("ab", 1, 3), ("bc", 2, 4)]), 1);
     }
 
-    /// A held member keeps a multi-lock from waiting for nothing.
+    /// While a member is held, a waiter for the multi-lock does not wait at a free lock.
     #[test]
     fn multi_lock_is_free_only_while_all_members_are() {
         let count = |holds: &[_]| {
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(found(&both, leader()).len(), 1);
     }
 
-    /// The end of a claim: it went back, it is done, or its process died before the reply.
+    /// How a claim ends: the element goes back, it is done, or its process dies before the reply.
     #[derive(Clone, Copy, PartialEq)]
     enum Ends {
         Back,
@@ -278,7 +279,7 @@ mod tests {
         Unanswered,
     }
 
-    /// A record of one pushed element, `x`, and of its claims.
+    /// A record of one pushed element `x`, and of its claims.
     fn claimed(claims: &[(&str, Nanos, Nanos, Ends)]) -> Record {
         let mut record = Record::default();
         let (name, elements) = ("a".to_owned(), vec!["x".to_owned()]);
@@ -310,7 +311,7 @@ mod tests {
         let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 3, 5, Ends::Done)];
         let both = found(&claimed(&claims), queue());
         assert!(both[0].contains("rust-1 (1) and rust-2 (2)"), "{both:?}");
-        // Others may have the other elements.
+        // Another worker may have another element.
         let mut two = claimed(&claims);
         two.holds.get_mut(&1).unwrap().element = Some("y".into());
         assert_eq!(found(&two, queue()), [""; 0]);
@@ -323,7 +324,7 @@ mod tests {
         assert!(found(&twice, queue())[0].contains("which rust-1 had done"));
         twice.faults.push(failover(5, 9));
         assert_eq!(found(&twice, queue()), [""; 0], "the new server did not know it");
-        // The process died, so nobody knows whether the element was done.
+        // The process died before the reply, so nobody knows whether the element was done.
         let claims = [("rust-1", 2, 3, Ends::Unanswered), ("rust-2", 20, 21, Ends::Done)];
         assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
     }
@@ -364,7 +365,7 @@ mod tests {
         assert_eq!(overtaking(&fair, &objects), (2, 1));
     }
 
-    /// Its deadline keeps the others behind it.
+    /// The deadline of a dead Redisson waiter holds up the waiters behind it.
     #[test]
     fn fair_waiter_may_wait_behind_a_dead_redisson_waiter() {
         let mut fair = record("a", &[(Mode::Exclusive, 12, 13)]);
@@ -411,7 +412,7 @@ mod tests {
         write(&mut record, 2, 2, 3);
         write(&mut record, 1, 1, 4);
         assert_eq!(found(&record, Object::new(Kind::Fenced, "a")), [""; 0]);
-        // The gate compares tokens: a forged higher one passes.
+        // The gate compares only tokens, so it accepts a forged token that is higher.
         write(&mut record, 1, 9, 5);
         assert_eq!(found(&record, Object::new(Kind::Fenced, "a")).len(), 1);
     }
@@ -450,7 +451,7 @@ mod tests {
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));
         assert!(free[0].contains("waited for 17.99"), "{free:?}");
-        // The holds of the dead process are free after its lease.
+        // The holds of a dead process are free only after its lease.
         record.holds.get_mut(&1).unwrap().left = None;
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
         record.faults.push(failover(2, 16));

@@ -1,10 +1,10 @@
-//! The rows of all deployments.
+//! The rows that are shown for every deployment.
 
 use interop::{Servers, Together, Way};
 
 use crate::{kinds, rows};
 
-/// The rows without an expired lease and without a kill.
+/// The rows in which no lease expires and no process is killed.
 #[track_caller]
 pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::waiter_is_woken_by_the_holders_message(both);
@@ -18,14 +18,14 @@ pub(crate) fn one_holds_and_the_other_waits<S: Servers>(both: &Together<S>) {
     rows::forced_release_wakes_the_waiter_of_the_other_language(both);
 }
 
-/// The rows of leases, with a [`hasty`](rows::hasty) watchdog.
+/// The rows about leases. They need a [`hasty`](rows::hasty) watchdog.
 #[track_caller]
 pub(crate) fn leases_are_kept_and_end<S: Servers>(both: &Together<S>) {
     rows::renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(both);
     rows::leased_lock_is_not_renewed(both);
 }
 
-/// The rows of killed holders and waiters.
+/// The rows in which a holder or a waiter is killed.
 #[track_caller]
 pub(crate) fn either_side_may_be_killed<S: Servers>(servers: &S)
 where
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// The other kinds.
+/// The rows of kinds other than locks.
 #[track_caller]
 pub(crate) fn every_kind_wakes_the_other<S: Servers>(both: &Together<S>) {
     kinds::readers_and_writers_wake_each_other(both);

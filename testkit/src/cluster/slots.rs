@@ -14,7 +14,7 @@ fn tag(key: &str) -> &str {
     inside.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// XMODEM: polynomial 0x1021, not reflected, starting at zero.
+/// CRC16/XMODEM: polynomial 0x1021, not reflected, initial value zero.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {

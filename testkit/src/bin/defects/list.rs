@@ -1,7 +1,7 @@
 //! The defects, as data.
 //!
-//! Each defect is a text in the sources, and its replacement. The text must occur exactly once. So
-//! if the sources change, this list must change with them.
+//! Each defect is a text in the sources, and its replacement. The text must occur exactly once in
+//! its file. If a change to the sources changes such a text, this list must change, too.
 
 use crate::{Defect, Edit, Finder};
 
@@ -2462,7 +2462,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "engine::contention::inbox::tests::queued_waiter_ignores_a_release_that_notified_the_queue",
         ),
         Defect {
-            says: "a yield window wakes queued waiters, and not the others",
+            says: "a yield window wakes queued waiters, and not waiters without a queue entry",
             edits: &[Edit {
                 file: "src/engine/contention/inbox.rs",
                 from: "let asks = !(queue_notified && self.notices.lock().queued);",
@@ -2624,7 +2624,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a change of a map that changes nothing is kept",
+            says: "a change of a map that changes nothing leaves an idempotency key",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/change.lua",
                 from: "        return '0'\n    elseif",
@@ -2657,7 +2657,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "the receipt of a change of a map is not written",
+            says: "the idempotency key of a change of a map is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/once.lua",
                 from: "    redis.call('SET', receipt, answer, 'PX', rest)\n",
@@ -2701,7 +2701,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
-            says: "a part of a page of a map ends the page",
+            says: "after a part of a page of a map, the rest of the page is skipped",
             edits: &[Edit {
                 file: "src/store/redis/kinds/map/scan.lua",
                 from: "return {ARGV[3], parts, read}\n",
@@ -2858,7 +2858,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Simulation("run_objects"),
         Defect {
-            says: "the receipt of a release is not kept",
+            says: "the idempotency key of the release of a claim is not written",
             edits: &[Edit {
                 file: "src/store/redis/kinds/queue/release.lua",
                 from: "redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[5])\n",
