@@ -92,7 +92,7 @@ async fn barrier_can_be_used_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_that_times_out_names_those_present_and_leaves() {
+async fn timed_out_member_names_the_present_members_and_leaves() {
     let (_, [one, other]) = two(3);
     let waiter = waiting(&one).await;
     let start = Instant::now();
@@ -152,7 +152,7 @@ async fn dead_member_leaves_within_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_that_slept_for_a_minute_does_not_arrive_again() {
+async fn unpolled_member_gets_an_error_a_minute_after_the_opening() {
     let (_, [one, other]) = two(2);
     let mut asleep = Box::pin(one.arrive_and_wait());
     for _ in 0..20 {
@@ -169,7 +169,7 @@ async fn member_that_slept_for_a_minute_does_not_arrive_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_outlasts_a_short_silence_and_not_a_long_one() {
+async fn member_survives_a_short_store_outage_but_not_a_long_one() {
     let (store, [one, other]) = two(2);
     let member = waiting(&one).await;
     store.stall();
@@ -281,7 +281,7 @@ async fn next_generation_enters_when_all_have_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_member_that_times_out_names_those_inside() {
+async fn timed_out_leave_names_the_members_that_are_inside() {
     let (_, barriers) = two_double(2);
     let error = barriers[0].enter_within(secs(3)).await.unwrap_err();
     assert!(matches!(error, Error::MembersMissing { arrived: 1, parties: 2, .. }), "{error}");
@@ -352,7 +352,7 @@ async fn member_inside_is_notified_of_its_loss() {
 
 /// The member `asleep` waits, and its task runs again only long after the barrier has opened.
 #[tokio::test(start_paused = true)]
-async fn member_that_slept_longer_than_its_lease_is_not_inside() {
+async fn unpolled_member_is_lost_when_its_lease_ends() {
     let (_, [one, other]) = two_double(2);
     let mut asleep = Box::pin(one.enter());
     for _ in 0..20 {

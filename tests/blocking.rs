@@ -85,7 +85,7 @@ mod acquiring {
     use super::*;
 
     #[test]
-    fn two_clients_exclude_each_other_also_on_one_thread() {
+    fn two_clients_on_one_thread_exclude_each_other() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         assert!(world.other_door().try_acquire().unwrap().is_none());
@@ -160,7 +160,7 @@ mod acquiring {
     }
 
     #[test]
-    fn settings_are_those_of_the_lock() {
+    fn blocking_lock_has_the_settings_of_the_async_lock() {
         let world = World::new();
         let lock = world.door();
         assert_eq!(lock.name().as_str(), "door");
@@ -298,7 +298,7 @@ mod reentry {
     }
 
     #[test]
-    fn another_name_is_another_lock() {
+    fn thread_holds_locks_of_different_names_separately() {
         let world = World::new();
         let door = world.door().acquire().unwrap();
         let window = world.one.lock("window").unwrap().acquire().unwrap();
@@ -307,7 +307,7 @@ mod reentry {
     }
 
     #[test]
-    fn released_thread_gets_a_new_owner() {
+    fn thread_gets_a_new_owner_after_its_release() {
         let lock = World::new().door();
         let guard = lock.acquire().unwrap();
         let before = guard.owner().clone();
@@ -366,7 +366,7 @@ mod reentry {
     }
 
     #[test]
-    fn reentry_notices_an_unnoticed_loss() {
+    fn thread_waits_instead_of_reentering_after_an_unseen_loss() {
         // given a thread whose hold the store forgot, and another holder
         let world = World::new();
         let lock = world.door();
@@ -583,7 +583,7 @@ mod running {
     }
 
     #[test]
-    fn work_may_run_and_acquire_again_inside_of_itself() {
+    fn work_under_a_lock_may_acquire_the_same_lock_again() {
         let lock = World::new().door();
         let ran = lock.run(|_held| {
             let guard = lock.acquire().unwrap();
@@ -700,19 +700,19 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn every_method_refuses_in_a_task_of_one_thread() {
+    async fn blocking_methods_refuse_in_a_single_threaded_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn every_method_refuses_in_a_task_of_many_threads() {
+    async fn blocking_methods_refuse_in_a_multi_threaded_runtime() {
         every_method_refuses();
         tokio::spawn(async { every_method_refuses() }).await.unwrap();
     }
 
     #[tokio::test]
-    async fn every_method_refuses_in_a_local_task() {
+    async fn blocking_methods_refuse_in_a_local_task() {
         let local = tokio::task::LocalSet::new();
         local
             .run_until(async {
@@ -722,7 +722,7 @@ mod inside_async {
     }
 
     #[test]
-    fn guard_in_its_thread_is_released_despite_a_refusal() {
+    fn guard_is_released_though_an_async_context_refused_release() {
         let world = World::new();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let guard = world.door().acquire().unwrap();
@@ -743,7 +743,7 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn dropping_the_last_of_a_client_does_not_block() {
+    async fn dropping_the_last_client_and_guard_does_not_block() {
         let (client, guard) = made_elsewhere();
         drop((client, guard));
     }
@@ -768,7 +768,7 @@ mod inside_async {
     }
 
     #[tokio::test]
-    async fn refused_call_keeps_the_budget_of_the_task() {
+    async fn refused_blocking_call_keeps_the_coop_budget_of_the_task() {
         // given a task whose calls are rejected repeatedly
         let (client, _guard) = made_elsewhere();
         let lock = client.lock("door").unwrap();
@@ -877,7 +877,7 @@ fn threads_pass_a_latch_when_another_counts_it_down() {
 
 /// A multi-lock waits on the runtime of one of its clients.
 #[test]
-fn multi_lock_leaves_each_client_on_its_own_runtime() {
+fn client_keeps_its_runtime_after_a_multi_lock_with_another() {
     for first_stays in [true, false] {
         let clients = [(); 2].map(|()| Client::builder().ttl(millis(300)).in_memory().unwrap());
         let locks = [0, 1].map(|at| clients[at].lock(format!("door{at}")).unwrap());

@@ -119,7 +119,7 @@ fn future_that_owns_a_lock_may_be_spawned() {
 }
 
 #[test]
-fn work_that_stays_on_its_thread_may_be_run_there() {
+fn work_that_is_not_send_may_run_on_its_thread() {
     let lock = Client::in_memory().lock("door").unwrap();
     let local = std::rc::Rc::new(42);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -161,7 +161,7 @@ trait Else {
 impl<T> Else for Is<T> {}
 
 #[test]
-fn send_check_accepts_and_rejects() {
+fn send_check_accepts_send_types_and_rejects_others() {
     const { assert!(<Is<u8>>::SEND) };
     const { assert!(!<Is<std::rc::Rc<u8>>>::SEND) };
 }

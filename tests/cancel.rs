@@ -276,12 +276,12 @@ async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_leaves_nothing_behind() {
+async fn dropped_acquire_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| lock.acquire().await.unwrap()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_within_leaves_nothing_behind() {
+async fn dropped_acquire_within_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| lock.acquire_within(secs(60)).await.unwrap()).await;
 }
 
@@ -291,19 +291,19 @@ async fn timed_out_acquire_within_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_leaves_nothing_behind_when_it_waits_for_replicas() {
+async fn acquire_dropped_while_waiting_for_replicas_leaves_nothing() {
     let replicas = Replicas::at_least(1).within(millis(100));
     let acquire = async |lock: &Lock| drop(lock.clone().replicated(replicas).acquire().await);
     leaves_nothing_behind(true, acquire).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_acquire_leaves_nothing_behind() {
+async fn dropped_try_acquire_leaves_nothing_behind() {
     leaves_nothing_behind(false, async |lock| drop(lock.try_acquire().await)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_leaves_nothing_behind() {
+async fn dropped_run_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| {
         lock.run(async |_held| sleep(millis(100)).await).await.unwrap();
     })
@@ -311,7 +311,7 @@ async fn run_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_within_leaves_nothing_behind() {
+async fn dropped_run_within_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| {
         lock.run_within(secs(60), async |_held| sleep(millis(100)).await).await.unwrap();
     })
@@ -319,7 +319,7 @@ async fn run_within_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_run_leaves_nothing_behind() {
+async fn dropped_try_run_leaves_nothing_behind() {
     leaves_nothing_behind(false, async |lock| {
         drop(lock.try_run(async |_held| sleep(millis(100)).await).await);
     })
@@ -327,7 +327,7 @@ async fn try_run_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_of_either_side_leaves_nothing_behind() {
+async fn dropped_read_or_write_acquire_leaves_nothing_behind() {
     for sides in [READING, WRITING, WRITING_BESIDE_READERS] {
         leaves_nothing_of(sides, true, async |lock| lock.acquire().await.unwrap()).await;
         leaves_nothing_of(sides, false, async |lock| drop(lock.try_acquire().await)).await;
@@ -337,7 +337,7 @@ async fn acquire_of_either_side_leaves_nothing_behind() {
 /// The other member of the multi-lock is on another server, and comes before or after this lock in
 /// the order.
 #[tokio::test(start_paused = true)]
-async fn multi_lock_leaves_nothing_behind() {
+async fn dropped_multi_lock_acquire_leaves_nothing_behind() {
     for other in ["aisle", "foyer"] {
         let other = Client::in_memory().lock(other).unwrap();
         let both = |lock: &Lock| MultiLock::new([lock.clone(), other.clone()]).unwrap();
@@ -437,7 +437,7 @@ mod woken_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_waiters_but_the_last_may_leave_a_long_queue() {
+    async fn last_queued_waiter_acquires_when_fifty_others_leave() {
         // given many waiters, of which all but one leave
         let world = World::new();
         let guard = world.other_door().acquire().await.unwrap();
@@ -480,7 +480,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn next_local_waiter_gets_the_lock_from_a_silent_store() {
+    async fn dropped_hand_off_reaches_next_task_while_store_is_silent() {
         // given a holder, and two waiters of its client behind it
         let world = World::new();
         let (lock, behind) = (world.door(), world.door());
@@ -505,7 +505,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn next_task_with_another_lease_acquires() {
+    async fn dropped_hand_off_reaches_a_task_with_another_lease() {
         let world = World::new();
         let (lock, behind) = (world.door(), world.door().lease(secs(20)));
         let guard = lock.acquire().await.unwrap();
@@ -523,7 +523,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_process_gets_the_lock_without_local_waiters() {
+    async fn dropped_hand_off_reaches_another_process_if_no_task_waits() {
         let world = World::new();
         let (lock, elsewhere) = (world.door(), world.other_door());
         let guard = lock.acquire().await.unwrap();
@@ -539,7 +539,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lock_is_free_without_waiters() {
+    async fn dropped_hand_off_frees_the_lock_if_no_task_waits() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -549,7 +549,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lock_is_free_as_soon_as_the_store_replies() {
+    async fn dropped_hand_off_is_released_when_a_silent_store_replies() {
         let world = World::new();
         let lock = world.door();
         let guard = lock.acquire().await.unwrap();
@@ -561,7 +561,7 @@ mod handed_over_and_cancelled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_waiters_but_the_last_may_leave() {
+    async fn last_local_waiter_acquires_when_fifty_others_leave() {
         let world = World::new();
         let guard = world.door().acquire().await.unwrap();
         let mut leaving = Vec::new();
@@ -715,7 +715,7 @@ mod release {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reenter_leaves_the_count_as_it_was() {
+async fn dropped_reenter_leaves_the_hold_count_unchanged() {
     for trouble in [None, Some(Way::Stalled), Some(Way::Failing)] {
         let cuts = at_every_await(async |cut| {
             // given a guard, and in some cases a store that does not reply or rejects requests
@@ -757,7 +757,7 @@ async fn reenter_leaves_the_count_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_and_observers_do_not_change_the_hold() {
+async fn dropped_checks_and_observers_do_not_change_the_hold() {
     for stalled in [false, true] {
         let cuts = at_every_await(async |cut| {
             let world = World::new();
@@ -835,7 +835,7 @@ async fn dropped_shutdown_keeps_refusing_and_can_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_dropped_with_the_run_that_holds_it() {
+async fn work_is_dropped_when_its_run_is_dropped() {
     /// Sets its flag when it is dropped.
     struct DropFlag(Arc<AtomicBool>);
     impl Drop for DropFlag {
@@ -898,14 +898,14 @@ async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_at_any_dropped_acquire() {
+async fn acquire_dropped_at_any_await_returns_its_permits() {
     permits_come_back(async |pool| pool.acquire(2).await.unwrap()).await;
     permits_come_back(async |pool| pool.acquire_within(2, secs(60)).await.unwrap()).await;
     permits_come_back(async |pool| pool.try_acquire(2).await.ok().flatten()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_at_any_dropped_release() {
+async fn release_dropped_at_any_await_returns_its_permits() {
     permits_come_back(async |pool| {
         let guard = pool.acquire(2).await.unwrap();
         guard.release().await.unwrap().into_result().unwrap();

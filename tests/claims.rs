@@ -43,7 +43,7 @@ async fn takes(jobs: &Queue<String>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn element_is_claimed_by_one_and_done_once() {
+async fn element_is_claimed_by_one_client_and_done_once() {
     let [one, other] = two();
     push(&one, &["a", "b"]).await;
     let claim = one.claim().await.unwrap();
@@ -109,7 +109,7 @@ async fn tasks_of_a_client_claim_in_order() {
 
 /// The worker hangs, but its client lives and renews the lease.
 #[tokio::test(start_paused = true)]
-async fn claim_of_a_hanging_worker_ends_after_its_longest_time() {
+async fn claim_of_a_hanging_worker_ends_after_max_hold() {
     let [one, other] = two();
     push(&one, &["a"]).await;
     let claim = one.max_hold(secs(100)).ttl(secs(20)).claim().await.unwrap();
@@ -176,7 +176,7 @@ async fn claim_dropped_at_any_await_loses_no_element() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn done_dropped_at_any_await_is_done() {
+async fn element_is_done_even_if_done_is_dropped_at_any_await() {
     let [one, other] = two();
     for polls in 1..10 {
         push(&one, &["a"]).await;

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 #[test]
-fn every_dependency_has_a_licence_that_may_come_in() {
+fn every_dependency_has_an_allowed_licence() {
     let allowed = allowed(&read("deny.toml"));
     for package in ["leasehold", "leasehold-cli"] {
         let edges = ["--all-features", "--edges", "normal,build", "--format", "{p}|{l}"];
@@ -41,7 +41,7 @@ fn every_direct_dependency_is_listed_with_its_reason() {
 /// Former bug: the package contained tests that need the testkit, and scripts that need the
 /// repository.
 #[test]
-fn package_has_no_file_that_needs_what_it_lacks() {
+fn package_has_no_file_that_needs_files_outside_of_it() {
     let mut cargo = Command::new(env!("CARGO"));
     let listed = cargo.args(["package", "--list", "--allow-dirty", "--offline"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -121,7 +121,7 @@ fn tree(package: &str, arguments: &[&str]) -> String {
 // Tests of the checks: each check finds a bad sample.
 
 #[test]
-fn finds_a_licence_that_may_not_come_in() {
+fn dependency_check_finds_a_forbidden_licence() {
     let allowed = allowed("[licenses]\nallow = [\n  \"MIT\",\n  \"ISC\",\n]\n");
     assert_eq!(allowed, ["MIT", "ISC"]);
     for good in ["MIT", "GPL-3.0 OR MIT", "Apache-2.0/MIT", "(MIT OR X) AND ISC"] {
@@ -133,14 +133,14 @@ fn finds_a_licence_that_may_not_come_in() {
 }
 
 #[test]
-fn finds_a_package_from_elsewhere() {
+fn dependency_check_finds_a_package_from_another_source() {
     let registry = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
     assert!(elsewhere(registry).is_empty());
     assert_eq!(elsewhere("source = \"git+https://example.org/a\"\n").len(), 1);
 }
 
 #[test]
-fn finds_an_unlisted_dependency() {
+fn dependency_check_finds_an_unlisted_dependency() {
     let manifest = "[features]\na = []\n[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n";
     assert_eq!(direct(manifest), ["b", "c"]);
     assert!(tells("| `b` | MIT | words |", "b"));

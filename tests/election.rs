@@ -117,7 +117,7 @@ async fn dropped_candidate_leaves_the_election() {
 
 /// The acquisition and the record are two requests. A candidate may be dropped between them.
 #[tokio::test(start_paused = true)]
-async fn candidate_dropped_before_its_record_does_not_lead() {
+async fn candidate_dropped_between_lock_and_record_does_not_lead() {
     let (store, [one, _]) = two();
     for _ in 0..50 {
         let election = one.clone();
@@ -209,7 +209,7 @@ async fn observer_starts_with_the_present_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observer_ends_at_the_newest_leader() {
+async fn slow_observer_sees_the_newest_leader_last() {
     let (_, [one, other]) = two();
     let mut observer = other.observe().unwrap();
     sees(&mut observer).await;
@@ -253,7 +253,7 @@ async fn observer_notices_a_loss_without_a_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observer_waits_out_an_unreachable_store() {
+async fn observer_continues_after_an_outage_of_the_store() {
     let (store, [one, other]) = two();
     let mut observer = other.observe().unwrap();
     sees(&mut observer).await;
@@ -286,7 +286,7 @@ async fn shutdown_ends_the_observers_and_the_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn value_that_is_too_long_is_refused() {
+async fn leader_value_that_is_too_long_is_refused() {
     let election = Client::in_memory().election("office").unwrap();
     let error = election.campaign("x".repeat(64 * 1024 + 1)).await.unwrap_err();
     assert!(matches!(error, Error::ValueTooLong { most: 65_536, .. }), "{error}");

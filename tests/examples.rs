@@ -23,7 +23,7 @@ fn quickstart_prints_each_step() {
 }
 
 #[test]
-fn cache_asks_once_for_each_key() {
+fn cache_example_requests_each_key_once() {
     let lines = lines_of("cache");
     for product in ["apples", "pears", "plums"] {
         let asked = lines.iter().filter(|line| line.ends_with(&format!("asking for {product}")));
@@ -34,7 +34,7 @@ fn cache_asks_once_for_each_key() {
 
 /// The example runs four machines, each with a clock of its own, in two processes.
 #[test]
-fn each_run_of_cron_happens_once_on_all_machines() {
+fn cron_example_runs_each_job_on_only_one_machine() {
     let redis = Redis::start();
     let processes = [(); 2].map(|()| Helper::example_on(&redis.url(), "cron", &[]));
     let lines: Vec<_> = processes.iter().flat_map(|process| process.lines(secs(60))).collect();

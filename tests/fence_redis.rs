@@ -85,7 +85,7 @@ async fn fence_rejects_the_late_write_of_a_stopped_holder() {
 }
 
 #[tokio::test]
-async fn hold_may_write_in_every_way_and_repeatedly() {
+async fn hold_may_write_repeatedly_with_every_kind_of_fenced_call() {
     // given a hold
     let server = Redis::start();
     let lock = client(&server).await.fenced_lock("orders:42").unwrap();
@@ -110,7 +110,7 @@ async fn hold_may_write_in_every_way_and_repeatedly() {
 }
 
 #[test]
-fn older_holds_write_nothing_in_any_way() {
+fn older_holds_write_nothing_with_any_kind_of_fenced_call() {
     // given data of a hold, and two tokens that Lua prints alike as floats
     let server = Redis::start();
     let mut plain = Plain::of(&server);
@@ -157,7 +157,7 @@ fn late_write_is_refused_after_the_data_is_deleted() {
 }
 
 #[test]
-fn fenced_read_rejects_late_writes_before_the_own_write() {
+fn fenced_read_rejects_late_writes_of_older_holds() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     plain.pass::<String>(&set(TOTAL, "10", 1));
@@ -295,7 +295,7 @@ fn many_fields_and_any_bytes_are_written() {
 }
 
 #[test]
-fn call_by_hash_works_after_its_text_was_sent() {
+fn fenced_call_by_hash_works_after_its_text_was_sent() {
     let server = Redis::start();
     let mut plain = Plain::of(&server);
     let call = script("return redis.call('INCR', KEYS[1])", ["n"], [""; 0], 7).unwrap();
@@ -337,7 +337,7 @@ fn newest_of_many_concurrent_writes_stays() {
 /// If the counter is not raised, receivers reject every new holder until its tokens are higher than
 /// theirs.
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_token_counter_is_raised_above_what_receivers_saw() {
+async fn lost_token_counter_is_raised_above_tokens_of_receivers() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";
     let server = Redis::start();
     let [one, other] = [client(&server).await, client(&server).await];

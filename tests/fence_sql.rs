@@ -82,7 +82,7 @@ async fn fence_rejects_the_late_update_of_a_stopped_holder() {
 }
 
 #[tokio::test]
-async fn missing_row_is_fenced_as_well() {
+async fn upsert_of_a_missing_row_rejects_an_older_token() {
     // given no row, and the tokens of two holds
     let (stopped, next) = stopped_and_next(&Redis::start()).await;
     let orders = Orders::with_one();
@@ -95,7 +95,7 @@ async fn missing_row_is_fenced_as_well() {
 }
 
 #[test]
-fn token_shown_at_the_read_rejects_late_updates() {
+fn read_with_a_token_rejects_later_updates_of_older_tokens() {
     let orders = Orders::with_one();
     assert_eq!(orders.read(2), "UPDATE 1");
     assert_eq!(orders.read(1), "UPDATE 0");

@@ -125,7 +125,7 @@ async fn cancelled_latch_waiter_blocks_no_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_outlast_an_unreachable_store() {
+async fn latch_waiters_continue_after_an_outage_of_the_store() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let latch = client.latch("start").unwrap();

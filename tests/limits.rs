@@ -60,7 +60,7 @@ async fn reenter_fails_after_the_request_timeout() {
 
 /// An idempotency key lives for a minute. A retry after its end could count a change twice.
 #[tokio::test(start_paused = true)]
-async fn change_is_retried_for_half_the_life_of_its_key() {
+async fn change_is_retried_for_half_the_ttl_of_its_idempotency_key() {
     let store = MemoryStore::new();
     let client = Client::builder().request_timeout(secs(600)).with_store(&store);
     let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
@@ -156,7 +156,7 @@ fn request_fails_without_a_runtime() {
 }
 
 #[test]
-fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
+fn work_that_is_polled_without_a_runtime_completes() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (_store, lock) = world(|builder| builder);
     let guard = runtime.block_on(lock.acquire()).unwrap();

@@ -160,7 +160,7 @@ async fn present_value_is_returned_while_a_dead_client_has_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn value_is_computed_once_by_all_clients() {
+async fn absent_value_is_computed_by_only_one_client() {
     let store = MemoryStore::new();
     let computed = Arc::new(AtomicU32::new(0));
     let callers = (0..20).map(|_| {
@@ -180,7 +180,7 @@ async fn value_is_computed_once_by_all_clients() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_computation_is_bounded() {
+async fn wait_for_a_computation_of_another_client_is_bounded() {
     let store = MemoryStore::new();
     let _computes = orders(&store).lock(&order()).unwrap().acquire().await.unwrap();
     let wait = Duration::from_secs(2);
@@ -207,7 +207,7 @@ async fn value_of_a_dead_process_is_computed_after_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_inserted_after_the_loss_of_the_lock() {
+async fn computed_value_is_not_inserted_after_the_lock_is_lost() {
     let store = MemoryStore::new();
     let (first, second) = (orders(&store), orders(&store));
     let lock = first.lock(&order()).unwrap();
@@ -257,7 +257,7 @@ async fn failed_computation_inserts_nothing() {
 /// `insert` does not take the lock of the entry, so it can set a value during a computation. Java's
 /// `computeIfAbsent` also returns that value.
 #[tokio::test(start_paused = true)]
-async fn value_of_another_client_wins_over_the_computed_one() {
+async fn value_of_another_client_wins_over_the_computed_value() {
     let store = MemoryStore::new();
     let (mine, other) = (orders(&store), orders(&store));
     let compute = async || {
@@ -288,7 +288,7 @@ async fn set_has_each_element_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_of_an_element_has_the_name_of_redisson() {
+async fn lock_of_a_set_element_has_the_same_name_as_in_redisson() {
     let store = MemoryStore::new();
     let lock = seen(&store).lock(&"test1".to_owned()).unwrap();
     assert_eq!(lock.name().as_str(), "{seen}:sMUTHC2Ql4EaCGlDp3W/MQ:lock");

@@ -55,7 +55,7 @@ async fn hours_of_virtual_time_take_no_real_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_instances_of_a_service_take_turns() {
+async fn two_instances_of_a_service_exclude_each_other() {
     let store = MemoryStore::new();
     let (one, other) = (Billing::new(&store), Billing::new(&store));
     let start = Instant::now();
@@ -112,7 +112,7 @@ async fn service_stops_at_a_hang_longer_than_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_of_different_stores_know_nothing_of_each_other() {
+async fn clients_of_different_stores_do_not_exclude_each_other() {
     let (one, other) = (Client::in_memory(), Client::with_store(&MemoryStore::new()));
     let _guard = one.lock("door").unwrap().acquire().await.unwrap();
     assert!(other.lock("door").unwrap().try_acquire().await.unwrap().is_some());
@@ -148,7 +148,7 @@ mod lose {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn lose_returns_whether_the_lock_was_held() {
+    async fn memory_store_lose_returns_whether_the_lock_was_held() {
         let store = MemoryStore::new();
         let lock = Client::with_store(&store).lock("door").unwrap();
         assert!(!store.lose("door"));
@@ -187,7 +187,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reentered_hold_is_lost_as_a_whole() {
+    async fn loss_of_a_reentered_hold_affects_all_its_guards() {
         let store = MemoryStore::new();
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
@@ -197,7 +197,7 @@ mod lose {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invalid_name_is_not_held() {
+    async fn memory_store_lose_returns_false_for_an_invalid_name() {
         assert!(!MemoryStore::new().lose(""));
     }
 }
@@ -450,7 +450,7 @@ fn fencing_example_prints_the_documented_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_replicas_release_the_grant_at_the_timeout() {
+async fn grant_is_released_at_the_timeout_with_too_few_replicas() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let lock = client.lock("door").unwrap().replicated(Replicas::at_least(2).within(secs(3)));
@@ -486,7 +486,7 @@ async fn invalid_replica_count_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grant_that_expires_before_replication_is_dropped() {
+async fn grant_that_expires_before_its_replication_is_not_returned() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap().lease(secs(1));
     let lock = lock.replicated(Replicas::at_least(1).within(secs(3)));
@@ -498,7 +498,7 @@ async fn grant_that_expires_before_replication_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_store_is_awaited_no_longer_than_replicas() {
+async fn replicated_acquire_ends_at_its_timeout_if_the_store_hangs() {
     let store = MemoryStore::new();
     let lock = Client::with_store(&store).lock("door").unwrap().replicated(Replicas::at_least(1));
     let begun = Instant::now();

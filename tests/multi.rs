@@ -122,7 +122,7 @@ async fn acquire_within_holds_no_member_after_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_of_one_member_releases_the_others() {
+async fn error_of_one_member_releases_the_other_members() {
     for tried in [true, false] {
         let world = World::new();
         let (store, broken) = elsewhere("b");
@@ -138,7 +138,7 @@ async fn error_of_one_member_releases_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_of_a_member_that_is_waited_for_releases_the_others() {
+async fn error_of_an_awaited_member_releases_the_other_members() {
     let world = World::new();
     let (store, broken) = elsewhere("b");
     let held = Client::with_store(&store).lock("b").unwrap().acquire().await.unwrap();
@@ -176,7 +176,7 @@ async fn acquire_waits_while_the_store_of_a_member_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_is_exact_when_a_store_is_silent() {
+async fn multi_lock_timeout_is_exact_when_a_store_is_silent() {
     let world = World::new();
     let (store, silent) = elsewhere("b");
     store.stall();
@@ -221,7 +221,7 @@ async fn member_lost_while_another_is_tried_is_acquired_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_server_keeps_no_member_for_long() {
+async fn member_is_released_soon_when_another_server_is_silent() {
     for silent in ["a", "c"] {
         let world = World::new();
         let (store, silent) = elsewhere(silent);
@@ -260,7 +260,7 @@ async fn waiting_multi_lock_keeps_no_member_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn opposite_orders_make_progress() {
+async fn multi_locks_in_opposite_orders_make_progress() {
     const ROUNDS: u32 = 50;
     let world = World::new();
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["c", "a", "b"]];
@@ -285,7 +285,7 @@ async fn opposite_orders_make_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn locks_in_a_ring_make_progress() {
+async fn multi_locks_with_members_in_a_ring_make_progress() {
     let world = World::new();
     let mut tasks = JoinSet::new();
     for pair in [["a", "b"], ["b", "c"], ["c", "d"], ["d", "a"]] {
@@ -306,7 +306,7 @@ async fn locks_in_a_ring_make_progress() {
 /// A client that ignores the order holds "b" and waits for "a". The multi-lock holds "a" and waits
 /// for "b".
 #[tokio::test(start_paused = true)]
-async fn nested_lock_in_opposite_order_is_no_deadlock() {
+async fn multi_lock_does_not_deadlock_with_locks_in_opposite_order() {
     let world = World::new();
     let outer = world.other_lock("b").acquire().await.unwrap();
     let both = world.one.multi_lock(["a", "b"]).unwrap();
@@ -350,7 +350,7 @@ async fn multi_lock_acquires_among_queues_of_its_members() {
 // The list of members.
 
 #[tokio::test(start_paused = true)]
-async fn member_that_occurs_twice_is_one_member() {
+async fn multi_lock_acquires_a_repeated_member_once() {
     let client = Client::in_memory();
     let twice = client.multi_lock(["a", "b", "a"]).unwrap();
     assert_eq!(names(&twice.acquire_within(secs(1)).await.unwrap()), ["a", "b"]);
@@ -366,7 +366,7 @@ async fn member_that_occurs_twice_is_one_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_that_exclude_each_other_are_refused() {
+async fn multi_lock_refuses_members_that_exclude_each_other() {
     let client = Client::in_memory();
     let both = client.read_write_lock("a").unwrap();
     for members in [
@@ -382,7 +382,7 @@ async fn members_that_exclude_each_other_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_of_two_servers_may_have_one_name() {
+async fn members_on_two_servers_may_have_the_same_name() {
     let ((_one, here), (_other, there)) = (elsewhere("a"), elsewhere("a"));
     let both = MultiLock::new([here.clone(), there.clone()]).unwrap();
     let guard = both.acquire().await.unwrap();
@@ -398,7 +398,7 @@ async fn members_of_two_servers_may_have_one_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_sides_are_held_by_several_multi_locks() {
+async fn several_multi_locks_may_hold_the_same_read_sides() {
     let world = World::new();
     let of = |client: &Client| {
         let (stock, own) = (client.read_write_lock("stock").unwrap(), client.id().to_owned());

@@ -82,7 +82,7 @@ async fn majority_grants_while_two_of_five_servers_are_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minority_is_unavailable() {
+async fn quorum_lock_is_unavailable_with_a_minority_of_servers() {
     let setup = Setup::<5>::known().await;
     setup.servers[..3].iter().for_each(MemoryStore::stall);
     let error = setup.lock().acquire_within(5 * SECOND).await.unwrap_err();
@@ -137,7 +137,7 @@ async fn minority_of_grants_is_released_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_without_its_data_gets_the_hold_again() {
+async fn quorum_hold_is_restored_at_a_server_that_lost_its_data() {
     let setup = Setup::<3>::new();
     let guard = acquire(&setup.lock()).await;
     for server in [2, 0, 1] {
@@ -164,7 +164,7 @@ async fn server_that_was_stopped_at_the_grant_joins_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_is_lost_with_the_majority() {
+async fn quorum_hold_is_lost_when_the_majority_is_lost() {
     let setup = Setup::<5>::new();
     let guard = acquire(&setup.lock()).await;
     setup.servers[..3].iter().for_each(MemoryStore::lose_everything);
@@ -197,7 +197,7 @@ async fn hold_expires_when_no_majority_replies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptied_server_does_not_count_for_a_lease() {
+async fn server_that_lost_its_data_has_no_vote_for_one_lease() {
     // The holder has the votes of the first two servers.
     let setup = Setup::<3>::known().await;
     setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
@@ -218,7 +218,7 @@ async fn emptied_server_does_not_count_for_a_lease() {
 
 /// The servers are new, so a server that has lost its data looks like one that was never used.
 #[tokio::test(start_paused = true)]
-async fn server_without_data_does_not_count_with_an_unasked_one() {
+async fn empty_server_has_no_vote_if_another_server_was_silent() {
     let setup = Setup::<3>::new();
     setup.servers[2].stall();
     let (lock, start) = (setup.lock(), Instant::now());
@@ -237,7 +237,7 @@ async fn server_without_data_does_not_count_with_an_unasked_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_each_get_some_new_servers_wait_for_no_lease() {
+async fn callers_on_new_servers_do_not_wait_for_a_lease() {
     let setup = Setup::<3>::new();
     let first = Client::with_store(&setup.servers[0]).lock("door").unwrap();
     let second = Client::with_store(&setup.servers[1]).lock("door").unwrap();
@@ -248,7 +248,7 @@ async fn callers_that_each_get_some_new_servers_wait_for_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptied_server_counts_after_a_lease() {
+async fn server_that_lost_its_data_votes_again_after_one_lease() {
     let setup = Setup::<3>::known().await;
     setup.servers[1].lose_everything();
     setup.servers[2].stall();
@@ -346,7 +346,7 @@ async fn panic_of_the_work_releases_the_lock_and_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejecting_majority_is_an_error() {
+async fn rejection_by_a_majority_is_returned_as_an_error() {
     let setup = Setup::<3>::known().await;
     setup.servers[0].fail("NOPERM this user has no permissions");
     assert!(setup.lock().acquire_within(SECOND).await.is_ok());
@@ -357,7 +357,7 @@ async fn rejecting_majority_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_each_get_some_servers_make_progress() {
+async fn clients_that_split_the_votes_make_progress() {
     let setup = Setup::<5>::new();
     let start = Instant::now();
     let tasks: Vec<_> = (0..12)

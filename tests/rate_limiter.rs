@@ -55,7 +55,7 @@ async fn took<T>(work: impl Future<Output = T>) -> Duration {
 // Tests of Redisson.
 
 #[tokio::test(start_paused = true)]
-async fn limiter_ends_after_its_idle_ttl() {
+async fn limiter_expires_after_its_idle_ttl() {
     let store = MemoryStore::new();
     let limiter = limiter_on(&store, Rate::per(3, secs(1)).idle_ttl(secs(2))).await;
     sleep(secs(1)).await;
@@ -71,7 +71,7 @@ async fn limiter_ends_after_its_idle_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_of_ten_are_granted_in_each_second() {
+async fn rate_of_five_per_second_grants_five_of_ten_requests() {
     let limiter = limiter(5, secs(1)).await;
     for _ in 0..3 {
         assert_eq!(granted(&limiter, 10).await, 5);
@@ -91,7 +91,7 @@ async fn window_slides_with_each_acquisition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquire_waits_for_its_time_and_not_longer() {
+async fn rate_acquire_returns_as_soon_as_its_permits_are_free() {
     let limiter = limiter(1, secs(5)).await;
     let ten = async {
         for _ in 0..10 {
@@ -106,7 +106,7 @@ async fn acquire_waits_for_its_time_and_not_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_the_rate_is_refused_at_once() {
+async fn request_for_more_than_the_rate_is_refused_at_once() {
     let limiter = limiter(10, secs(1)).await;
     let error = limiter.acquire(20).await.unwrap_err();
     assert!(matches!(error, Error::TooMany { most: 10, .. }), "{error}");
@@ -192,7 +192,7 @@ async fn waiting(limiter: &RateLimiter, permits: u32) -> JoinHandle<Result<()>> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_long_wait_is_refused_at_once() {
+async fn rate_request_is_refused_at_once_if_its_wait_is_too_long() {
     let limiter = limiter(10, secs(10)).await;
     limiter.acquire(4).await.unwrap();
     sleep(secs(3)).await;
@@ -234,7 +234,7 @@ async fn dropped_waiter_passes_its_position_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_outlasts_an_unreachable_store() {
+async fn rate_waiter_continues_after_an_outage_of_the_store() {
     let store = MemoryStore::new();
     let limiter = limiter_on(&store, Rate::per(1, secs(1))).await;
     limiter.acquire(1).await.unwrap();
@@ -275,7 +275,7 @@ async fn clients_share_a_rate_unless_each_has_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rates_that_cannot_be_kept_are_refused() {
+async fn invalid_or_unset_rates_are_refused() {
     let limiter = Client::in_memory().rate_limiter("api").unwrap();
     let zero = limiter.set(Rate::per(0, secs(1))).await.unwrap_err();
     assert!(matches!(zero, Error::ZeroCount { .. }), "{zero}");
@@ -286,7 +286,7 @@ async fn rates_that_cannot_be_kept_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttle_spaces_evenly_and_waits_in_order() {
+async fn throttle_grants_at_even_intervals_and_in_order() {
     let client = Client::in_memory();
     let throttle = client.throttle("user:7", Pace::per(10, secs(1)).burst(2)).unwrap();
     assert_eq!(throttle.try_acquire(2).await.unwrap().remaining, 0);

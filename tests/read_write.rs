@@ -38,7 +38,7 @@ async fn readers_of_one_process_are_one_reader_in_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_is_shared_for_the_local_handoff_time() {
+async fn read_hold_is_shared_for_the_local_handoff_time() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     sleep(Duration::from_millis(9)).await;
@@ -53,7 +53,7 @@ async fn hold_is_shared_for_the_local_handoff_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_is_shared_up_to_the_local_handoff_count() {
+async fn read_hold_is_shared_up_to_the_local_handoff_count() {
     let (_store, prices, _) = prices();
     let few = prices.read().local_handoff(2, Duration::from_secs(60));
     let mut guards = Vec::new();
@@ -65,7 +65,7 @@ async fn hold_is_shared_up_to_the_local_handoff_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_with_other_terms_gets_its_own_hold() {
+async fn reader_with_another_lease_profile_gets_its_own_hold() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();
     let minute = Duration::from_secs(60);
@@ -135,7 +135,7 @@ async fn waiting_writer_precedes_later_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_writer_keeps_its_preference_for_a_limited_time() {
+async fn unpolled_writer_keeps_its_preference_for_a_limited_time() {
     let (store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     // A writer that waits, and that does not ask again for 30 s.
@@ -256,7 +256,7 @@ async fn lost_writer_cannot_acquire_read_with_its_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_without_preference_do_not_wait() {
+async fn readers_do_not_wait_without_writer_preference() {
     let (_store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();
     let write = there.write();
@@ -289,7 +289,7 @@ async fn leaving_writer_blocks_no_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writer_that_also_reads_is_not_handed_off_before_it_read() {
+async fn next_writer_waits_until_a_downgraded_reader_has_released() {
     let (_store, here, there) = prices();
     let writing = here.write().acquire().await.unwrap();
     let next = tokio::spawn({

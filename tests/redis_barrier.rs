@@ -36,7 +36,7 @@ async fn until_present(redis: &Redis, members: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_are_a_sorted_set_that_ends_with_the_opening() {
+async fn barrier_members_are_a_sorted_set_until_the_opening() {
     let redis = Redis::start();
     let barrier = barrier(&redis, 2).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -113,7 +113,7 @@ async fn denied_member_gets_an_error_and_does_not_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_outlast_a_restart_without_data() {
+async fn members_arrive_again_after_a_restart_without_data() {
     let redis = Redis::start();
     let barrier = barrier(&redis, 3).await;
     let members = [waiting(&barrier), waiting(&barrier)];
@@ -142,7 +142,7 @@ async fn passes_on(url: &str) {
 /// The client that waits may not subscribe, and polls. Its next request comes seconds later, when
 /// the lease of the other member's request has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn member_that_missed_the_opening_is_inside_for_its_own_lease() {
+async fn late_member_stays_inside_after_the_lease_of_the_opener() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["+@all", "-subscribe", "&*", "~*"]).await;
     let waits = limited.double_barrier("phase", 2).unwrap();
@@ -226,7 +226,7 @@ async fn entry_whose_reply_is_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_pass_in_a_cluster() {
+async fn barrier_opens_for_its_members_in_a_cluster() {
     came_with(7, "sharded channels");
     let cluster = Cluster::options().replicas(0).start();
     passes_on(&cluster.url()).await;

@@ -45,7 +45,7 @@ fn waiting(jobs: &Queue<String>) -> JoinHandle<leasehold::Result<leasehold::Clai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn elements_are_redissons_and_claims_are_leaseholds() {
+async fn elements_have_the_format_of_redisson_and_claims_their_own() {
     let redis = Redis::start();
     let jobs = queue(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);

@@ -12,7 +12,7 @@ async fn named(redis: &Redis) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lasting_hold_publishes_its_client_by_one_set() {
+async fn lasting_hold_publishes_its_client_info_by_one_set_command() {
     let redis = Redis::start();
     let (holder, other) = (named(&redis).await, client(&redis).await);
     let guard = holder.lock("door").unwrap().acquire().await.unwrap();
@@ -38,7 +38,7 @@ async fn lasting_hold_publishes_its_client_by_one_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_permission_publishes_nothing_and_holds() {
+async fn client_without_permission_holds_but_publishes_no_info() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
     let is_for_info = |words: &&Vec<&str>| words.contains(&"~leasehold_client__info:*");
@@ -124,7 +124,7 @@ async fn granted_acquisition_reads_no_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_one_client_read_the_holder_once() {
+async fn waiters_of_one_client_share_one_request_for_the_holder() {
     let redis = Redis::start();
     let (holder, waiter) = (named(&redis).await, named(&redis).await);
     let _guard = holder.lock("door").unwrap().reason("audit").acquire().await.unwrap();

@@ -118,7 +118,7 @@ async fn lazy_client_finds_a_cluster_that_starts_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_object_works() {
+async fn every_kind_of_object_works_in_a_cluster() {
     let cluster = three_masters();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -215,7 +215,7 @@ async fn wrong_password_or_a_standalone_server_fails_at_once() {
 
 /// Former bug: a client whose URL had a dead and a live node did not report the dead one.
 #[tokio::test]
-async fn useless_node_of_the_url_is_logged() {
+async fn unreachable_node_of_the_url_is_logged() {
     let cluster = three_masters();
     let (log, _logged) = Log::begin();
     let well = cluster.addresses().join(",");
@@ -250,7 +250,7 @@ fn not_let_in(error: &Error, node: &Redis) {
 
 /// Former bug: the error was `Unavailable`, and acquisitions waited for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn rejecting_node_is_named_and_other_nodes_keep_working() {
+async fn error_names_a_rejecting_node_and_other_nodes_keep_working() {
     let cluster = three_masters();
     with_user(&cluster);
     let nodes = cluster.nodes();
@@ -328,7 +328,7 @@ async fn node_that_rejects_the_login_is_named_and_holds_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn joining_node_that_rejects_the_client_is_named() {
+async fn error_names_a_joining_node_that_rejects_the_client() {
     let cluster = three_masters();
     with_user(&cluster);
     let client = as_user(&cluster, "door").await;
@@ -373,7 +373,7 @@ async fn documented_permissions_suffice_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_for_the_topology_is_named() {
+async fn error_names_a_missing_permission_for_the_topology() {
     came_with(7, "denied subcommands");
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
@@ -952,7 +952,7 @@ async fn holds_of_a_migrating_slot_are_kept() {
 /// The script runs on the new node, and publishes the release there. The waiter is subscribed at
 /// the old node only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn moved_key_wakes_waiters_of_the_old_node() {
+async fn waiters_at_the_old_node_are_woken_when_their_key_moves() {
     let cluster = three_masters();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
@@ -1088,7 +1088,7 @@ async fn circular_redirects_end_with_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unassigned_slot_is_named_and_other_slots_keep_working() {
+async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let (log, _guard) = Log::begin();
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
@@ -1183,7 +1183,7 @@ async fn single_server_url_of_a_node_is_refused_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_unreachable_seed_is_named() {
+async fn error_names_each_unreachable_seed() {
     let error = Client::connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
     let output = error.to_string();
     assert!(output.contains("127.0.0.1:1: ") && output.contains("127.0.0.1:2: "), "{output}");
@@ -1286,7 +1286,7 @@ fn owner_in(cluster: &Cluster, name: &str) -> u16 {
 }
 
 #[test]
-fn client_continues_on_its_next_runtime() {
+fn cluster_client_continues_on_its_next_runtime() {
     let cluster = Cluster::start();
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let first = runtime();

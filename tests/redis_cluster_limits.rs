@@ -149,7 +149,7 @@ async fn release_guard(held: Vec<LockGuard>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn very_many_holds_and_waiters_leave_nothing() {
+async fn very_many_holds_and_waiters_leave_nothing_behind() {
     let number = output("LEASEHOLD_LIMITS").unwrap_or(FEW);
     let names = output("LEASEHOLD_LIMITS_NAMES").unwrap_or(number).min(number);
     let cluster = Cluster::options().replicas(0).start();

@@ -162,7 +162,7 @@ async fn every_grant_can_be_replicated_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicated_needs_one_more_permission_in_a_cluster() {
+async fn replicated_lock_needs_one_more_permission_in_a_cluster() {
     let cluster = Cluster::start();
     cluster.user("dumb", &["~*", "&*", "+@all", "-wait"]);
     let client = built(&cluster, Client::builder().credentials("dumb", "secret")).await;
@@ -176,7 +176,7 @@ async fn replicated_needs_one_more_permission_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_with_replica_connections_leaves_nothing() {
+async fn dropped_client_leaves_no_replica_connections() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     for master in cluster.masters() {
@@ -215,7 +215,7 @@ async fn acknowledged_lock_survives_the_death_of_its_node() {
 /// After the failover, the new primary does not have the grant, and replicas of the old primary do
 /// not count.
 #[tokio::test(flavor = "multi_thread")]
-async fn grant_lost_by_failover_before_its_acknowledgement_is_not_returned() {
+async fn unacknowledged_grant_lost_by_a_failover_is_not_returned() {
     let cluster = Cluster::options().links().start();
     let url = cluster.url();
     let client = Client::connect(&url).await.unwrap();
@@ -317,7 +317,7 @@ async fn grants_of_a_migrating_slot_are_acknowledged_in_place() {
 /// gone, and the old owner of a migrating slot cannot create it again: the permit was neither held
 /// nor free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn permit_in_a_migrating_slot_is_counted_again() {
+async fn replicas_are_counted_again_for_a_permit_in_a_migrating_slot() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let two = Replicas::at_least(2).within(PATIENCE * 2);

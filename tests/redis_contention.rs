@@ -41,7 +41,7 @@ fn until_no_subscribers(redis: &Redis) {
 // Outages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_of_a_long_outage_queues_after_it() {
+async fn waiter_queues_again_after_a_long_outage() {
     // given two tasks that wait for a lock, at a server that is unreachable for longer than the
     // command timeout
     let redis = Redis::start();
@@ -71,7 +71,7 @@ async fn waiter_of_a_long_outage_queues_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscription_is_retried_after_a_busy_server() {
+async fn subscription_is_retried_when_a_busy_server_recovers() {
     // given a server on which an endless script runs when a waiter begins to wait
     let redis = Redis::start();
     redis.command(&["CONFIG", "SET", "lua-time-limit", "50"]);
@@ -163,7 +163,7 @@ async fn granted_permission_is_used_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_idle_subscription_hides_a_redisson_waiter() {
+async fn subscription_without_a_queue_hides_no_redisson_waiter() {
     // given clients that may use some, but not all, of the channels that a queue needs
     for channels in [
         &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],
@@ -198,7 +198,7 @@ async fn no_idle_subscription_hides_a_redisson_waiter() {
 // Leases.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polling_waiter_acquires_behind_any_leases() {
+async fn polling_waiter_acquires_behind_holds_with_any_lease() {
     // The lock is free for 2 % of the time, and the waiter polls twenty times a second.
     let bound = secs(60);
     for fixed in [false, true] {
@@ -217,7 +217,7 @@ async fn polling_waiter_acquires_behind_any_leases() {
 // Similar names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_names_with_and_without_braces_queue_apart_and_both_wake() {
+async fn waiters_of_x_and_braced_x_queue_separately_and_wake() {
     // given one client that waits for two names whose releases Redisson publishes on the same
     // channel
     let redis = Redis::start();
@@ -412,7 +412,7 @@ async fn behind_paused(paused: usize, waited: Duration) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_process_at_the_queue_head_costs_one_second() {
+async fn stopped_process_at_the_queue_head_delays_others_one_second() {
     for waited in [ms(0), ms(800), secs(4)] {
         let took = behind_paused(1, waited).await;
         // The waiter was notified: its own timer would take longer.
@@ -421,7 +421,7 @@ async fn stopped_process_at_the_queue_head_costs_one_second() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_stopped_processes_cost_one_check_of_the_others() {
+async fn waiter_behind_two_stopped_processes_acquires_by_its_check() {
     for waited in [ms(0), ms(800), secs(4)] {
         // The first process has 0.75 s to send its request. No message reports that the second one
         // does not send its request either. So the third one sends its request after its own timer,

@@ -105,7 +105,7 @@ async fn both_commands_of_a_release_are_one_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundred_pairs_are_plain_commands() {
+async fn hundred_lock_pairs_send_the_same_commands_as_one_pair() {
     let t = Setup::new().await;
     let (sent, ()) = t
         .sent_during(async {
@@ -118,7 +118,7 @@ async fn hundred_pairs_are_plain_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uncontended_pair_runs_the_fewest_commands() {
+async fn uncontended_acquire_and_release_run_six_commands() {
     let t = Setup::new().await;
     let monitor = t.redis.monitor();
     release_guard(t.held().await).await;

@@ -37,7 +37,7 @@ async fn steps_down(leadership: Leadership) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_is_redissons_lock_and_a_record() {
+async fn leader_is_stored_as_a_redisson_lock_and_a_record() {
     let redis = Redis::start();
     let election = election(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -98,7 +98,7 @@ async fn redisson_holder_leads_without_a_value() {
 
 /// For a hot standby, the time of a release is the time without a leader.
 #[tokio::test(flavor = "multi_thread")]
-async fn standby_leads_in_the_time_of_a_release() {
+async fn standby_leads_as_soon_as_the_leader_steps_down() {
     const ROUNDS: u32 = 20;
     let redis = Redis::start();
     let [one, other] = [election(&redis).await, election(&redis).await];

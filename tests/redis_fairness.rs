@@ -172,7 +172,7 @@ fn reacquires_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redisson_client_acquires_behind_an_eager_client() {
+async fn redisson_client_acquires_while_another_client_reacquires() {
     // given a client with one task, which never waits and so never hands its lock off
     let redis = std::sync::Arc::new(Redis::start());
     let busy = client(&redis).await;
@@ -351,7 +351,7 @@ impl Bereft {
 }
 
 #[test]
-fn awaited_hold_is_renewed_after_its_runtime_ended() {
+fn hold_whose_loss_is_awaited_is_renewed_without_its_runtime() {
     let redis = Redis::start();
     let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 

@@ -94,7 +94,7 @@ async fn release_of_a_lost_hold_does_not_wait_for_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acquire_without_a_timeout_outlasts_an_outage() {
+async fn acquire_without_a_timeout_waits_through_an_outage() {
     let redis = Redis::start();
     let client = client(&redis).await;
     redis.stop();
@@ -345,7 +345,7 @@ async fn dropped_release_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_rejected_writes() {
+async fn waiter_continues_after_rejected_writes() {
     let redis = Redis::start();
     let client = hasty(&redis.url()).await;
     let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
@@ -463,7 +463,7 @@ async fn forgotten_scripts_are_loaded_again() {
 // Rejected requests.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_and_unchanged() {
+async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for (found, put) in [
@@ -501,7 +501,7 @@ async fn key_of_another_type_is_named_and_unchanged() {
 /// Former bug: if the server rejected `TYPE`, the error showed the text of this rejection as the
 /// type.
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_type_is_returned_when_type_is_forbidden() {
+async fn wrong_type_error_is_returned_without_permission_for_type() {
     let redis = Redis::start();
     let client = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-type"]).await;
     redis.command(&["SET", "door", "x"]);
@@ -525,7 +525,7 @@ async fn overwritten_hold_is_lost_and_the_new_value_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sudden_password_is_reported_until_it_is_removed() {
+async fn password_set_during_operation_is_reported_until_removal() {
     // given a client without a password, whose server requires a password from now on
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
@@ -622,7 +622,7 @@ async fn missing_permission_error_names_the_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_a_failed_snapshot() {
+async fn waiter_continues_after_a_failed_snapshot() {
     // given a failed snapshot, so that writes are rejected
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -748,7 +748,7 @@ async fn request_is_retried_while_the_server_is_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_an_endless_script() {
+async fn waiter_continues_after_an_endless_script_of_the_server() {
     let redis = Redis::options().arg("--lua-time-limit", "100").start();
     let client = client(&redis).await;
     let mut other = Connection::open(redis.port());

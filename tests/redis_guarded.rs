@@ -131,7 +131,7 @@ async fn guarded_script_gets_its_arguments_and_returns_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_under_run_and_threads_can_write_guarded() {
+async fn run_work_and_blocking_threads_can_make_guarded_writes() {
     let redis = Redis::start();
     let (lock, url) = (client(&redis).await.lock("door").unwrap(), redis.url());
     let written = lock.run(async |held| held.write(set("by work")).await);
@@ -158,7 +158,7 @@ async fn work_under_run_and_threads_can_write_guarded() {
 // Only the holder writes.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_hold_writes_nothing_and_notices_it_at_once() {
+async fn lost_hold_writes_nothing_and_reports_its_loss_at_once() {
     let redis = Redis::start();
     let clients = [client(&redis).await, client(&redis).await];
     let door = clients[1].lock("door").unwrap();
@@ -313,7 +313,7 @@ async fn late_write_after_the_hold_changes_nothing() {
 // Writes that the server rejects.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
+async fn guarded_writes_are_made_all_or_none() {
     let redis = Redis::options().arg("--maxmemory-policy", "noeviction").start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["RPUSH", "list", "1"]);
@@ -341,7 +341,7 @@ async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partly_failed_script_reports_it_and_keeps_its_writes() {
+async fn partly_failed_script_returns_its_error_and_keeps_its_writes() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     let long = "x".repeat(100_000);
@@ -438,7 +438,7 @@ async fn missing_permission_refuses_before_any_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_in_the_error() {
+async fn error_of_a_guarded_write_names_a_key_of_another_type() {
     let redis = Redis::start();
     let guard = held(&client(&redis).await).await;
     redis.command(&["SET", "door", "x"]);
@@ -453,7 +453,7 @@ async fn key_of_another_type_is_named_in_the_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_of_every_kind_write() {
+async fn locks_of_every_kind_can_make_guarded_writes() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let fenced = client.fenced_lock("fenced").unwrap().acquire().await.unwrap();

@@ -130,7 +130,7 @@ async fn returning_hazard_is_logged_again_with_its_end() {
 }
 
 #[tokio::test]
-async fn temporary_hazard_is_logged_as_resolved_without_a_check() {
+async fn temporary_hazard_is_logged_as_resolved_without_health_check() {
     let refuses = Redis::options().arg("--min-replicas-to-write", "1").start();
     let evicts = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
     let well = Redis::start();
@@ -182,7 +182,7 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
 
 /// Former bug: when the last replica stopped, the hazard was logged as resolved.
 #[tokio::test]
-async fn unprotected_primary_stays_raised_without_replicas() {
+async fn unprotected_primary_hazard_stays_raised_without_replicas() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
     let (log, _logged) = Log::begin();

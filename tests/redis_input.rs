@@ -16,7 +16,7 @@ use tokio::{
 // Names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unusual_name_locks_exactly_that_key() {
+async fn lock_of_an_unusual_name_is_exactly_that_key() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let longest = "x".repeat(512);
@@ -214,7 +214,7 @@ async fn invalid_timeouts_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn century_is_exact_to_the_millisecond() {
+async fn lease_of_a_century_is_exact_to_the_millisecond() {
     let redis = Redis::start();
     let client = client(&redis).await;
     for lock in [client.lock("ttl").unwrap().ttl(CENTURY), client.lock("l").unwrap().lease(CENTURY)]
@@ -312,7 +312,7 @@ async fn invalid_url_is_refused_with_its_wrong_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_port_is_named() {
+async fn connect_error_names_a_closed_port() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -330,13 +330,13 @@ async fn error_names_a_host_that_has_no_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_socket_is_named() {
+async fn connect_error_names_a_missing_socket() {
     let error = refusal(hasty(), "unix:///nowhere/redis.sock?pass=hunter2").await;
     says(&error, &["/nowhere/redis.sock", "No such file"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_password_is_named() {
+async fn connect_error_names_a_wrong_password() {
     let redis = Redis::options().password("right").start();
     let address = format!("127.0.0.1:{}", redis.port());
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
@@ -347,7 +347,7 @@ async fn wrong_password_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_password_is_named() {
+async fn connect_error_names_a_missing_password() {
     let redis = Redis::options().password("right").start();
     let error = refusal(hasty(), &redis.url()).await;
     says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is required"]);
@@ -355,14 +355,14 @@ async fn missing_password_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_user_is_named() {
+async fn connect_error_names_an_unknown_user() {
     let redis = Redis::start();
     let error = refusal(hasty().credentials("nobody", PASSWORD), &redis.url()).await;
     says(&error, &["user or password is wrong"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unneeded_password_is_rejected_as_wrong() {
+async fn password_of_a_disabled_user_is_reported_as_wrong() {
     // Redis accepts any password for the default user if that user has none, so the test needs
     // another user. Redis accepts no password for a disabled user.
     let redis = Redis::start();
@@ -372,7 +372,7 @@ async fn unneeded_password_is_rejected_as_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_database_is_named() {
+async fn connect_error_names_a_missing_database() {
     let redis = Redis::start();
     let error = refusal(hasty(), &format!("{}99", redis.url())).await;
     says(&error, &["DB index"]);
@@ -382,7 +382,7 @@ async fn missing_database_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_with_too_many_clients_is_reported_as_hung_up() {
+async fn connection_beyond_maxclients_is_reported() {
     let redis = Redis::start();
     let mut admin = Connection::open(redis.port());
     admin.command(&["CONFIG", "SET", "maxclients", "1"]);
@@ -422,7 +422,7 @@ async fn web_server_is_distinguished_from_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_server_is_given_up_after_the_connect_timeout() {
+async fn connect_fails_at_its_timeout_when_the_server_is_silent() {
     let address = impostor(|stream| async move {
         sleep(secs(30)).await;
         drop(stream);
@@ -433,14 +433,14 @@ async fn silent_server_is_given_up_after_the_connect_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn immediately_closed_connection_is_named() {
+async fn connect_error_names_an_immediately_closed_connection() {
     let address = impostor(|stream| async move { drop(stream) }).await;
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "closed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_without_end_is_given_up_in_time() {
+async fn connect_to_a_server_of_endless_garbage_fails_in_time() {
     let address = impostor(|mut stream| async move {
         while stream.write_all(b"$5\r\nhello world, this is no reply\r\n").await.is_ok() {
             sleep(ms(1)).await;

@@ -128,7 +128,7 @@ async fn count_down_with_a_lost_reply_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unanswered_count_may_count_twice_by_a_second_call() {
+async fn second_count_down_after_a_lost_reply_may_count_twice() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let builder = Client::builder().request_timeout(secs(2));
@@ -176,7 +176,7 @@ async fn cancelled_waiter_leaves_no_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_outlasts_a_restart() {
+async fn latch_waiter_continues_after_a_restart() {
     let redis = Redis::options().persistent().start();
     let (latch, other) = (latch(&redis).await, latch(&redis).await);
     latch.set(1).await.unwrap();
@@ -204,7 +204,7 @@ async fn scripts_that_are_forgotten_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_not_changed_by_a_latch() {
+async fn key_of_another_type_is_reported_and_not_changed() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
     redis.command(&["HSET", "start", "field", "value"]);
@@ -251,7 +251,7 @@ async fn denied_latch_user_gets_an_error_or_polls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_count_changes_nothing() {
+async fn denied_count_down_changes_nothing() {
     let redis = Redis::start();
     redis.command(&["SET", "start", "2"]);
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;

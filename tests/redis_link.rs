@@ -88,7 +88,7 @@ async fn repeated_reply_completes_no_other_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_with_wrong_script_hashes_is_refused() {
+async fn server_that_returns_wrong_script_hashes_is_refused() {
     let redis = Redis::start();
     for (lie, part) in [
         ("$40\r\n0123456789012345678901234567890123456789\r\n", "unexpected reply"),
@@ -107,7 +107,7 @@ async fn server_with_wrong_script_hashes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_without_a_greeting_is_no_redis() {
+async fn server_without_a_hello_reply_is_not_taken_for_redis() {
     let redis = Redis::start();
     for lie in ["+OK\r\n", ":3\r\n", "%1\r\n+proto\r\n:2\r\n", "%0\r\n", "*0\r\n", "$-1\r\n"] {
         let tampering = TamperingProxy::before(redis.port(), move |output| match output.nth {
@@ -156,7 +156,7 @@ async fn silent_connection_is_replaced_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_replies_byte_by_byte_is_given_up() {
+async fn connect_to_a_server_that_replies_byte_by_byte_fails_in_time() {
     let drip = |output: &ServerMessage<'_>| {
         let word = |byte: &u8| (ms(100), vec![*byte]);
         Tampering::Words(output.bytes.iter().map(word).collect())
@@ -205,7 +205,7 @@ async fn short_block_of_the_server_closes_no_connection() {
 // Limits.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_login_is_given_up_in_time_without_memory() {
+async fn endless_login_reply_is_abandoned_without_using_memory() {
     let _alone = MEASURED.lock().await;
     let redis = Redis::start();
     for flood in [&b"+xxxxxxxxxxxxxxxx"[..], b"$1000000000000\r\n", b"x"] {
@@ -224,7 +224,7 @@ async fn endless_login_is_given_up_in_time_without_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_reply_ends_the_connection_without_memory() {
+async fn oversized_reply_ends_the_connection_without_using_memory() {
     let _alone = MEASURED.lock().await;
     let long = format!("$60000000\r\n{}\r\n", "x".repeat(60_000_000));
     let t = Setup::new(move |_| words(long.clone()));
@@ -290,7 +290,7 @@ async fn user_without_a_password_logs_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_error_copies_a_whole_reply() {
+async fn error_never_contains_a_whole_long_reply() {
     let long = format!("*2\r\n:1\r\n$100000\r\n{}\r\n", "\n".repeat(100_000));
     let t = Setup::new(move |_| words(long.clone()));
     let client = t.client().await;

@@ -36,7 +36,7 @@ async fn map_is_a_hash_and_set_is_a_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reply_of_a_change_survives_a_lost_reply() {
+async fn retried_map_change_returns_the_result_of_the_first_try() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     let (orders, seen) = behind(&proxy).await;
@@ -129,7 +129,7 @@ async fn key_of_another_type_is_reported() {
 /// Former bug: a denied write left its idempotency key. When the request was repeated, it returned
 /// the reply that this key contained.
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_change_leaves_no_receipt() {
+async fn denied_map_change_leaves_no_idempotency_key() {
     let redis = Redis::start();
     let words = commands_of_the_guide("maps").swap_remove(0);
     follow(&redis, &words);
@@ -148,7 +148,7 @@ async fn denied_change_leaves_no_receipt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_maps_has_exact_permissions() {
+async fn acl_user_for_maps_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = commands_of_the_guide("maps").swap_remove(0);
     follow(&redis, &words);
@@ -192,7 +192,7 @@ fn permissions_for_locks_of_keys() -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_users_for_maps_lock_keys() {
+async fn acl_users_for_maps_can_lock_map_keys() {
     let redis = Redis::start();
     follow(&redis, &commands_of_the_guide("maps")[0]);
     let once = ["on", ">secret", "resetkeys", "resetchannels", "-@all", "leasehold"];

@@ -49,7 +49,7 @@ async fn three_members_are_held_and_released_together() {
 
 /// Ported from `RedissonMultiLockTest.testMultiThreads`.
 #[tokio::test(flavor = "multi_thread")]
-async fn second_multi_lock_acquires_after_the_first_one() {
+async fn second_multi_lock_acquires_when_the_first_is_released() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.multi_lock(NAMES).unwrap().acquire().await.unwrap();
@@ -68,7 +68,7 @@ async fn second_multi_lock_acquires_after_the_first_one() {
 
 /// Ported from `RedissonMultiLockTest.test`.
 #[tokio::test(flavor = "multi_thread")]
-async fn multi_lock_of_three_servers_excludes_another_one() {
+async fn multi_locks_of_the_same_three_servers_exclude_each_other() {
     let servers = [(); 3].map(|()| Redis::start());
     let mut clients = vec![];
     for redis in servers.iter().chain(&servers) {

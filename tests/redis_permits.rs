@@ -237,7 +237,7 @@ async fn lease_shortened_by_java_is_seen_at_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_change_changes_nothing() {
+async fn denied_change_leaves_the_number_of_permits_unchanged() {
     let (redis, _client, all) = setup(3).await;
     let guard = all.acquire().await.unwrap();
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -324,7 +324,7 @@ async fn documented_commands_find_and_free_a_permit() {
 
 /// After a loss of all data, no permit is available, as if other clients held all of them.
 #[tokio::test]
-async fn unset_total_is_logged_and_not_often() {
+async fn unset_number_of_permits_is_logged_rarely() {
     let (redis, _client, permits) = setup(1).await;
     let (log, _noting) = Log::begin();
     let reported = || log.text().matches("call set_if_absent").count();
@@ -342,7 +342,7 @@ async fn unset_total_is_logged_and_not_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_and_unchanged() {
+async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
     let (redis, _client, permits) = setup(1).await;
     redis.command(&["DEL", "printers"]);
     redis.command(&["HSET", "printers", "a", "b"]);
@@ -443,7 +443,7 @@ async fn full_server_refuses_new_permits_and_frees_old_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_is_named_and_loses_no_permit() {
+async fn error_names_a_missing_permission_and_no_permit_is_lost() {
     let redis = Redis::start();
     let owner = client(&redis).await;
     let all = permits(&owner, 2).await;

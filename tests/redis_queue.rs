@@ -185,7 +185,7 @@ async fn later_waiter_does_not_overtake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fast_reacquirer_does_not_block_a_distant_client() {
+async fn client_that_reacquires_does_not_block_a_distant_client() {
     // given a client that acquires the lock again after each release, and never has to wait
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
@@ -203,7 +203,7 @@ async fn fast_reacquirer_does_not_block_a_distant_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn finished_clients_leave_no_queue() {
+async fn clients_leave_no_queue_key_when_they_finish() {
     let redis = Redis::start();
     let clients = clients(&redis, 4).await;
     acquire_in_turn(&clients, 50, ms(1)).await;
@@ -289,7 +289,7 @@ async fn waiter_leaving_during_a_request_leaves_no_queue_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_leaving_with_a_reservation_passes_it_on() {
+async fn leaving_waiter_passes_its_reservation_to_the_next_waiter() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     for delay in [0, 0, 50, 100, 200, 400, 800, 1_600] {
@@ -396,7 +396,7 @@ async fn resumed_waiter_trusts_no_expired_grant() {
 // Lost messages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_without_messages_still_gets_its_reservation() {
+async fn waiter_gets_its_reservation_after_a_lost_subscription() {
     let redis = Redis::start();
     let clients = clients(&redis, 3).await;
     let guard = awaited(&redis, door(&clients[0])).await;
@@ -442,7 +442,7 @@ async fn unnotified_head_of_the_queue_acquires_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fast_reacquirer_yields_at_its_next_release() {
+async fn client_that_reacquires_yields_at_its_next_release() {
     // given a client that never waits, and that finds other subscribers when it releases
     let redis = Redis::start();
     let [one, other] = [client(&redis).await, client(&redis).await];
@@ -530,7 +530,7 @@ async fn unqueued_waiter_regularly_finds_the_lock_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outsider_acquires_in_the_yield_window() {
+async fn client_leaves_yield_windows_while_a_redisson_client_waits() {
     // given a client whose releases find that a Redisson client waits
     let redis = Redis::start();
     let client = client(&redis).await;
@@ -571,7 +571,7 @@ async fn polling_waiter_acquires_during_hand_offs_of_two_clients() {
 /// Former bug: if another client was subscribed to the channel of such an entry, the lock was
 /// reserved for the entry.
 #[tokio::test]
-async fn entry_of_another_form_gets_no_reservation() {
+async fn invalid_queue_entry_gets_no_reservation() {
     let redis = Redis::start();
     let mut listener = testkit::Connection::open(redis.port());
     listener.command(&["SUBSCRIBE", "leasehold_lock__waiter:{door}:?"]);
@@ -788,7 +788,7 @@ async fn fixed_lease_starts_at_the_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reserved_waiter_gets_a_whole_lease() {
+async fn waiter_with_a_reservation_gets_a_whole_lease() {
     // given a waiter that has waited for less than a reservation, or for longer
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;
@@ -855,7 +855,7 @@ async fn reservation_does_not_lengthen_a_shorter_ttl() {
 /// Former bug: the rejection was logged as a missing permission. A permission that was really
 /// missing was then not logged.
 #[tokio::test]
-async fn noreplicas_does_not_count_as_a_denied_queue() {
+async fn noreplicas_error_does_not_count_as_a_missing_permission() {
     let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let clients = clients(&redis, 2).await;

@@ -167,7 +167,7 @@ async fn quorum_member_may_be_behind_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_note_that_they_always_had_data() {
+async fn quorum_record_shows_whether_a_server_lost_its_data() {
     let five = Five::start().await;
     for server in &five.servers {
         assert_eq!(server.command(&["GET", "leasehold_quorum__since"]).text(), "0");
@@ -181,7 +181,7 @@ async fn servers_note_that_they_always_had_data() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_pair_takes_three_requests_at_each_server() {
+async fn quorum_acquire_and_release_take_three_requests_per_server() {
     let five = Five::start().await;
     let lock = five.lock().await;
     let pair = || async {

@@ -34,7 +34,7 @@ fn members(redis: &Redis, key: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_fields_and_members_are_those_of_redisson() {
+async fn limiter_keys_fields_and_members_match_redisson() {
     let redis = Redis::start();
     let limiter = limiter(&redis, Rate::per(10, secs(5))).await;
     let fields = redis.command(&["HGETALL", "api"]);
@@ -84,7 +84,7 @@ async fn limiter_state_is_deleted_and_client_state_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_costs_one_script_and_a_waiter_one_more() {
+async fn rate_request_costs_one_script_and_a_waiter_one_more() {
     let redis = Redis::start();
     let limiter = limiter(&redis, Rate::per(5, ms(400))).await;
     let before = redis.calls();
@@ -188,7 +188,7 @@ async fn key_of_another_type_is_not_changed_by_a_limiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limiter_outlasts_a_restart_and_forgotten_scripts() {
+async fn limiter_works_after_a_restart_and_forgotten_scripts() {
     let redis = Redis::options().persistent().start();
     let limiter = limiter(&redis, Rate::per(1, secs(4))).await;
     limiter.acquire(1).await.unwrap();

@@ -214,7 +214,7 @@ async fn downgrade_wakes_other_readers_and_no_writer() {
 /// The field of a writer has no TTL of its own. Former bug: if the writer also read, its field
 /// lasted as long as its read hold.
 #[tokio::test]
-async fn writer_that_also_reads_ends_at_its_limit() {
+async fn write_hold_with_a_read_hold_ends_at_its_lease_or_max_hold() {
     let t = Setup::new().await;
     let [lease, most] = [t.ours().write().lease(ms(500)), t.ours().write().max_hold(ms(500))];
     for side in [lease, most] {
@@ -455,7 +455,7 @@ async fn writer_with_a_shorter_lease_does_not_shorten_its_read_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_lease_ends_when_only_its_read_hold_is_left() {
+async fn downgraded_hold_has_only_the_lease_of_its_read_hold() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(600)).acquire().await.unwrap();
     let reading = t.ours().downgrade(writing).await.unwrap();
@@ -465,7 +465,7 @@ async fn writer_lease_ends_when_only_its_read_hold_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_reader_ends_with_its_own_lease() {
+async fn dead_reader_expires_at_the_end_of_its_own_lease() {
     // given a reader with a ttl of three seconds, and a reader of another client with a ttl of
     // thirty
     let t = Setup::new().await;
@@ -583,7 +583,7 @@ async fn readers_and_writers_are_renewed() {
 // Faults.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_named_and_unchanged() {
+async fn error_names_a_key_of_another_type_and_keeps_it_unchanged() {
     let t = Setup::new().await;
     for (found, put) in [
         ("string", &["SET", "door", "x"][..]),
@@ -632,7 +632,7 @@ async fn hash_of_a_plain_lock_excludes_both_sides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permission_is_named_and_leaves_nothing_behind() {
+async fn error_names_a_missing_permission_and_leaves_no_key_behind() {
     let redis = Redis::start();
     let own = "~{door}:*";
     let cases: [(&str, bool, &[&str]); 5] = [
@@ -653,7 +653,7 @@ async fn missing_permission_is_named_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_writers_key_disables_writer_preference() {
+async fn denied_access_to_the_writers_key_disables_preference() {
     let own = "~{door}:*";
     let cases: [&[&str]; 5] = [
         &["~door", own, "&*", "+@all"],
@@ -673,7 +673,7 @@ async fn denied_writers_key_disables_writer_preference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_writers_key_blocks_no_client() {
+async fn writers_key_of_another_program_blocks_no_client() {
     let t = Setup::new().await;
     for put in [&["SET", WRITERS, "x"][..], &["HSET", WRITERS, "x", "y"]] {
         t.redis.command(put);
@@ -723,7 +723,7 @@ async fn each_acquires_after_the_other(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_entry_expires_or_is_removed() {
+async fn entry_of_a_waiting_writer_expires_or_is_removed() {
     let redis = Redis::start();
     let limited = with_acl(&redis, "limited", &["~*", "&*", "+@all", "-pexpire"]).await;
     redis.command(&["HSET", "door", "mode", "read", "java:1", "1"]);
@@ -736,7 +736,7 @@ async fn writer_entry_expires_or_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_has_exact_permissions() {
+async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let commands = crate::common::commands_of_the_guide("leasehold");
     let [plain, _, added, ..] = &commands[..] else { panic!("{commands:?}") };
@@ -832,7 +832,7 @@ async fn release_works_without_publish_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_refuses_new_holds_of_both_sides_and_releases_old_ones() {
+async fn full_server_refuses_new_read_and_write_holds_and_frees_old() {
     let t = Setup::new().await;
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     let window = t.ours();
@@ -883,7 +883,7 @@ async fn forgotten_scripts_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_reply_leaves_one_hold() {
+async fn request_with_a_lost_reply_creates_only_one_hold() {
     let t = Setup::new().await;
     let proxy = Proxy::before(t.redis.port());
     for reads in [true, false] {
@@ -958,7 +958,7 @@ async fn dropped_future_leaves_no_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
+async fn reader_that_waits_to_write_gets_an_error_about_its_own_hold() {
     let t = Setup::new().await;
     // given a reader of this client among readers of other clients
     let others = join_all((0..12).map(|_| async {
@@ -1162,7 +1162,7 @@ async fn unqueued_writer_acquires_behind_shared_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unannounced_writer_acquires_among_trying_readers() {
+async fn writer_without_an_entry_acquires_among_trying_readers() {
     unannounced_writer_acquires_behind(64, tries_to_read).await;
 }
 

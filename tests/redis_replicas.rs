@@ -195,7 +195,7 @@ fn kill_after(redis: &Redis, commands: &[&str]) {
 
 /// The old server still takes writes, and closes no connection when its address leads elsewhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_connections_follow_the_commands() {
+async fn all_connections_move_with_the_command_connection() {
     // given a client with three connections, by an address that can move
     let [old, new] = [(); 2].map(|()| Redis::start());
     let _replicas = [Redis::start_replica_of(&old), Redis::start_replica_of(&new)];
@@ -217,7 +217,7 @@ async fn all_connections_follow_the_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mismatched_connection_reconnects_until_it_matches() {
+async fn connection_to_another_server_reconnects_until_it_matches() {
     // given a client whose connection for messages has been replaced by one to another server
     let [one, other] = [(); 2].map(|()| Redis::start());
     let port = Arc::new(AtomicU16::new(one.port()));

@@ -79,7 +79,7 @@ async fn replicated_grant_is_acknowledged_by_one_of_two_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_few_replicas_release_the_lock() {
+async fn lock_is_released_when_too_few_replicas_acknowledge() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -97,7 +97,7 @@ async fn too_few_replicas_release_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_without_replicas_is_named_after_the_timeout() {
+async fn timeout_error_says_that_the_server_has_no_replicas() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let refused = within(SOON, "it is reported", door(&client, ONE_IN_VAIN).acquire()).await;
@@ -148,7 +148,7 @@ async fn stopped_replica_delays_no_unreplicated_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_with_less_time_returns_first() {
+async fn replicated_call_with_a_shorter_timeout_returns_first() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -409,7 +409,7 @@ async fn replication_connection_is_restored_during_a_wait() {
 /// Former bug: the error was that of an unreachable store, and did not say that the grant was
 /// released.
 #[tokio::test(flavor = "multi_thread")]
-async fn uncountable_replicas_are_named_in_the_error() {
+async fn error_says_that_replicas_cannot_be_counted() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -430,7 +430,7 @@ async fn uncountable_replicas_are_named_in_the_error() {
 /// Former bug: while replicas acknowledged the last permit, the client removed it and wrote it
 /// again. With the last permit, the key and so its TTL were lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_that_a_replica_has_end_when_their_pool_does() {
+async fn replicated_permits_expire_with_their_pool() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
@@ -491,7 +491,7 @@ const RIGHTS: &str = "~door &redisson_lock__channel:{door} +hello +ping +client|
                       +pexpire +pttl +publish +subscribe +unsubscribe";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicated_needs_one_more_permission() {
+async fn replicated_lock_needs_one_more_permission() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let few: Vec<_> = RIGHTS.split_whitespace().collect();

@@ -54,7 +54,7 @@ fn lasting(redis: &Redis) -> Vec<String> {
 // Keys and messages.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn semaphore_counter_is_redissons_and_holders_are_separate() {
+async fn semaphore_counter_matches_redisson_and_holders_are_separate() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let mut listener = Listener::to(&redis, CHANNEL);
@@ -205,7 +205,7 @@ async fn withdrawn_request_takes_no_permits_when_executed_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_that_are_forgotten_leave_no_trace_of_their_guard() {
+async fn forgotten_permits_leave_no_holder_record() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(3).await.unwrap();
@@ -289,7 +289,7 @@ async fn scripts_that_are_forgotten_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_of_another_type_is_not_changed_by_a_latch() {
+async fn key_of_another_type_is_reported_and_not_changed() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     redis.command(&["HSET", "pool", "field", "value"]);
@@ -319,7 +319,7 @@ async fn key_of_another_type_is_not_changed_by_a_latch() {
 
 /// After a loss of all data, no permit is available, as if other clients held all of them.
 #[tokio::test]
-async fn unset_total_is_logged_and_not_often() {
+async fn unset_number_of_permits_is_logged_rarely() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     let (log, _noting) = Log::begin();
@@ -382,7 +382,7 @@ async fn denied_semaphore_user_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_lost_permission_loses_no_permit() {
+async fn client_loses_no_permit_when_an_acl_permission_is_missing() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let user = ["+@all", "&*", "~pool", "~leasehold_semaphore*"];
@@ -413,7 +413,7 @@ async fn any_lost_permission_loses_no_permit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_change_changes_nothing() {
+async fn denied_change_leaves_the_number_of_permits_unchanged() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let no_set = with_acl(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
@@ -434,7 +434,7 @@ async fn refused_change_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_failed_change_completes_on_retry() {
+async fn change_with_an_empty_idempotency_key_is_completed() {
     // given an idempotency key that shows that the request was executed in part, without a reply
     let redis = Redis::start();
     let pool = client(&redis).await;
@@ -542,7 +542,7 @@ async fn forged_longest_waiter_gets_nothing_and_blocks_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_unsent_waiter_leaves_no_trace() {
+async fn waiter_without_a_request_in_flight_leaves_no_withdrawal() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     pool.set_if_absent(2).await.unwrap();

@@ -198,7 +198,7 @@ async fn failover_loss_is_reported_and_a_waiter_acquires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fully_acknowledged_lock_survives_the_primary() {
+async fn lock_on_all_replicas_survives_the_death_of_the_primary() {
     // given locks that both replicas have, so that either of them may be promoted
     let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
@@ -258,7 +258,7 @@ async fn acquires_and_releases(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
 /// lock there within that second, the new primary still had its former owner, and the lock stayed
 /// held for a ttl.
 #[tokio::test(flavor = "multi_thread")]
-async fn lock_released_at_old_primary_is_free_at_the_new_one() {
+async fn lock_released_at_the_old_primary_is_free_at_the_new_primary() {
     // given a hundred names, each of which a task acquires and releases repeatedly
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
@@ -438,7 +438,7 @@ async fn dead_or_hanging_sentinel_delays_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn announced_sentinels_are_asked_as_well() {
+async fn sentinels_that_other_sentinels_announce_are_asked_too() {
     // given a client that knows only one sentinel, which has died
     let redis = Sentinels::options().impatient().start();
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
@@ -589,7 +589,7 @@ async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_primary_is_named() {
+async fn error_names_a_primary_that_the_sentinels_do_not_know() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;
@@ -653,7 +653,7 @@ async fn sentinels_get_only_their_own_password() {
 /// A server does not reveal to a rejected client whether it is a sentinel. Former bug: the error
 /// was only `WRONGPASS`.
 #[tokio::test]
-async fn rejected_login_suggests_a_server_unless_it_was_a_sentinel() {
+async fn login_error_says_that_the_server_may_not_be_a_sentinel() {
     let plain = Redis::options().password("theirs").start();
     let url = format!("redis-sentinel://127.0.0.1:{}/mymaster", plain.port());
     for builder in [Client::builder(), Client::builder().sentinel_credentials("eye", "eyes")] {
@@ -712,7 +712,7 @@ async fn missing_user_on_the_new_primary_is_logged_with_a_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_users_have_exact_permissions_for_a_failover() {
+async fn acl_users_have_exactly_the_permissions_for_a_failover() {
     // given the users of the guide, at the servers and at the sentinels
     let [eye, door] = ["eye", "leasehold"].map(|user| acl_rules_in(GUIDE, user).swap_remove(0));
     let redis = Sentinels::options()
@@ -943,7 +943,7 @@ async fn sentinels_with_tls_lead_to_plain_servers() {
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn certificates_for_sentinels_that_cannot_be_used_are_named() {
+async fn unusable_certificates_for_sentinels_are_named() {
     let (one, other) = (Redis::options().tls().start(), Redis::options().tls().start());
     let trusting = || Client::builder().ca_certificates(one.ca_pem());
     let (certificate, key) = (one.client_cert_pem(), other.client_key_pem());
@@ -967,7 +967,7 @@ async fn certificates_for_sentinels_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn passwords_are_in_no_error_and_in_no_debug() {
+async fn errors_and_debug_output_with_sentinels_show_no_password() {
     const SECRET: &str = "hunter2";
     let locked = || Redis::options().password(SECRET);
     let redis =
@@ -1048,7 +1048,7 @@ fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn primary_cut_off_from_sentinels_is_left() {
+async fn client_leaves_a_primary_that_is_cut_off_from_sentinels() {
     let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
     release_guard(acquired(&client, "door").await).await;

@@ -293,7 +293,7 @@ async fn next_health_check_logs_a_demoted_primary() {
 }
 
 #[tokio::test]
-async fn cluster_node_is_warned_about_once() {
+async fn single_server_url_of_a_cluster_node_logs_one_warning() {
     let redis = Redis::options().arg("--cluster-enabled", "yes").start();
     let log = logged_about(&redis, &redis.url()).await;
     assert!(log.contains("WARN") && log.contains("by redis-cluster://"), "{log}");

@@ -113,7 +113,7 @@ async fn do_everything(redis: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_has_exact_permissions() {
+async fn acl_user_of_the_guide_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     tenant(&redis, "app");
     redis.command(&["ACL", "LOG", "RESET"]);
@@ -133,7 +133,7 @@ async fn guide_user_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documented_user_for_fenced_locks_suffices() {
+async fn documented_permissions_suffice_for_fenced_locks() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
     let [plain, _, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
@@ -164,7 +164,7 @@ async fn documented_user_for_fenced_locks_suffices() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_replicas_has_exact_permissions() {
+async fn acl_user_for_replicas_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let _replica = Redis::start_replica_of(&redis);
     let commands = commands_of_the_guide("leasehold");
@@ -182,7 +182,7 @@ async fn guide_user_for_replicas_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_permits_has_exact_permissions() {
+async fn acl_user_for_permits_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("permits");
     follow(&redis, &words);
@@ -218,7 +218,7 @@ async fn guide_user_for_permits_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_semaphores_has_exact_permissions() {
+async fn acl_user_for_semaphores_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("semaphores");
     follow(&redis, &words);
@@ -251,7 +251,7 @@ async fn guide_user_for_semaphores_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_for_latches_has_exact_permissions() {
+async fn acl_user_for_latches_has_exactly_the_needed_permissions() {
     let redis = Redis::start();
     let words = command_of_the_guide("latches");
     follow(&redis, &words);
@@ -276,7 +276,7 @@ async fn guide_user_for_latches_has_exact_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_user_with_data_permission_writes_under_its_lock() {
+async fn acl_user_with_data_permission_can_write_under_its_lock() {
     // The permissions suffice for the tenant's own locks.
     let redis = Redis::start();
     tenant(&redis, "app");
@@ -300,7 +300,7 @@ async fn guide_user_with_data_permission_writes_under_its_lock() {
 
 /// A name with braces has other keys and channels than one without.
 #[tokio::test(flavor = "multi_thread")]
-async fn guide_users_for_braced_names_are_denied_nothing() {
+async fn acl_users_for_braced_names_are_denied_nothing() {
     let redis = Redis::start();
     follow(&redis, &command_of_the_guide("tenant-7"));
     let mut app = command_of_the_guide("leasehold");

@@ -65,14 +65,14 @@ fn trusting(redis: &Redis) -> ClientBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_with_an_authority_of_its_own_works() {
+async fn tls_with_a_private_authority_works() {
     let redis = Redis::options().tls().start();
     let client = trusting(&redis).connect(&redis.tls_url()).await.unwrap();
     works(&redis, &client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_to_an_address_that_the_certificate_names_works() {
+async fn tls_to_an_ip_address_in_the_certificate_works() {
     let redis = Redis::options().tls().start();
     let url = format!("rediss://127.0.0.1:{}/", redis.tls_port());
     let client = trusting(&redis).connect(&url).await.unwrap();
@@ -143,7 +143,7 @@ async fn required_client_certificate_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_client_certificate_is_named() {
+async fn connect_error_names_a_missing_client_certificate() {
     let redis = Redis::options().tls_with_client_auth().start();
     let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "certificate");
@@ -182,7 +182,7 @@ async fn web_server_is_a_permanent_connect_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_pem_texts_are_named() {
+async fn connect_error_names_invalid_pem_texts() {
     let redis = Redis::options().tls().start();
     let (cert, key) = (redis.client_cert_pem(), redis.client_key_pem());
     let builder = Client::builder().ca_certificates("no PEM");

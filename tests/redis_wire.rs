@@ -108,7 +108,7 @@ async fn re_entry_renews_the_lease_unless_it_is_fixed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_lock_is_stored() {
+async fn redis_has_only_the_lock_its_queue_and_its_yield_record() {
     // given a lock that is held with two shares, and for which one client waits and another one
     // polls
     let redis = Redis::start();
@@ -170,7 +170,7 @@ async fn partial_release_publishes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_guard_is_released_and_announced_like_any_other() {
+async fn dropped_guard_is_released_and_published_like_a_release() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
@@ -181,7 +181,7 @@ async fn dropped_guard_is_released_and_announced_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forced_release_is_announced_and_one_of_a_free_lock_is_not() {
+async fn forced_release_is_published_only_if_the_lock_was_held() {
     let redis = Redis::start();
     let lock = client(&redis).await.lock("door").unwrap();
     hold_by_hand(&redis, "door", JAVA, secs(60));

@@ -100,13 +100,13 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn long_work_is_renewed_like_any_hold() {
+    async fn lock_is_renewed_during_long_work() {
         let world = World::new();
         world.lock.run(async |_held| sleep(secs(3_600)).await).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn error_of_the_work_is_a_result() {
+    async fn run_returns_the_error_of_its_work_as_the_result() {
         let world = World::new();
         let ran = world.lock.run(async |_held| "seven".parse::<u8>()).await.unwrap();
         let error = ran.unwrap_err();
@@ -167,7 +167,7 @@ mod done {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unanswered_release_keeps_the_result() {
+    async fn run_returns_its_result_though_the_release_is_unanswered() {
         let world = World::new();
         let ran = world.lock.run(async |_held| {
             world.store.stall();
@@ -448,7 +448,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_stopped_work_the_lock_is_free() {
+    async fn lock_is_free_after_its_work_was_cancelled() {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(5));
         let ran = in_full(&lock, async |_held| pending::<()>().await);
@@ -488,7 +488,7 @@ mod lost {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stopped_work_has_no_result() {
+    async fn run_returns_the_loss_when_its_work_was_cancelled() {
         let world = World::new();
         let ran = world.lock.clone().lease(secs(1)).run(async |_held| pending::<u8>().await).await;
         assert_eq!(ran.unwrap_err().to_string(), "hold of `job` ended: its lease ended");
@@ -556,7 +556,7 @@ mod signalled {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_done_before_a_loss_does_not_notice_the_setting() {
+    async fn completed_work_is_not_affected_by_the_on_loss_setting() {
         let ran = World::new().lock.on_loss(GRACE).run(async |_held| 42).await;
         assert_eq!(ran.unwrap(), 42);
     }
@@ -659,7 +659,7 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn context_reports_the_loss_in_every_way() {
+    async fn lock_context_reports_the_loss_by_every_method() {
         let world = World::new();
         let grace = OnLoss::GracePeriod(secs(5));
         let lock = world.lock.clone().lease(secs(10)).on_loss(grace);
@@ -680,7 +680,7 @@ mod holding {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn context_neither_renews_nor_releases_the_lock() {
+    async fn lock_context_neither_renews_nor_releases_the_lock() {
         // given a context that outlives the work
         let world = World::new();
         let ran = world.lock.run(async |held: LockContext| {
@@ -699,7 +699,7 @@ mod holding {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_of_many_tasks_excludes_each_other() {
+async fn runs_of_many_tasks_exclude_each_other() {
     let store = MemoryStore::new();
     let inside = Arc::new(AtomicBool::new(false));
     let runs = (0..30).map(|n| {

@@ -52,21 +52,21 @@ macro_rules! both_ways {
 
 both_ways! {
     crashed_client_blocks_others_for_one_ttl_at_most
-    fixed_lease_expires_and_its_guard_reports_it
+    fixed_lease_expires_and_its_guard_reports_the_loss
     forced_release_frees_the_lock_for_all
     guard_of_a_lost_lock_cannot_release_it
     hundred_clients_exclude_each_other
     lock_can_be_acquired_again_after_its_release
     reentered_lock_is_free_after_two_releases
-    stopped_server_is_an_error_at_the_timeout
-    try_fails_while_another_holds_and_succeeds_after
+    wait_at_a_stopped_server_fails_at_its_timeout
+    try_acquire_fails_while_held_and_succeeds_after_release
     wait_succeeds_if_the_lock_is_released_in_time
     failed_wait_ends_at_its_timeout
     each_hold_of_a_fenced_lock_has_a_greater_token
     unlimited_wait_ends_with_the_release
-    any_client_sees_whether_it_is_locked
-    only_its_owner_counts_as_holder
-    sixteen_clients_count_to_sixteen_hundred_together
+    any_client_sees_whether_a_lock_is_held
+    only_the_owner_of_a_hold_counts_as_its_holder
+    sixteen_clients_lose_no_increment_under_one_lock
     tasks_of_one_client_exclude_each_other
     hold_count_matches_the_guards
     remaining_time_matches_lease_or_ttl
@@ -99,7 +99,7 @@ impl Setup {
 }
 
 // testRedisFailed
-async fn stopped_server_is_an_error_at_the_timeout(wait_strategy: WaitStrategy) {
+async fn wait_at_a_stopped_server_fails_at_its_timeout(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     t.redis.stop();
     let error = within(SOON, "it ends", t.ours().acquire_within(secs(3))).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn forced_release_frees_the_lock_for_all(wait_strategy: WaitStrategy) {
 }
 
 // testExpire
-async fn fixed_lease_expires_and_its_guard_reports_it(wait_strategy: WaitStrategy) {
+async fn fixed_lease_expires_and_its_guard_reports_the_loss(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let start = Instant::now();
     let guard = t.ours().lease(secs(2)).acquire().await.unwrap();
@@ -199,7 +199,7 @@ async fn hold_count_matches_the_guards(wait_strategy: WaitStrategy) {
 }
 
 // testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread
-async fn only_its_owner_counts_as_holder(wait_strategy: WaitStrategy) {
+async fn only_the_owner_of_a_hold_counts_as_its_holder(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let other = t.other.lock("window").unwrap().acquire().await.unwrap();
     assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
@@ -215,7 +215,7 @@ async fn only_its_owner_counts_as_holder(wait_strategy: WaitStrategy) {
 }
 
 // testIsLocked, testIsLockedOtherThread
-async fn any_client_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
+async fn any_client_sees_whether_a_lock_is_held(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let seen =
         async || (t.ours().is_locked().await.unwrap(), t.theirs().is_locked().await.unwrap());
@@ -377,7 +377,7 @@ async fn tasks_of_one_client_exclude_each_other(wait_strategy: WaitStrategy) {
 }
 
 // testConcurrencyLoop_MultiInstance
-async fn sixteen_clients_count_to_sixteen_hundred_together(wait_strategy: WaitStrategy) {
+async fn sixteen_clients_lose_no_increment_under_one_lock(wait_strategy: WaitStrategy) {
     let redis = Redis::start();
     let clients = join_all((0..16).map(|_| client(&redis))).await;
     assert_eq!(count_together(clients, 100, wait_strategy).await, 1_600);
@@ -429,7 +429,7 @@ async fn failed_wait_ends_at_its_timeout(wait_strategy: WaitStrategy) {
 }
 
 // testTryLockAsyncFailed, testTryLockAsyncSucceed
-async fn try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStrategy) {
+async fn try_acquire_fails_while_held_and_succeeds_after_release(wait_strategy: WaitStrategy) {
     let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.theirs().try_acquire().await.unwrap().is_none());
@@ -467,7 +467,7 @@ async fn tasks_on_few_names_leave_no_subscription() {
 
 // Similar to testWriteLockAfterTimeout of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
-async fn next_lock_is_renewed_after_the_server_lost_its_data() {
+async fn lock_acquired_after_a_data_loss_is_renewed() {
     let redis = Redis::start();
     let client = client(&redis).await;
     let lock = client.lock("door").unwrap().ttl(secs(3));

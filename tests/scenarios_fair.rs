@@ -95,7 +95,7 @@ async fn tasks_of_several_clients_acquire_in_order_of_arrival() {
 
 /// Waiters of one client and of other clients acquire in one order.
 #[tokio::test(start_paused = true)]
-async fn release_passes_no_remote_waiter_for_a_local_task() {
+async fn release_serves_remote_waiters_before_later_local_tasks() {
     let t = Setup::new(2);
     let guard = t.lock(0).acquire().await.unwrap();
     let mut tasks = vec![];
@@ -123,7 +123,7 @@ async fn five_hundred_tasks_each_hold_once_within_three_minutes() {
 
 /// `testConcurrencyLoop_MultiInstance`: each client creates a lock value for each hold.
 #[tokio::test(start_paused = true)]
-async fn sixteen_clients_count_to_sixteen_hundred_one_at_a_time() {
+async fn sixteen_clients_lose_no_increment_under_a_fair_lock() {
     let (store, held) = (MemoryStore::new(), Arc::new(AtomicU32::new(0)));
     let tasks = (0..16).map(|_| {
         let (client, held) = (Client::with_store(&store), Arc::clone(&held));
@@ -143,7 +143,7 @@ async fn sixteen_clients_count_to_sixteen_hundred_one_at_a_time() {
 
 /// `testLockAcquiredTimeoutDrift`: each of many tasks tries three times, for three seconds.
 #[tokio::test(start_paused = true)]
-async fn timed_out_waiters_come_back_and_all_acquire() {
+async fn all_waiters_acquire_when_timed_out_waiters_retry() {
     let t = Setup::new(3);
     let tasks = (0..60).map(|task| {
         let lock = t.lock(task);
@@ -167,7 +167,7 @@ async fn timed_out_waiters_come_back_and_all_acquire() {
 
 /// `testExpire`: the first holder releases after its lease has ended.
 #[tokio::test(start_paused = true)]
-async fn expired_lease_admits_the_next_and_its_release_reports_it() {
+async fn expired_lease_admits_the_next_waiter_and_release_reports_it() {
     let t = Setup::new(2);
     let expired = t.lock(0).lease(secs(2)).acquire().await.unwrap();
     let start = Instant::now();
@@ -239,7 +239,7 @@ enum Leaves {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_that_leaves_delays_the_next_one_by_seconds() {
+async fn leaving_fair_waiter_delays_the_next_waiter_by_seconds() {
     for (leaves, at_most) in
         [(Leaves::Dropped, ms(50)), (Leaves::TimedOut, ms(50)), (Leaves::Unpolled, ms(6_950))]
     {

@@ -65,7 +65,7 @@ fn unknown() -> PermitId {
 
 // testUpdateLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_can_be_changed_as_long_as_it_lasts() {
+async fn permit_lease_can_be_changed_until_it_ends() {
     let t = Setup::of(1).await;
     assert!(!t.other.update_lease(unknown(), secs(3)).await.unwrap());
     let guard = t.leased(ms(500)).acquire().await.unwrap();
@@ -186,7 +186,7 @@ async fn many_permits_are_acquired_and_released_together() {
 
 // testTryAcquire
 #[tokio::test(flavor = "multi_thread")]
-async fn try_fails_and_wait_succeeds_while_permits_are_held() {
+async fn try_acquire_fails_and_wait_succeeds_while_permits_are_held() {
     let t = Setup::of(1).await;
     let guard = t.one.try_acquire().await.unwrap().unwrap();
     assert!(t.other.try_acquire().await.unwrap().is_none());
@@ -201,7 +201,7 @@ async fn try_fails_and_wait_succeeds_while_permits_are_held() {
 
 // testTryAcquireMany
 #[tokio::test(flavor = "multi_thread")]
-async fn try_for_many_permits_gets_all_or_none() {
+async fn try_acquire_of_many_permits_gets_all_or_none() {
     let t = Setup::of(10).await;
     let four = t.one.try_acquire_many(4).await.unwrap().unwrap();
     let five = t.other.try_acquire_many(5).await.unwrap().unwrap();
@@ -223,7 +223,7 @@ async fn invalid_or_unheld_permit_id_is_not_released() {
 
 // testReleaseExpired
 #[tokio::test(flavor = "multi_thread")]
-async fn release_after_the_lease_reports_it() {
+async fn release_after_the_lease_reports_the_expiry() {
     let t = Setup::of(1).await;
     let guard = t.leased(ms(100)).acquire().await.unwrap();
     let id = guard.ids()[0];
@@ -258,13 +258,13 @@ async fn count_up(clients: usize, times: i64) {
 
 // testConcurrency_SingleInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn hundred_clients_count_to_a_hundred() {
+async fn hundred_clients_lose_no_increment_under_one_permit() {
     count_up(100, 1).await;
 }
 
 // testConcurrencyLoop_MultiInstance
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_clients_count_to_sixteen_hundred() {
+async fn sixteen_clients_lose_no_increment_under_one_permit() {
     count_up(16, 100).await;
 }
 
@@ -295,7 +295,7 @@ async fn each_release_returns_its_permits_once() {
 
 // testReleaseManyExpiredDoesNotThrow, testTryReleaseManyExpired
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_permits_are_free_and_their_release_reports_it() {
+async fn expired_permits_are_free_and_release_reports_the_expiry() {
     let t = Setup::of(10).await;
     let six = t.leased(ms(200)).acquire_many(6).await.unwrap();
     sleep(ms(500)).await;
@@ -308,7 +308,7 @@ async fn expired_permits_are_free_and_their_release_reports_it() {
 
 // testGetLeaseTime
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_of_a_permit_is_found_by_its_id() {
+async fn permit_id_returns_the_lease_of_its_permit() {
     let t = Setup::of(1).await;
     assert_eq!(t.other.lease_of(unknown()).await.unwrap(), None);
     let guard = t.leased(ms(1_100)).acquire().await.unwrap();
@@ -323,7 +323,7 @@ async fn lease_of_a_permit_is_found_by_its_id() {
 
 // testConcurrencyMultiPermits
 #[tokio::test(flavor = "multi_thread")]
-async fn waiter_for_all_permits_collects_them() {
+async fn two_waiters_for_all_permits_acquire_one_after_the_other() {
     let t = Setup::of(2).await;
     let all = async |permits: &ExpirableSemaphore| {
         let guard = permits.acquire_many_within(2, SOON).await.unwrap();

@@ -113,7 +113,7 @@ async fn readers_of_several_clients_acquire_at_a_writers_lease_end() {
 
 // testReadLockLeaseTimeout
 #[tokio::test(flavor = "multi_thread")]
-async fn later_reader_extends_no_other_lease() {
+async fn later_reader_does_not_extend_the_lease_of_another_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     sleep(ms(1_500)).await;
@@ -126,7 +126,7 @@ async fn later_reader_extends_no_other_lease() {
 
 // testWR, testWriteReadReentrancy
 #[tokio::test(flavor = "multi_thread")]
-async fn writer_may_also_read_and_release_either_first() {
+async fn writer_may_also_read_and_release_either_hold_first() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     let reading = t.one.acquire_read_with(&writing).await.unwrap();
@@ -179,7 +179,7 @@ async fn writer_waits_until_all_readers_released() {
 
 // testForceUnlock
 #[tokio::test(flavor = "multi_thread")]
-async fn force_takes_its_own_side_alone() {
+async fn forced_release_of_one_side_leaves_the_other_side_held() {
     let t = Setup::new().await;
     let reading = reads(&t.one).await.unwrap();
     assert!(!t.other.write().force_release().await.unwrap());
@@ -191,7 +191,7 @@ async fn force_takes_its_own_side_alone() {
 
 // testExpireRead
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_reader_reports_it_and_blocks_no_reader() {
+async fn expired_reader_reports_the_loss_and_blocks_no_other_reader() {
     let t = Setup::new().await;
     let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
     let second = reads(&t.other).await.expect("both read");
@@ -406,7 +406,7 @@ async fn dead_readers_block_a_writer_for_one_ttl_at_most() {
 
 // testReadLockAfterTimeout, testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
-async fn next_side_is_renewed_after_the_server_lost_its_data() {
+async fn read_or_write_hold_after_a_data_loss_is_renewed() {
     let side_is_kept = async |reads| {
         let t = Setup::new().await;
         let side = if reads { t.one.read() } else { t.one.write() }.ttl(secs(3));

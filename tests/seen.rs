@@ -241,7 +241,7 @@ async fn renewals_are_logged_with_their_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn doubt_is_logged_once_for_each_outage() {
+async fn hold_in_doubt_is_logged_once_for_each_outage() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
@@ -263,7 +263,7 @@ async fn doubt_is_logged_once_for_each_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn self_wait_is_logged_at_each_renewal() {
+async fn task_that_waits_for_itself_is_logged_at_each_renewal() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
@@ -392,7 +392,7 @@ mod stats {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn release_in_flight_counts_as_held() {
+    async fn hold_counts_as_held_until_its_release_is_confirmed() {
         let world = World::new();
         let guard = world.lock.acquire().await.unwrap();
         world.store.stall();
@@ -407,7 +407,7 @@ mod stats {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_a_hold_ends_the_numbers_add_up() {
+    async fn counters_add_up_however_a_hold_ends() {
         let world = World::new();
         let (client, lock) = (&world.client, &world.lock);
         let granted = async || lock.acquire().await.unwrap();
@@ -448,7 +448,7 @@ mod stats {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn prometheus_page_has_every_number() {
+    async fn prometheus_page_has_every_metric() {
         let world = World::new();
         let _guard = world.lock.acquire().await.unwrap();
         let stats = world.client.stats();

@@ -85,7 +85,7 @@ async fn permits_stay_in_a_process_for_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_to_the_store_for_another_count() {
+async fn permits_return_to_the_store_if_the_next_count_differs() {
     let t = world(2).await;
     let both = t.one.acquire(2).await.unwrap();
     let waiter = waiting(&t.one, 1).await;
@@ -204,7 +204,7 @@ async fn semaphore_timeout_names_missing_permits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_that_gave_up_takes_nothing_later() {
+async fn waiter_that_gave_up_takes_no_permits_later() {
     let t = world(1).await;
     let all = t.one.acquire(1).await.unwrap();
     let waiter = waiting(&t.other, 1).await;
@@ -338,7 +338,7 @@ async fn shutdown_waits_for_releases_in_flight() {
 /// Waiters for one permit acquire repeatedly. Without a preference, the waiter for all permits
 /// would never find enough of them free.
 #[tokio::test(start_paused = true)]
-async fn waiter_for_many_is_not_starved_by_small_requests() {
+async fn waiter_for_many_permits_is_not_starved_by_small_requests() {
     let t = world(4).await;
     let mut few = Vec::new();
     for n in 0..4_u64 {
@@ -452,7 +452,7 @@ async fn number_beyond_javas_int_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn oversized_request_keeps_its_own_client_in_line() {
+async fn oversized_request_blocks_later_tasks_of_its_own_client() {
     let t = world(2).await;
     let too_many = waiting(&t.one, 3).await;
     let refused = t.one.acquire_within(1, secs(60)).await;
@@ -490,7 +490,7 @@ async fn tasks_never_hold_more_permits_than_exist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_with_pending_permit_releases_ends() {
+async fn dropped_client_ends_despite_pending_permit_releases() {
     let store = MemoryStore::new();
     let client = Client::with_store(&store);
     let pool = client.semaphore("pool").unwrap();

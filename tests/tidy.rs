@@ -14,7 +14,7 @@ use std::{
 // The repository itself.
 
 #[test]
-fn every_import_points_down() {
+fn every_import_points_to_a_lower_layer() {
     none(of_users().flat_map(|(path, text)| layers(&path, &text)));
 }
 
@@ -37,7 +37,7 @@ fn no_files_of_a_folder_form_an_import_cycle() {
 }
 
 #[test]
-fn every_import_of_the_engine_points_down_inside_it_too() {
+fn every_import_inside_the_engine_points_to_a_lower_module() {
     none(of_users().flat_map(|(path, text)| engine_layers(&path, &text)));
 }
 
@@ -72,12 +72,12 @@ fn code_has_no_todo_and_no_panic() {
 }
 
 #[test]
-fn redis_crate_stays_behind_its_store() {
+fn only_the_redis_store_uses_types_of_the_redis_crate() {
     none(of_library().flat_map(|(path, text)| foreign_types(&path, &text)));
 }
 
 #[test]
-fn link_knows_no_locks() {
+fn link_crate_does_not_mention_locks() {
     let room = files("link/src", "rs");
     none(room.iter().flat_map(|path| locks(path, &read(path))));
 }
@@ -116,7 +116,7 @@ fn every_make_target_that_a_document_names_exists() {
 }
 
 #[test]
-fn every_command_of_cargo_that_a_document_names_can_be_typed() {
+fn every_cargo_command_in_a_document_can_be_run() {
     let manifest = read("Cargo.toml");
     let exists = |file: &str| match file.strip_prefix("tests/") {
         Some(program) => is_program(&manifest, program),
@@ -128,7 +128,7 @@ fn every_command_of_cargo_that_a_document_names_can_be_typed() {
 }
 
 #[test]
-fn guide_explains_every_number() {
+fn guide_explains_every_metric() {
     none(numbers(&read("src/domain/stats.rs"), &guide()));
 }
 
@@ -159,7 +159,7 @@ fn texts_that_users_read_are_in_plain_words() {
 }
 
 #[test]
-fn threads_have_the_api_that_tasks_have() {
+fn blocking_api_has_every_method_of_the_async_api() {
     let mut tasks = api_of("src/client.rs");
     tasks.extend(["src/primitives", "src/quorum", "src/client"].into_iter().flat_map(api));
     let threads = api("src/blocking");
@@ -186,7 +186,7 @@ fn threads_have_the_api_that_tasks_have() {
 }
 
 #[test]
-fn architecture_names_every_source_file_and_no_other() {
+fn architecture_page_lists_exactly_the_source_files() {
     let sources: Vec<_> = sources().map(|(path, _)| path).collect();
     none(architecture(&read("ARCHITECTURE.md"), &sources, &|name| is_a_file_called(name)));
 }
@@ -1401,7 +1401,7 @@ fn one(complaints: &[String], part: &str) {
 }
 
 #[test]
-fn finds_an_import_of_the_engine_that_points_up_inside_it() {
+fn tidy_finds_an_engine_import_that_points_to_a_higher_module() {
     let found = |path: &str, text: &str| engine_layers(path, text).len();
     assert_eq!(found("src/engine/hold.rs", "use super::grant::Grant;"), 0);
     assert_eq!(found("src/engine/contention/request_slot.rs", "use super::entry::Entry;"), 0);
@@ -1416,7 +1416,7 @@ fn finds_an_import_of_the_engine_that_points_up_inside_it() {
 }
 
 #[test]
-fn finds_an_import_from_above() {
+fn tidy_finds_an_import_from_a_higher_layer() {
     let upward = "use crate::{\n    domain::Name,\n    primitives::{Lock, LockGuard},\n};\n";
     one(&layers("src/engine/acquire.rs", upward), "`primitives` is above `engine`");
     assert!(layers("src/client.rs", upward).is_empty());
@@ -1434,14 +1434,14 @@ fn layer_check_rejects_import_from_crate_root() {
 }
 
 #[test]
-fn passes_over_imports_in_comments_strings_and_tests() {
+fn tidy_ignores_imports_in_comments_strings_and_tests() {
     let text = "/// [`Lock`](crate::Lock)\nlet x = 1; // crate::Lock\n\
         \n#[cfg(test)]\nmod tests {\n    use crate::client::Client;\n}\n";
     assert!(layers("src/domain/name.rs", text).is_empty());
 }
 
 #[test]
-fn finds_files_that_import_each_other() {
+fn tidy_finds_files_that_import_each_other() {
     let check = |sources: &[(&str, &str)]| {
         let owned = |(path, text): &(&str, &str)| (format!("it/src/{path}"), (*text).to_owned());
         circles("it/src", &sources.iter().map(owned).collect::<Vec<_>>())
@@ -1476,7 +1476,7 @@ const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARG
     --   1        done\n--\n-- Time: one GET.\n\nreturn redis.call('GET', KEYS[1], ARGV[1])\n";
 
 #[test]
-fn finds_a_script_with_a_wrong_header() {
+fn tidy_finds_a_script_with_a_wrong_header() {
     let path = "src/store/redis/kinds/lock/try.lua";
     let listed = |source, text| BTreeSet::from_iter(named_files(source, text));
     let list = listed("src/store/redis/kinds/lock/mod.rs", "script!(\"../holder\", \"try\")");
@@ -1495,7 +1495,7 @@ fn finds_a_script_with_a_wrong_header() {
 }
 
 #[test]
-fn finds_a_file_that_is_too_long() {
+fn tidy_finds_a_file_that_is_too_long() {
     let long = "let a = 1;\n".repeat(LONGEST + 1);
     one(&length("src/a.rs", &long), "501 lines");
     let documented = "/// Words.\n".repeat(LONGEST + 1);
@@ -1505,7 +1505,7 @@ fn finds_a_file_that_is_too_long() {
 }
 
 #[test]
-fn finds_todos_and_panics() {
+fn tidy_finds_todos_and_panics() {
     let check = |line: &str| leftovers("src/a.rs", line);
     one(&check("// TODO: later"), "TODO");
     one(&check("let a = b.unwrap();"), "unwrap");
@@ -1518,7 +1518,7 @@ fn finds_todos_and_panics() {
 }
 
 #[test]
-fn finds_a_type_of_the_redis_crate() {
+fn tidy_finds_a_type_of_the_redis_crate_outside_its_store() {
     one(&foreign_types("src/client.rs", "use redis::Value;"), "names the crate redis");
     assert!(foreign_types("src/client.rs", "use crate::store::redis::Settings;").is_empty());
     assert!(foreign_types("src/fence/mod.rs", "pub mod redis;").is_empty());
@@ -1529,14 +1529,14 @@ fn finds_a_type_of_the_redis_crate() {
 }
 
 #[test]
-fn finds_a_connection_that_knows_a_lock() {
+fn tidy_finds_a_lock_in_the_link_crate() {
     one(&locks("a.rs", "use crate::domain::{Failure, Name};"), "`Name`");
     one(&locks("a.rs", "use super::super::keys;"), "`super::super`");
     assert!(locks("a.rs", "use rustls::ServerName;\nuse super::wire::Wire;").is_empty());
 }
 
 #[test]
-fn finds_items_without_an_example() {
+fn tidy_finds_public_items_without_an_example() {
     one(&examples("src/a.rs", "/// Does it.\npub fn a() {\n"), "`pub fn a() {` has no example");
     one(&examples("src/a.rs", "/// Is it.\npub struct A {\n"), "has no example");
     assert!(examples("src/a.rs", "/// Is it.\n///\n/// # Examples\npub struct A;\n").is_empty());
@@ -1544,7 +1544,7 @@ fn finds_items_without_an_example() {
 }
 
 #[test]
-fn finds_functions_without_an_errors_section() {
+fn tidy_finds_functions_without_an_errors_section() {
     let fails = "/// Does it.\npub fn a(\n    b: u8,\n) -> Result<u8> {\n";
     one(&sections("src/a.rs", fails), "`a` has no `# Errors`");
     let output = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");
@@ -1559,7 +1559,7 @@ fn finds_functions_without_an_errors_section() {
 }
 
 #[test]
-fn finds_a_reference_to_a_missing_test() {
+fn tidy_finds_a_reference_to_a_missing_test() {
     let text = "#[tokio::test]\nasync fn it_is_so() {}\n\nfn helper() {}\n";
     assert!(is_test_in(text, "it_is_so"));
     assert!(!is_test_in(text, "helper"));
@@ -1577,7 +1577,7 @@ fn finds_a_reference_to_a_missing_test() {
 }
 
 #[test]
-fn finds_a_guarantee_without_a_test() {
+fn tidy_finds_a_guarantee_without_a_test() {
     let good = "| what happens | shown by |\n|---|---|\n| killed | `tests/a.rs::b` |\n";
     assert!(guarantees("g.md", good).is_empty());
     one(&guarantees("g.md", &format!("{good}| stopped | we hope |\n")), "stopped");
@@ -1585,7 +1585,7 @@ fn finds_a_guarantee_without_a_test() {
 }
 
 #[test]
-fn finds_a_link_to_nowhere() {
+fn tidy_finds_a_link_without_a_target() {
     let exists = |target: &str| ["README.md", "README.md#b", "docs/x.md#e"].contains(&target);
     let check = |text: &str| links("docs/x.md", text, &exists);
     assert!(
@@ -1601,7 +1601,7 @@ fn finds_a_link_to_nowhere() {
 }
 
 #[test]
-fn finds_a_make_target_that_does_not_exist() {
+fn tidy_finds_a_make_target_that_does_not_exist() {
     let makefile = "test: ## runs\n";
     assert!(make_targets("README.md", "Run `make test`.\nmake test\n", makefile).is_empty());
     assert!(make_targets("README.md", "We make no promise.", makefile).is_empty());
@@ -1610,7 +1610,7 @@ fn finds_a_make_target_that_does_not_exist() {
 }
 
 #[test]
-fn finds_a_command_of_cargo_that_cannot_be_typed() {
+fn tidy_finds_a_cargo_command_that_cannot_be_run() {
     let check = |line: &str| {
         let text = format!("Look:\n```sh\n{line}\n```\ncargo add leasehold\n");
         cargo("README.md", &text, &|file| file == "examples/web.rs" || file == "tests/lock/main.rs")
@@ -1624,7 +1624,7 @@ fn finds_a_command_of_cargo_that_cannot_be_typed() {
 }
 
 #[test]
-fn finds_a_file_of_tests_that_no_program_runs() {
+fn tidy_finds_a_test_file_that_no_program_runs() {
     let (manifest, all) = ("[[test]]\nname = \"all\"\n", "#[path = \"../a.rs\"]\nmod a;\n");
     assert_eq!(orphan("tests/all/main.rs", manifest, all), None);
     assert_eq!(orphan("tests/a.rs", manifest, all), None);
@@ -1632,7 +1632,7 @@ fn finds_a_file_of_tests_that_no_program_runs() {
 }
 
 #[test]
-fn finds_a_file_that_the_architecture_forgot_or_remembers() {
+fn tidy_finds_a_missing_or_obsolete_file_in_the_architecture() {
     let sources = ["src/lib.rs".to_owned(), "src/engine/held.rs".to_owned()];
     let check = |text: &str| architecture(text, &sources, &|name| name != "gone.rs");
     assert!(check("`src/lib.rs`, then `engine/held.rs`.").is_empty());
@@ -1641,7 +1641,7 @@ fn finds_a_file_that_the_architecture_forgot_or_remembers() {
 }
 
 #[test]
-fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
+fn tidy_finds_an_error_or_setting_missing_in_the_guide() {
     let text = "pub enum Error {\n    /// Why.\n    Lost {\n        name: Name,\n    },\n    \
         #[error(\"x\")]\n    ShutDown,\n    Name(#[from] InvalidName),\n}\nenum Other {\n    No,\n}\n";
     one(&errors(text, "| `Lost` | gone |\n| `Name` | bad |\nAnd `ShutDown`.\n"), "ShutDown");
@@ -1655,7 +1655,7 @@ fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
 }
 
 #[test]
-fn finds_a_method_that_one_api_has_and_the_other_lacks() {
+fn tidy_finds_a_method_that_only_one_of_both_apis_has() {
     let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n    replicated!(x);\n}\n\
         macro_rules! replicated {\n    pub fn replicated(self) {\n}\n";
     let of = |text: &str| methods(text, settings);
@@ -1680,7 +1680,7 @@ fn finds_a_method_that_one_api_has_and_the_other_lacks() {
 }
 
 #[test]
-fn finds_words_of_the_dialect() {
+fn tidy_finds_forbidden_words() {
     one(
         &dialect("a.md", &prose("A waiter is\ntold. `told`, untold, a\n```\nsaid\n```\nend")),
         "`told` in",
@@ -1693,12 +1693,12 @@ fn finds_words_of_the_dialect() {
 }
 
 #[test]
-fn finds_a_number_that_the_guide_does_not_explain() {
+fn tidy_finds_a_metric_that_the_guide_does_not_explain() {
     one(&numbers("    pub held: u64,\n    granted: u64,\n", "`granted`"), "`held`");
 }
 
 #[test]
-fn finds_a_text_that_messages_lacks_or_lists_in_vain() {
+fn tidy_finds_a_missing_or_obsolete_text_in_messages() {
     let code = "#[doc = \"an example\"] #[error(\"no `{0}` \\\n  {{here}}\")]\n\
         tracing::warn!(target: \"leasehold\", x(),\n \"lost\"); // \"a word\"\n\
         it.contains(\"a word\"); tracing::debug!(target: \"leasehold\", \"lost\");\n";

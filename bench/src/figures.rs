@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_is_one_of_the_values() {
+    fn percentile_is_one_of_the_measured_values() {
         let mut values: Vec<u64> = (1..=100).rev().collect();
         assert_eq!(percentile(&mut values, 0.5), 51);
         assert_eq!(percentile(&mut values, 0.99), 100);
@@ -51,20 +51,20 @@ mod tests {
     }
 
     #[test]
-    fn median_of_an_even_number_lies_between_two() {
+    fn median_of_an_even_count_lies_between_the_middle_values() {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
         assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
         assert!(median(&[]).is_nan());
     }
 
     #[test]
-    fn jain_index_is_one_for_equal_shares_and_small_otherwise() {
+    fn jain_index_is_one_for_equal_shares_and_less_otherwise() {
         assert_eq!(jain(&[5.0; 8]), 1.0);
         assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
     }
 
     #[test]
-    fn deviation_is_that_of_the_worst() {
+    fn deviation_is_the_largest_distance_from_the_median() {
         assert_eq!(deviation(&[100.0, 100.0, 80.0]).round(), 20.0);
         assert_eq!(deviation(&[100.0, 130.0, 100.0]).round(), 30.0);
     }

@@ -92,7 +92,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn multi_lock_is_written_as_holds_of_its_members() {
+    fn history_records_a_multi_lock_as_holds_of_its_members() {
         let mut record = Record::default();
         let (name, mode) = ("both".to_owned(), Mode::Exclusive);
         record.note("rust-1", WorkerEvent::Ask { hold: 7, name, mode, call: 1 });

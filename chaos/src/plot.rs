@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seed_repeats_its_run_and_faults_are_balanced() {
+    fn same_seed_repeats_faults_and_each_fault_is_equally_frequent() {
         let faults = [Fault::LinksCut, Fault::WorkerKilled, Fault::ServerKilled];
         let story = |seed| {
             let mut plot = Plot::new(&faults, seed);

@@ -331,7 +331,7 @@ mod tests {
     use crate::worker_event::WorkerEvent;
 
     #[test]
-    fn latch_wait_counts_before_healing_and_a_lock_does_not() {
+    fn recovery_counts_latch_waits_but_no_grants_before_healing() {
         let mut record = Record::default();
         let asked =
             [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];

@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_for_a_person_have_columns() {
+    fn list_has_aligned_columns_only_for_a_person() {
         let lines = || vec!["door\tlock\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
         assert_eq!(lines_of(lines(), true), "door   lock       free\ntür:7  semaphore\n");
         assert_eq!(lines_of(lines(), false), "door\tlock\tfree\ntür:7\tsemaphore\n");

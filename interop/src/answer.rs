@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grant_has_its_time_and_duration() {
+    fn reply_of_a_peer_has_the_time_and_the_wait_of_a_grant() {
         let answer = Answer::read(&json!({
             "id": 1, "ok": true, "began_at": 1_000_000, "at": 1_031_007,
             "value": {"acquired": true, "waited_ms": 31, "acquired_at": 1_031_000},
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn exception_is_known_by_its_simple_name() {
+    fn java_exception_is_matched_by_its_simple_class_name() {
         let answer = thrown();
 
         assert!(answer.failed_with("IllegalMonitorStateException"));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the call threw java.lang.IllegalMonitorStateException: not yours")]
-    fn exception_is_not_read_as_a_value() {
+    fn reading_a_java_exception_as_a_value_panics() {
         _ = thrown().is_true();
     }
 

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scenario_is_one_row_for_both_directions() {
+    fn table_has_one_row_for_both_directions_of_a_scenario() {
         let notes = r#"
             {"scenario": "b", "way": "Java → Rust", "figure": "yes", "wake_up_us": 1870}
             {"scenario": "a", "way": "Java → Rust", "figure": "41 %", "wake_up_us": null}

@@ -123,31 +123,31 @@ fn each_element_is_taken_once<S: Servers>(servers: S) {
 }
 
 #[test]
-fn elements_are_shared_on_one_server() {
+fn java_and_rust_share_queue_elements_on_one_server() {
     elements_are_shared(Redis::start());
 }
 
 #[test]
-fn elements_are_shared_behind_sentinels() {
+fn java_and_rust_share_queue_elements_behind_sentinels() {
     elements_are_shared(Sentinels::options().replicas(1).start());
 }
 
 #[test]
-fn elements_are_shared_in_a_cluster() {
+fn java_and_rust_share_queue_elements_in_a_cluster() {
     elements_are_shared(Cluster::options().replicas(0).start());
 }
 
 #[test]
-fn each_element_is_taken_once_on_one_server() {
+fn java_and_rust_take_each_element_once_on_one_server() {
     each_element_is_taken_once(Redis::start());
 }
 
 #[test]
-fn each_element_is_taken_once_behind_sentinels() {
+fn java_and_rust_take_each_element_once_behind_sentinels() {
     each_element_is_taken_once(Sentinels::options().replicas(1).start());
 }
 
 #[test]
-fn each_element_is_taken_once_in_a_cluster() {
+fn java_and_rust_take_each_element_once_in_a_cluster() {
     each_element_is_taken_once(Cluster::options().replicas(0).start());
 }

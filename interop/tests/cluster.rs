@@ -36,18 +36,18 @@ fn java_and_rust_exclude_each_other_in_a_cluster() {
 }
 
 #[test]
-fn leases_are_kept_and_end_in_a_cluster() {
+fn java_and_rust_leases_are_renewed_and_expire_in_a_cluster() {
     let both = Together::on_with(three_masters(), rows::hasty);
     everywhere::leases_are_kept_and_end(&both);
 }
 
 #[test]
-fn either_side_may_be_killed_in_a_cluster() {
+fn lock_of_a_killed_peer_is_free_at_lease_end_in_a_cluster() {
     everywhere::either_side_may_be_killed(&three_masters());
 }
 
 #[test]
-fn every_kind_wakes_the_other_in_a_cluster() {
+fn every_lock_kind_wakes_the_other_language_in_a_cluster() {
     let both = Together::on(three_masters());
     everywhere::every_kind_wakes_the_other(&both);
 }
@@ -79,7 +79,7 @@ fn release_wakes_waiters_on_every_cluster_node() {
 }
 
 #[test]
-fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
+fn permits_and_latches_wake_the_other_language_on_each_node() {
     let both = Together::on(three_masters());
     for way in WAYS {
         let mut slowest = Duration::ZERO;
@@ -113,7 +113,7 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
 const LOOKED_AGAIN: Duration = Duration::from_secs(6);
 
 #[test]
-fn java_and_rust_notify_each_other_at_a_moved_slot() {
+fn java_and_rust_notify_each_other_after_a_slot_move() {
     let both = Together::on(three_masters());
     for way in WAYS {
         let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
@@ -134,7 +134,7 @@ fn java_and_rust_notify_each_other_at_a_moved_slot() {
 /// As long as a thread of its process waits for the lock, Redisson stays subscribed at the node
 /// that had the slot when it subscribed.
 #[test]
-fn slot_move_silences_redisson_and_wakes_leasehold_waiters() {
+fn slot_move_wakes_leasehold_waiters_but_no_redisson_waiters() {
     // given a holder and a waiter in both directions, a lease of 20 s, and a Java thread that waits
     // for a permit
     let both = Together::on_with(three_masters(), |setup| setup.watchdog(SECOND * 20));
@@ -208,7 +208,7 @@ fn release_wakes_java_and_rust_after_a_primary_crash() {
 /// This test has plain locks only. In a test with tokens, four waiting Redisson threads never
 /// continued.
 #[test]
-fn mixed_clients_lose_no_count_while_a_slot_moves() {
+fn java_and_rust_lose_no_increment_while_a_slot_moves() {
     let what = "crowd while its slot moves four times";
     turmoil::counts_right(
         three_masters(),
@@ -242,11 +242,11 @@ fn contend_through_failovers(kind: Kind) {
 }
 
 #[test]
-fn mixed_clients_lose_no_count_in_agreed_failovers() {
+fn java_and_rust_lose_no_increment_in_manual_failovers() {
     contend_through_failovers(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_mixed_clients_grow_through_agreed_failovers() {
+fn java_and_rust_tokens_grow_through_manual_failovers() {
     contend_through_failovers(Kind::Fenced);
 }

@@ -24,12 +24,12 @@ const MILLI: Duration = Duration::from_millis(1);
 const TTL: Duration = Duration::from_secs(3);
 
 #[test]
-fn java_and_rust_clients_lose_no_count_and_none_starves() {
+fn java_and_rust_lose_no_increment_and_no_client_starves() {
     mixed_contenders(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_mixed_clients_follow_the_order_of_holds() {
+fn java_and_rust_tokens_follow_the_order_of_holds() {
     let (redis, counted) = mixed_contenders(Kind::Fenced);
     assert_tokens_grow(&redis, counted);
     shown("crowd: tokens in the order of holds", Way::RustToJava);
@@ -74,7 +74,7 @@ fn mixed_contenders(kind: Kind) -> (Redis, u64) {
 }
 
 #[test]
-fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
+fn each_fenced_hand_off_has_its_own_token_among_java_clients() {
     // given eight tasks of one Leasehold client, and two Java threads
     let _alone = alone();
     let redis = Redis::start();
@@ -101,7 +101,7 @@ fn fenced_hand_offs_get_separate_tokens_among_java_clients() {
 }
 
 #[test]
-fn mixed_clients_continue_when_one_of_each_language_dies() {
+fn java_and_rust_continue_when_one_client_of_each_dies() {
     // given two processes of each language, with four threads each
     let _alone = alone();
     let redis = Redis::start();
@@ -148,7 +148,7 @@ fn mixed_clients_continue_when_one_of_each_language_dies() {
 }
 
 #[test]
-fn clients_with_spin_locks_lose_no_count() {
+fn java_and_rust_with_spin_locks_lose_no_increment() {
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url());

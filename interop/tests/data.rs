@@ -113,7 +113,7 @@ fn map_is_shared<S, V, KC, VC>(
 }
 
 #[test]
-fn map_is_shared_by_each_codec() {
+fn java_and_rust_share_a_map_with_each_codec() {
     let both = Both::start();
     let long = |codec: &str| json!({ "codec": codec, "long": true });
     let text = |codec: &str| json!({ "codec": codec });
@@ -150,7 +150,7 @@ fn map_is_shared_by_each_codec() {
 }
 
 #[test]
-fn texts_of_kryo_are_shared_in_every_length() {
+fn java_and_rust_share_kryo_texts_of_every_length() {
     let both = Both::start();
     let texts = both.rust.map::<String, String>("texts").unwrap().codec(Kryo5Text);
     let mut values = ["", "a", "é", "€", "🔒", "aé🔒z"].map(str::to_owned).to_vec();
@@ -171,7 +171,7 @@ fn texts_of_kryo_are_shared_in_every_length() {
 }
 
 #[test]
-fn texts_of_json_have_the_bytes_of_java() {
+fn json_text_has_the_same_bytes_in_java_and_rust() {
     let both = Both::start();
     let texts = both.rust.map::<String, String>("texts").unwrap().codecs(Text, Json);
     for value in ["", "é€", "🔒", "a\u{1b}b\n\"\\/\u{7f}"] {
@@ -187,7 +187,7 @@ fn texts_of_json_have_the_bytes_of_java() {
 }
 
 #[test]
-fn numbers_are_added_to_by_both() {
+fn java_and_rust_add_to_the_same_number() {
     let both = Both::start();
     let stock = both.rust.map::<String, i64>("stock").unwrap();
     assert_eq!(stock.add(&key(), 7).unwrap(), 7);
@@ -197,7 +197,7 @@ fn numbers_are_added_to_by_both() {
 }
 
 #[test]
-fn value_is_computed_by_one_side_only() {
+fn absent_value_is_computed_by_java_or_rust_but_not_by_both() {
     computed_by_one_side(&Both::start());
 }
 
@@ -234,7 +234,7 @@ fn computed_by_one_side<S: Servers>(both: &Both<S>) {
 }
 
 #[test]
-fn set_is_shared_by_each_codec() {
+fn java_and_rust_share_a_set_with_each_codec() {
     let both = Both::start();
     set_is_shared(&both, "text", Text);
     set_is_shared(&both, "tagged", TaggedJson::plain());
@@ -302,12 +302,12 @@ fn local_cache_drops_what_rust_changes<S: Servers>(both: &Both<S>) {
 }
 
 #[test]
-fn local_cache_of_java_drops_what_rust_changes() {
+fn java_local_cache_drops_entries_that_rust_changes() {
     local_cache_drops_what_rust_changes(&Both::start());
 }
 
 #[test]
-fn entry_with_a_ttl_ends_for_both() {
+fn entry_with_a_ttl_expires_for_java_and_rust() {
     let both = Both::on(Redis::start_with_field_ttls());
     let orders = both.rust.map::<String, i64>("orders").unwrap();
     let java = |op: &str, ttl_ms: u64| {
@@ -337,11 +337,11 @@ fn data_is_shared<S: Servers>(servers: S) {
 }
 
 #[test]
-fn data_is_shared_behind_sentinels() {
+fn java_and_rust_share_data_behind_sentinels() {
     data_is_shared(Sentinels::options().replicas(1).start());
 }
 
 #[test]
-fn data_is_shared_in_a_cluster() {
+fn java_and_rust_share_data_in_a_cluster() {
     data_is_shared(Cluster::options().replicas(0).start());
 }

@@ -7,7 +7,7 @@ use interop::{AT_ONCE, Contenders, Java, Protocol, Redisson, Report, Setup};
 use testkit::{Redis, eventually};
 
 #[test]
-fn both_redissons_start() {
+fn both_redisson_versions_start_and_lock() {
     let redis = Redis::start();
     for (redisson, version) in [(Redisson::V3, "3.29.0"), (Redisson::V4, "4.7.0")] {
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -19,7 +19,7 @@ fn both_redissons_start() {
 }
 
 #[test]
-fn holder_is_a_process_and_a_thread() {
+fn redisson_identifies_a_holder_by_process_and_thread() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     let (one, other) = (java.thread("T1"), java.thread("T2"));
@@ -85,7 +85,7 @@ fn bounded_wait_ends_without_the_lock() {
 }
 
 #[test]
-fn only_the_owner_may_unlock() {
+fn only_the_owning_java_thread_may_unlock() {
     for redisson in BOTH {
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -104,7 +104,7 @@ fn only_the_owner_may_unlock() {
 }
 
 #[test]
-fn lock_lasts_as_long_as_its_process() {
+fn redisson_renews_a_lock_until_its_process_dies() {
     for redisson in BOTH {
         // given a lock that has outlived its lease of three seconds
         let redis = Redis::start();
@@ -123,7 +123,7 @@ fn lock_lasts_as_long_as_its_process() {
 }
 
 #[test]
-fn lease_ends_by_itself() {
+fn fixed_lease_of_redisson_expires_without_a_release() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis).watchdog(SECOND * 3));
     assert!(java.thread("T1").lock_for("door", SECOND / 2).acquired());
@@ -136,7 +136,7 @@ fn lease_ends_by_itself() {
 }
 
 #[test]
-fn spin_lock_excludes_without_messages() {
+fn redisson_spin_lock_excludes_without_notifications() {
     for redisson in BOTH {
         // given a spin lock, and a thread that waits for it
         let redis = Redis::start();
@@ -161,7 +161,7 @@ fn spin_lock_excludes_without_messages() {
 }
 
 #[test]
-fn threads_under_one_lock_lose_no_count() {
+fn java_threads_under_one_lock_lose_no_increment() {
     for redisson in BOTH {
         let redis = Redis::start();
         let java = Java::start(&setup(&redis).redisson(redisson));
@@ -177,7 +177,7 @@ fn threads_under_one_lock_lose_no_count() {
 }
 
 #[test]
-fn clients_under_two_locks_lose_additions() {
+fn java_threads_under_two_different_locks_lose_increments() {
     // given contenders with one counter but with two locks
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
@@ -196,7 +196,7 @@ fn clients_under_two_locks_lose_additions() {
 }
 
 #[test]
-fn interrupt_reaches_a_thread_that_waits() {
+fn java_interrupt_ends_the_wait_of_a_thread() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -212,7 +212,7 @@ fn interrupt_reaches_a_thread_that_waits() {
 }
 
 #[test]
-fn shutdown_leaves_the_lock_to_its_lease() {
+fn java_shutdown_leaves_a_lock_held_until_its_lease_ends() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));
     assert!(java.thread("T1").lock("door").acquired());
@@ -223,7 +223,7 @@ fn shutdown_leaves_the_lock_to_its_lease() {
 }
 
 #[test]
-fn settings_reach_redis() {
+fn settings_of_the_java_driver_take_effect_in_redis() {
     for redisson in BOTH {
         let redis = Redis::options().password("secret").start();
         let monitor = redis.monitor();
@@ -259,7 +259,7 @@ fn settings_reach_redis() {
 
 #[test]
 #[should_panic(expected = "the process ended during")]
-fn call_to_a_dead_process_fails() {
+fn call_to_a_dead_java_process_fails() {
     let redis = Redis::start();
     let mut java = Java::start(&setup(&redis));
     let thread = java.thread("T1");
@@ -273,7 +273,7 @@ fn call_to_a_dead_process_fails() {
 
 #[test]
 #[should_panic(expected = "Redisson does not start")]
-fn missing_redis_is_reported() {
+fn java_driver_reports_an_unreachable_redis() {
     let redis = Redis::start();
     let setup = setup(&redis);
     drop(redis);

@@ -89,7 +89,7 @@ fn java_and_rust_waiters_acquire_in_one_order() {
 }
 
 #[test]
-fn release_wakes_the_head_of_the_other_language() {
+fn release_wakes_the_queue_head_of_the_other_language() {
     let both = Together::start();
     for (way, holder, waiter) in [
         (Way::RustToJava, both.rust.thread("holder").fair(), both.java.thread("waiter").fair()),
@@ -111,7 +111,7 @@ fn release_wakes_the_head_of_the_other_language() {
 }
 
 #[test]
-fn timed_out_waiter_leaves_the_queue_to_the_other_language() {
+fn timed_out_waiter_leaves_the_queue_of_both_languages() {
     let both = Together::start();
     for (way, leaves, next) in [
         (Way::RustToJava, both.rust.thread("leaves").fair(), both.java.thread("next").fair()),
@@ -132,7 +132,7 @@ fn timed_out_waiter_leaves_the_queue_to_the_other_language() {
 
 /// Another Leasehold process drops the dead waiter, and notifies the Java waiter behind it.
 #[test]
-fn killed_rust_waiter_is_dropped_within_seconds() {
+fn killed_rust_waiter_leaves_the_fair_queue_within_seconds() {
     let mut both = Together::start();
     let (holder, java) = (both.java.thread("holder").fair(), both.java.thread("waiter").fair());
     let other = interop::Rust::start(&interop::Setup::new(both.redis.url()));
@@ -155,7 +155,7 @@ fn killed_rust_waiter_is_dropped_within_seconds() {
 }
 
 #[test]
-fn killed_java_waiter_is_dropped_after_its_own_timeout() {
+fn killed_java_waiter_leaves_the_fair_queue_after_its_timeout() {
     let mut both = Together::start();
     let (holder, rust) = (both.rust.thread("holder").fair(), both.rust.thread("waiter").fair());
     assert!(holder.lock_for("door", SECOND * 2).acquired());

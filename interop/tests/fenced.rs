@@ -36,7 +36,7 @@ fn tokens_grow_across_java_and_rust_holders() {
 
 /// `RedissonFencedLockTest.testTokenIncrease`. In Leasehold, a reentry has no token of its own.
 #[test]
-fn java_token_grows_per_entry_and_rust_token_per_hold() {
+fn java_token_grows_per_lock_call_and_rust_token_per_hold() {
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
     assert_eq!(java.start_lock_and_get_token("door").wait(SECOND * 5).number(), 1);
@@ -63,7 +63,7 @@ fn java_token_grows_per_entry_and_rust_token_per_hold() {
 }
 
 #[test]
-fn java_reads_the_last_token_and_rust_that_of_its_hold() {
+fn java_reads_the_last_token_and_rust_the_token_of_its_hold() {
     // given four tasks of one Leasehold client that wait for a Java holder
     let both = Together::start();
     let java = both.java.thread("T1").fenced();
@@ -135,7 +135,7 @@ fn token_after_a_killed_holder_is_greater() {
 }
 
 #[test]
-fn forced_release_keeps_the_counter() {
+fn forced_release_keeps_the_token_counter() {
     let both = Together::start();
     for way in [Way::RustToJava, Way::JavaToRust] {
         for by in [Kind::Fenced, Kind::Lock] {
@@ -160,7 +160,7 @@ fn forced_release_keeps_the_counter() {
 // Plain and fenced locks of the same name.
 
 #[test]
-fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
+fn fenced_and_plain_lock_of_a_name_exclude_and_wake_each_other() {
     let both = Together::start();
     for way in [Way::RustToJava, Way::JavaToRust] {
         for [held, wanted] in [[Kind::Fenced, Kind::Lock], [Kind::Lock, Kind::Fenced]] {
@@ -186,7 +186,7 @@ fn fenced_and_plain_lock_of_one_name_exclude_and_wake() {
 // The key of the counter.
 
 #[test]
-fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
+fn token_counter_key_keeps_the_hash_tag_of_the_lock_name() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     for (name, counter) in [
@@ -207,7 +207,7 @@ fn name_with_a_hash_tag_keeps_its_own_tag_in_the_counter() {
 /// If the counter is lost, tokens start again. The counter must therefore never be deleted, and
 /// must have no TTL.
 #[test]
-fn deleted_counter_restarts_in_java_and_rust() {
+fn deleted_token_counter_restarts_at_one_in_java_and_rust() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     for [one, other] in [[&java, &rust], [&rust, &java]] {
@@ -220,7 +220,7 @@ fn deleted_counter_restarts_in_java_and_rust() {
 }
 
 #[test]
-fn invalid_or_full_counter_rejects_every_acquisition() {
+fn invalid_or_full_token_counter_rejects_every_acquisition() {
     let both = Together::start();
     both.redis.command(&["SET", COUNTER, "many"]);
     for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
@@ -245,7 +245,7 @@ fn invalid_or_full_counter_rejects_every_acquisition() {
 
 /// Redisson renews the lock as if no lease had been requested.
 #[test]
-fn redissons_lock_and_get_token_ignores_its_lease() {
+fn redisson_lock_and_get_token_ignores_its_lease_argument() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let setup = |java: Setup| java.redisson(redisson).watchdog(SECOND * 3);
         let both = Together::differing(setup, |rust| rust);
@@ -262,7 +262,7 @@ fn redissons_lock_and_get_token_ignores_its_lease() {
 /// Without a wait time, this method waits without an end, like `lockAndGetToken()`. With a wait
 /// time, it waits for at most that time.
 #[test]
-fn redissons_try_lock_and_get_token_waits_without_an_end() {
+fn redisson_try_lock_and_get_token_waits_without_a_bound() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
         let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());

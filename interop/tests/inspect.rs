@@ -71,7 +71,7 @@ fn permits_and_rates(thread: &Thread) {
 }
 
 #[tokio::test]
-async fn each_key_of_redisson_belongs_to_an_object_that_is_shown() {
+async fn inspection_shows_an_object_for_each_redisson_key() {
     let redis = Redis::start();
     let java = Java::start(&Setup::new(redis.url()));
     let _waiting = create_all(&redis, &java);

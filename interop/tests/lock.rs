@@ -13,18 +13,18 @@ use testkit::{Redis, eventually};
 // Waiting and acquiring.
 
 #[test]
-fn waiter_is_woken_by_the_holders_message() {
-    rows::waiter_is_woken_by_the_holders_message(&Together::start());
+fn release_message_wakes_a_waiter_of_the_other_language() {
+    rows::release_message_wakes_a_waiter_of_the_other_language(&Together::start());
 }
 
 #[test]
-fn lock_without_waiters_is_taken_over_at_once() {
-    rows::lock_without_waiters_is_taken_over_at_once(&Together::start());
+fn released_lock_is_free_for_the_other_language_at_once() {
+    rows::released_lock_is_free_for_the_other_language_at_once(&Together::start());
 }
 
 #[test]
-fn try_acquire_returns_at_once() {
-    rows::try_acquire_returns_at_once(&Together::start());
+fn try_acquire_returns_at_once_if_the_other_language_holds() {
+    rows::try_acquire_returns_at_once_if_the_other_language_holds(&Together::start());
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn waiter_acquires_when_a_lease_ends() {
 }
 
 #[test]
-fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held() {
-    rows::renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&Together::with(rows::hasty));
+fn held_lock_is_renewed_beyond_its_ttl_in_both_languages() {
+    rows::held_lock_is_renewed_beyond_its_ttl_in_both_languages(&Together::with(rows::hasty));
 }
 
 #[test]
-fn leased_lock_is_not_renewed() {
-    rows::leased_lock_is_not_renewed(&Together::with(rows::hasty));
+fn lock_with_a_fixed_lease_is_not_renewed() {
+    rows::lock_with_a_fixed_lease_is_not_renewed(&Together::with(rows::hasty));
 }
 
 // Reentry.
@@ -62,7 +62,7 @@ fn lock_held_three_times_is_free_after_three_releases() {
 }
 
 #[test]
-fn other_languages_hold_count_can_be_read() {
+fn hold_count_of_the_other_language_can_be_read() {
     let both = Together::start();
     let (runtime, client) = client(&both);
     let java = both.java.thread("T1");
@@ -86,7 +86,7 @@ fn rust_waiter_polls_a_java_spin_lock() {
 }
 
 #[test]
-fn spin_lock_acquires_after_a_lock_with_messages() {
+fn spin_lock_waiter_acquires_when_a_plain_lock_is_released() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         assert!(holder.lock("door").acquired());
@@ -107,7 +107,7 @@ fn spin_lock_acquires_after_a_lock_with_messages() {
 /// A spin lock of Redisson publishes no message when it is released, but that of Leasehold does. So
 /// a name must not be used for both kinds of Redisson's locks.
 #[test]
-fn spin_lock_release_notifies_only_from_rust() {
+fn rust_spin_lock_release_notifies_and_java_release_does_not() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // given a spin lock with a lease of twelve seconds, and a subscribed waiter
@@ -134,7 +134,7 @@ fn spin_lock_release_notifies_only_from_rust() {
 /// Redisson's spin lock publishes no message. A Redisson waiter for the plain lock of the same name
 /// therefore sleeps until the lease would have ended.
 #[test]
-fn spin_lock_release_wakes_no_waiter() {
+fn java_spin_lock_release_wakes_no_waiter() {
     let both = Together::start();
     let (holder, waiter) = (both.java.thread("T1"), both.java.thread("T2"));
     let held = holder.spin().lock_for("door", SECOND * 4);
@@ -157,7 +157,7 @@ fn forced_release_wakes_the_waiter_of_the_other_language() {
 }
 
 #[test]
-fn rust_holder_notices_javas_force_within_a_renewal() {
+fn rust_holder_notices_a_force_unlock_by_java_when_it_renews() {
     // given a lock that its client renews every two seconds
     let both = Together::with(|setup| setup.watchdog(SECOND * 6));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -183,7 +183,7 @@ fn rust_holder_notices_javas_force_within_a_renewal() {
 }
 
 #[test]
-fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
+fn rust_holder_notices_java_force_unlock_at_once_with_a_waiter() {
     // given a lock whose next renewal is due in ten seconds, and a waiter of the same process
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -207,7 +207,7 @@ fn rust_holder_notices_javas_force_at_once_with_a_waiter() {
 }
 
 #[test]
-fn java_holder_notices_rusts_force_only_by_asking() {
+fn java_holder_notices_a_forced_release_only_when_it_asks() {
     // given a Java lock that is renewed every second
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
@@ -259,9 +259,9 @@ fn lock_of_a_killed_holder_is_free_when_its_lease_ends() {
 }
 
 #[test]
-fn killed_waiter_blocks_no_other() {
+fn killed_waiter_blocks_no_other_waiter() {
     for way in [Way::RustToJava, Way::JavaToRust] {
-        let both = rows::killed_waiter_blocks_no_other(Redis::start(), way);
+        let both = rows::killed_waiter_blocks_no_other_waiter(Redis::start(), way);
         // A killed Leasehold client leaves its queue entry for 15 s after its last request.
         let queue = "leasehold_lock__queue:{door}";
         let (rest, extra) = match way {
@@ -282,7 +282,7 @@ fn killed_waiter_blocks_no_other() {
 }
 
 #[test]
-fn interrupted_java_waiter_blocks_no_other() {
+fn interrupted_java_waiter_blocks_no_other_waiter() {
     let both = Together::start();
     let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
     assert!(rust.lock("door").acquired());
@@ -299,7 +299,7 @@ fn interrupted_java_waiter_blocks_no_other() {
 }
 
 #[test]
-fn dropped_rust_waiter_blocks_no_other() {
+fn dropped_rust_waiter_blocks_no_other_waiter() {
     let both = Together::start();
     let java = both.java.thread("T1");
     assert!(java.lock("door").acquired());
@@ -319,7 +319,7 @@ fn dropped_rust_waiter_blocks_no_other() {
 // Inspection.
 
 #[test]
-fn both_sides_see_the_same_state() {
+fn java_and_rust_see_the_same_lock_state() {
     // The lease of the watchdog, and a lease of twelve seconds.
     const WATCHED: i64 = 30_000;
     const LEASED: i64 = 12_000;

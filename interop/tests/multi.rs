@@ -72,7 +72,7 @@ impl Inside {
 
 /// Each language has two holders. Java acquires the members in the order in which they are given.
 #[test]
-fn opposite_orders_of_both_languages_make_progress() {
+fn java_and_rust_multi_locks_in_opposite_orders_make_progress() {
     const ROUNDS: u32 = 20;
     let both = Together::start();
     let (runtime, client) = client(&both);

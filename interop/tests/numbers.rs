@@ -41,7 +41,7 @@ fn output(monitor: Monitor) -> Vec<String> {
 }
 
 #[test]
-fn waiter_for_permits_wakes_at_a_release_of_the_other() {
+fn semaphore_release_wakes_a_waiter_of_the_other_language() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in semaphores(&both) {
         holder.set_permits("pool", 3);
@@ -66,7 +66,7 @@ fn waiter_for_permits_wakes_at_a_release_of_the_other() {
 }
 
 #[test]
-fn both_count_the_same_permits() {
+fn java_and_rust_count_the_same_semaphore_permits() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in semaphores(&both) {
         assert!(holder.set_permits("pool", 10).is_true());
@@ -91,7 +91,7 @@ fn both_count_the_same_permits() {
 }
 
 #[test]
-fn same_calls_leave_and_return_the_same_number() {
+fn semaphore_calls_return_the_same_numbers_in_java_and_rust() {
     let both = Together::start();
     let mut reported = Vec::new();
     for Pair { holder, .. } in semaphores(&both) {
@@ -136,7 +136,7 @@ fn negative_permits_are_not_published_and_java_keeps_waiting() {
 }
 
 #[test]
-fn mixed_clients_with_one_permit_lose_no_count() {
+fn java_and_rust_with_one_permit_lose_no_increment() {
     let redis = Redis::start();
     let setup = Setup::new(redis.url());
     let (java, rust) = (Java::start(&setup), Rust::start(&setup));
@@ -154,7 +154,7 @@ fn mixed_clients_with_one_permit_lose_no_count() {
 }
 
 #[test]
-fn killed_process_leaves_its_permits_taken() {
+fn semaphore_permits_of_a_killed_process_stay_acquired() {
     let Together { redis, mut java, mut rust } = Together::start();
     let (ours, theirs) = (rust.thread("T1").semaphores(), java.thread("T1").semaphores());
     ours.set_permits("pool", 2);
@@ -181,7 +181,7 @@ fn killed_process_leaves_its_permits_taken() {
 }
 
 #[test]
-fn waiter_passes_a_latch_counted_down_by_the_other() {
+fn waiter_passes_a_latch_that_the_other_language_opens() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in latches(&both) {
         assert!(holder.set_count("start", 2).is_true());
@@ -203,7 +203,7 @@ fn waiter_passes_a_latch_counted_down_by_the_other() {
 }
 
 #[test]
-fn same_latch_calls_leave_and_return_the_same() {
+fn latch_calls_return_the_same_numbers_in_java_and_rust() {
     let both = Together::start();
     let mut reported = Vec::new();
     for Pair { holder, .. } in latches(&both) {

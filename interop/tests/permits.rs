@@ -77,7 +77,7 @@ fn release_guard(guard: ExpirablePermits) {
 }
 
 #[test]
-fn permits_of_one_language_count_for_the_other() {
+fn permits_held_by_one_language_are_busy_for_the_other() {
     let both = Both::of(5);
     both.agree([5, 0, 5]);
     let guard = both.rust.acquire_many(2).unwrap();
@@ -96,7 +96,7 @@ fn permits_of_one_language_count_for_the_other() {
 }
 
 #[test]
-fn both_leave_the_same_keys() {
+fn java_and_rust_leave_the_same_keys() {
     // given the data that each client leaves while it holds one of two permits for a minute
     let left_by = |rust: bool| {
         let both = Both::of(2);
@@ -127,7 +127,7 @@ fn both_leave_the_same_keys() {
 }
 
 #[test]
-fn permit_release_wakes_the_other_language() {
+fn permit_release_wakes_the_waiter_of_the_other_language() {
     let both = Both::of(1);
     let guard = both.rust.acquire().unwrap();
     let waiting = both.thread().start_permits("acquire", NAME, json!({}));
@@ -187,7 +187,7 @@ fn other_language_acquires_when_a_lease_ends() {
 }
 
 #[test]
-fn each_side_knows_the_others_permits_by_their_ids() {
+fn each_language_finds_permits_of_the_other_by_their_ids() {
     let both = Both::of(2);
     let guard = both.rust.acquire().unwrap();
     let ours = guard.ids()[0].to_string();
@@ -227,7 +227,7 @@ fn java_and_rust_acquire_many_permits_at_once() {
 }
 
 #[test]
-fn either_language_changes_the_total_even_below_zero() {
+fn either_language_may_reduce_free_permits_below_zero() {
     let both = Both::of(2);
     assert!(!both.ask("trySet", json!({ "count": 9 })).is_true());
     both.ask("add", json!({ "count": 1 }));
@@ -299,7 +299,7 @@ fn contenders(version: Redisson, count: u32) {
 }
 
 #[test]
-fn mixed_clients_never_hold_more_permits_than_exist() {
+fn java_and_rust_never_hold_more_permits_than_exist() {
     contenders(Redisson::V4, 1);
     contenders(Redisson::V4, 3);
     shown("permits: a mixed crowd, one and three at a time", Way::RustToJava);
@@ -307,7 +307,7 @@ fn mixed_clients_never_hold_more_permits_than_exist() {
 }
 
 #[test]
-fn older_redisson_behaves_the_same() {
+fn redisson_3_29_and_rust_never_hold_more_permits_than_exist() {
     contenders(Redisson::V3, 2);
     shown("permits: a mixed crowd with 3.29", Way::JavaToRust);
 }

@@ -59,7 +59,7 @@ fn rust_clients_are_granted_the_lock_in_queue_order() {
 }
 
 #[test]
-fn queue_entry_is_its_owner_with_its_arrival() {
+fn queue_entry_has_the_owner_and_the_arrival_time() {
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let waiting = scene.queues(1);
@@ -121,7 +121,7 @@ fn notified_client_acquires_by_its_own_request() {
 
 /// A client that joins the queue as the protocol page describes, without the library.
 #[test]
-fn client_that_follows_the_protocol_page_gets_the_lock() {
+fn client_that_queues_as_documented_gets_the_lock() {
     // given a new client in the queue, a Leasehold client behind it, and a Java client that watches
     let scene = Scene::start(2);
     let java = Java::start(&Setup::new(scene.redis.url()));
@@ -422,7 +422,7 @@ fn java_unlock_wakes_queued_rust_client_at_once() {
 }
 
 #[test]
-fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
+fn force_unlock_by_java_admits_a_queued_rust_client() {
     // given a Leasehold holder that renews every two seconds, and another Leasehold client that is
     // queued
     let redis = Redis::start();
@@ -453,7 +453,7 @@ fn java_force_admits_a_queued_rust_client_and_ends_the_hold() {
 }
 
 #[test]
-fn java_sees_one_leased_hold_during_hand_offs() {
+fn java_sees_one_renewed_hold_during_hand_offs() {
     // given three Leasehold clients that pass the lock on without yield windows
     const TIMES: u32 = 300;
     let scene = Scene::start(3);
@@ -530,7 +530,7 @@ fn java_spin_lock_acquires_during_hand_offs() {
 // Hand-offs within one process.
 
 #[test]
-fn java_gets_its_share_against_eight_rust_tasks() {
+fn java_client_acquires_its_share_among_eight_rust_tasks() {
     // given eight tasks of one client and one Java thread, which contend for the lock without
     // pauses
     let redis = Redis::start();

@@ -81,7 +81,7 @@ fn rate(per_client: bool) -> Rate {
 }
 
 #[test]
-fn both_write_the_same_bytes() {
+fn java_and_rust_limiters_write_the_same_bytes() {
     let both = Both::start();
     for per_client in [false, true] {
         both.redis.command(&["FLUSHALL"]);
@@ -107,7 +107,7 @@ fn both_write_the_same_bytes() {
 }
 
 #[test]
-fn rate_that_one_sets_is_that_of_the_other() {
+fn rate_that_one_language_sets_applies_to_the_other() {
     let both = Both::start();
     let error = both.ask("tryAcquire", json!({})).failure().expect("it throws").message.clone();
     assert!(error.contains("RateLimiter is not initialized"), "{error}");
@@ -141,7 +141,7 @@ fn rate_that_one_sets_is_that_of_the_other() {
 }
 
 #[test]
-fn both_acquire_from_one_window() {
+fn java_and_rust_acquire_from_the_same_rate_window() {
     let both = Both::start();
     both.rust.set(Rate::per(5, 2 * SECOND)).unwrap();
     for turn in 0..3 {
@@ -198,7 +198,7 @@ fn clients_of_both_languages_never_exceed_the_rate() {
 }
 
 #[test]
-fn released_permits_are_free_for_the_other() {
+fn released_rate_permits_are_free_for_the_other_language() {
     let both = Both::start();
     both.rust.set(Rate::per(10, 2 * SECOND)).unwrap();
     let permits = both.rust.acquire(5).unwrap();
@@ -215,7 +215,7 @@ fn released_permits_are_free_for_the_other() {
 }
 
 #[test]
-fn idle_limiter_ends_for_both() {
+fn idle_rate_limiter_expires_for_java_and_rust() {
     let both = Both::start();
     both.rust.set(Rate::per(3, SECOND).idle_ttl(2 * SECOND)).unwrap();
     for _ in 0..2 {
@@ -233,7 +233,7 @@ fn idle_limiter_ends_for_both() {
 
 /// A counter without an interval. Redisson's script fails until Leasehold has sent a request.
 #[test]
-fn counter_that_outlived_its_window_is_repaired_for_java() {
+fn rust_repairs_a_stale_limiter_counter_that_java_rejects() {
     let both = Both::start();
     both.rust.set(Rate::per(10, 5 * SECOND)).unwrap();
     both.redis.command(&["SET", "{api}:value", "2"]);

@@ -217,7 +217,7 @@ fn readers_and_writers_are_renewed_while_they_hold() {
 // Killed processes.
 
 #[test]
-fn side_of_a_killed_process_is_free_at_lease_end() {
+fn killed_reader_or_writer_blocks_until_its_lease_ends() {
     for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
         let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
         let [holder, waiter] = pair(&both, way, kinds);
@@ -337,7 +337,7 @@ fn writer_that_releases_its_read_hold_keeps_writing() {
 // Reentry.
 
 #[test]
-fn java_reentries_and_rust_shares_coexist() {
+fn java_readers_reenter_while_rust_readers_share_one_hold() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("R").reads(), both.rust.thread("R").reads());
     for count in 1..=3 {
@@ -381,7 +381,7 @@ fn java_reentries_and_rust_shares_coexist() {
 /// A Leasehold reader releases while a Java reader has several leases. The lock must last as long
 /// as the longest of them.
 #[test]
-fn release_honours_the_leases_of_the_other_language() {
+fn reader_release_keeps_the_longest_lease_of_other_readers() {
     let both = Together::start();
     for way in WAYS {
         let [stays, leaves] = pair(&both, way, [Kind::Read, Kind::Read]);
@@ -435,7 +435,7 @@ fn forced_release_is_per_side_and_wakes_waiters() {
 // Keys.
 
 #[test]
-fn both_leave_the_same_keys() {
+fn java_and_rust_leave_the_same_keys() {
     let [java, rust] = [Way::JavaToRust, Way::RustToJava].map(|way| {
         let both = Together::start();
         let [one, other] = ["T1", "T2"].map(|name| match way {
@@ -508,7 +508,7 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
 /// A name must be used for one kind only. Redisson's plain lock and its write lock treat the hash
 /// of the other as held. But Redisson's read-write lock grants itself the hash of a plain lock.
 #[test]
-fn plain_lock_of_the_name_excludes_rust_and_not_java() {
+fn plain_lock_excludes_rust_but_not_java_readers_of_its_name() {
     let both = Together::start();
     assert!(both.java.thread("L").lock("door").acquired());
     for side in [Kind::Read, Kind::Write] {

@@ -11,7 +11,7 @@ use interop::{
 use testkit::{Redis, Reply, eventually};
 
 #[test]
-fn both_leave_the_same_keys_after_each_step() {
+fn java_and_rust_leave_the_same_keys_after_each_step() {
     let both = Together::start();
     let [java, rust] = [Side::Java, Side::Rust].map(|side| keys_of(&both, side, Kind::Lock));
 
@@ -85,7 +85,7 @@ fn fenced_lock_adds_only_a_counter_without_expiry() {
 }
 
 #[test]
-fn fenced_request_names_the_counter_as_its_last_key() {
+fn fenced_script_has_the_token_counter_as_its_last_key() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
     let without_owners = |words: &[String]| -> Vec<String> {
@@ -420,7 +420,7 @@ fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>
 }
 
 #[test]
-fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
+fn java_and_rust_renew_to_the_full_ttl_after_a_third_of_it() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 9));
     for side in [Side::Java, Side::Rust] {
         // given a lock that is held for five sixths of its ttl
@@ -465,7 +465,7 @@ fn owner_is_a_uuid_and_a_number() {
 }
 
 #[test]
-fn both_ask_again_after_the_subscription() {
+fn java_and_rust_waiters_ask_again_after_they_subscribed() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         // A client sends the first call of a script twice: by hash, and again after it has loaded
@@ -628,7 +628,7 @@ fn name_with_a_hash_tag_gets_no_added_braces() {
 }
 
 #[test]
-fn java_wakes_on_zero_alone_and_rust_on_any_message() {
+fn java_wakes_only_on_message_0_and_rust_on_any_message() {
     let both = Together::start();
     for (side, messages) in [(Side::Java, ["7", "garbage", "0"].as_slice()), (Side::Rust, &["7"])] {
         // given a hold that nobody renews, and a waiter
@@ -655,7 +655,7 @@ fn java_wakes_on_zero_alone_and_rust_on_any_message() {
 
 /// Redisson reads `00` as the number 0. Only Leasehold distinguishes the two.
 #[test]
-fn redisson_takes_two_zeros_for_one() {
+fn redisson_reads_the_message_00_as_0() {
     for redisson in [Redisson::V3, Redisson::V4] {
         // given a hold that nobody renews, and a Redisson waiter
         let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
@@ -688,7 +688,7 @@ fn redisson_takes_two_zeros_for_one() {
 
 /// The next message has arrived, but Java does not read it before more data comes.
 #[test]
-fn invalid_message_makes_java_miss_the_next_one() {
+fn invalid_message_makes_java_miss_the_next_message() {
     // given a waiter of each language
     let both = Together::start();
     both.redis.command(&["HSET", "door", "somebody:1", "1"]);
@@ -754,7 +754,7 @@ fn foreign_hash_field_survives_only_a_rust_release() {
 }
 
 #[test]
-fn unlock_latch_is_only_javas_and_expires() {
+fn only_java_writes_an_unlock_latch_key_and_it_expires() {
     let both = Together::start();
     for side in [Side::Java, Side::Rust] {
         let thread = side.thread(&both, "T1");

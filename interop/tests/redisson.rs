@@ -47,7 +47,7 @@ fn rlock_object_forgets_its_lease_when_it_is_unlocked() {
 }
 
 #[test]
-fn lease_of_zero_means_the_watchdog() {
+fn redisson_watchdog_renews_a_lock_with_a_lease_of_zero() {
     for redisson in [Redisson::V4, Redisson::V3] {
         let redis = Redis::start();
         let java = Java::start(&Setup::new(redis.url()).redisson(redisson).watchdog(SECOND * 3));
@@ -65,7 +65,7 @@ fn lease_of_zero_means_the_watchdog() {
 
 /// Each pair of `lock()` and `unlock()` leaves a timer, and each timer renews every later hold.
 #[test]
-fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
+fn redisson_4_7_renews_more_often_after_earlier_locks() {
     let renewals = |redisson, before: u32| {
         let redis = Redis::start();
         let setup = Setup::new(redis.url()).redisson(redisson).watchdog(SECOND * 3);
@@ -96,7 +96,7 @@ fn redisson_4_7_renews_more_often_the_more_it_has_locked() {
 /// After a response timeout, Redisson 3.29 repeats the request, and its script counts both
 /// requests. A single `unlock()` then does not free the lock.
 #[test]
-fn redisson_3_29_asks_twice_and_counts_two() {
+fn redisson_3_29_counts_a_repeated_request_twice() {
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).redisson(Redisson::V3));
     let rust = Rust::start(&Setup::new(redis.url()));
@@ -119,7 +119,7 @@ fn redisson_3_29_asks_twice_and_counts_two() {
 /// server still executes the request. The lock stays held until its lease ends, but no thread knows
 /// that it holds.
 #[test]
-fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
+fn redisson_4_7_leaves_a_hold_without_holder_after_a_timeout() {
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
     let rust = Rust::start(&Setup::new(redis.url()));
@@ -140,7 +140,7 @@ fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
 
 /// The thread acquires again, and its hold is added to the orphan. It releases only one of the two.
 #[test]
-fn reentered_orphan_hold_is_never_free() {
+fn redisson_never_frees_a_reentered_hold_of_a_timed_out_call() {
     // given a thread whose `lock()` has thrown, but has left a hold with a lease of three seconds
     let redis = Redis::start();
     let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));

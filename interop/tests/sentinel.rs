@@ -29,18 +29,18 @@ fn java_and_rust_exclude_each_other_behind_sentinels() {
 }
 
 #[test]
-fn leases_are_kept_and_end_behind_sentinels() {
+fn java_and_rust_leases_are_renewed_and_expire_with_sentinels() {
     let both = Together::on_with(one_replica(), rows::hasty);
     everywhere::leases_are_kept_and_end(&both);
 }
 
 #[test]
-fn either_side_may_be_killed_behind_sentinels() {
+fn lock_of_a_killed_peer_is_free_at_lease_end_with_sentinels() {
     everywhere::either_side_may_be_killed(&one_replica());
 }
 
 #[test]
-fn every_kind_wakes_the_other_behind_sentinels() {
+fn every_lock_kind_wakes_the_other_language_with_sentinels() {
     let both = Together::on(one_replica());
     everywhere::every_kind_wakes_the_other(&both);
 }
@@ -158,11 +158,11 @@ fn contend_through_failovers(kind: Kind) {
 }
 
 #[test]
-fn mixed_clients_lose_no_count_in_failovers() {
+fn java_and_rust_lose_no_increment_in_failovers() {
     contend_through_failovers(Kind::Lock);
 }
 
 #[test]
-fn tokens_of_mixed_clients_grow_through_failovers() {
+fn java_and_rust_tokens_grow_through_failovers() {
     contend_through_failovers(Kind::Fenced);
 }

@@ -57,7 +57,7 @@ fn scripts_may_be_called_by_hash_or_by_text() {
 }
 
 #[test]
-fn scripts_that_the_server_forgot_are_sent_again() {
+fn java_and_rust_reload_scripts_that_the_server_forgot() {
     let both = Together::start();
     for Pair { way, holder, waiter, .. } in both.both_ways() {
         assert!(holder.lock("door").acquired());
@@ -74,7 +74,7 @@ fn scripts_that_the_server_forgot_are_sent_again() {
 }
 
 #[test]
-fn each_side_has_a_watchdog_of_its_own() {
+fn java_and_rust_watchdogs_each_renew_with_their_own_ttl() {
     // given a ttl of six seconds in one client and of three in the other one
     for (java_ttl, rust_ttl) in [(6, 3), (3, 6)] {
         let (java_ttl, rust_ttl) = (SECOND * java_ttl, SECOND * rust_ttl);
@@ -106,7 +106,7 @@ fn each_side_has_a_watchdog_of_its_own() {
 }
 
 #[test]
-fn java_may_speak_either_protocol() {
+fn java_may_use_resp2_or_resp3() {
     for (protocol, scenario) in
         [(Protocol::Resp2, "settings: RESP2 in Java"), (Protocol::Resp3, "settings: RESP3 in Java")]
     {
@@ -213,7 +213,7 @@ fn with_users(java: &[&str], rust: &[&str]) -> Together {
 }
 
 #[test]
-fn release_wakes_all_without_queue_permissions() {
+fn release_wakes_all_clients_without_queue_permissions() {
     let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let commands: Vec<[&str; 1]> = QUEUE_COMMANDS.map(|it| [it]).into();
     let alone = own.map(|it| [it]);
@@ -247,7 +247,7 @@ fn release_wakes_all_without_queue_permissions() {
 }
 
 #[test]
-fn no_codec_touches_a_lock() {
+fn redisson_codec_does_not_change_the_bytes_of_a_lock() {
     for codec in
         ["org.redisson.client.codec.StringCodec", "org.redisson.client.codec.ByteArrayCodec"]
     {
@@ -262,7 +262,7 @@ fn no_codec_touches_a_lock() {
 }
 
 #[test]
-fn redisson_3_shares_the_lock() {
+fn redisson_3_and_rust_exclude_and_wake_each_other() {
     let both = Together::differing(|java| java.redisson(Redisson::V3), |rust| rust);
     assert_eq!(both.java.version(), "3.29.0");
     wakes_each_way(&both, "door", "redisson 3.29: woken by the holder's message");

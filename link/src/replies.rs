@@ -106,7 +106,7 @@ mod tests {
     /// Formerly, a missing permission was not recognized on servers that describe it in other
     /// words.
     #[test]
-    fn rejection_within_a_script_is_known_by_its_code() {
+    fn rejection_within_a_script_is_recognized_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";
         for (text, code, words) in [
             (

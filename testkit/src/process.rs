@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "cargo build --examples")]
-    fn missing_example_names_its_build_command() {
+    fn error_for_a_missing_example_names_its_build_command() {
         Helper::example("no-such-example", &[]);
     }
 }

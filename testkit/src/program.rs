@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_by_name_and_by_path() {
+    fn server_programs_are_found_by_name_and_by_path() {
         let sh = find("sh").unwrap();
         assert_eq!(find(sh.to_str().unwrap()), Some(sh));
         assert_eq!(find("no-such-program"), None);

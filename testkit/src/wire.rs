@@ -250,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn string_that_is_not_text_is_kept_as_it_is() {
+    fn string_with_invalid_utf8_is_kept_unchanged() {
         let mut raw: &[u8] = b"$2\r\n\xff\x00\r\n";
         assert_eq!(read_reply(&mut raw).unwrap(), Reply::Bytes(vec![0xff, 0]));
     }
 
     #[test]
-    fn reply_that_stops_in_the_middle_is_an_error() {
+    fn truncated_reply_is_an_error() {
         for part in ["", "+O", "$4\r\nab", "*2\r\n:1\r\n"] {
             let error = read_reply(&mut part.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{part:?}");
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "expected a number, got Text(\"7\")")]
-    fn reply_of_another_kind_is_named() {
+    fn error_names_the_unexpected_kind_of_a_reply() {
         Reply::Text("7".into()).number();
     }
 

@@ -44,7 +44,7 @@ fn replica_replaces_its_primary_in_every_way() {
 }
 
 #[test]
-fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
+fn stopped_primary_returns_as_a_replica_after_the_failover() {
     let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
@@ -61,7 +61,7 @@ fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn paused_master_is_replaced() {
+fn paused_primary_is_replaced() {
     let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
@@ -77,7 +77,7 @@ fn paused_master_is_replaced() {
 }
 
 #[test]
-fn slot_moves_with_its_keys_and_their_time() {
+fn slot_moves_with_its_keys_and_their_ttls() {
     let (cluster, from, to) = pair(Redis::options());
     for number in 0..250 {
         from.command(&["SET", &format!("{{key}}{number}"), "value", "PX", "600000"]);
@@ -168,7 +168,7 @@ fn slot_moves_under_load() {
 }
 
 #[test]
-fn slot_has_moved_when_the_old_owner_knows_it() {
+fn slot_move_ends_when_the_old_owner_knows_the_new_owner() {
     // given an old owner that learns late that the slot has a new owner
     let cluster = Cluster::options().replicas(0).links().start();
     let slot = Cluster::slot_of("key");
@@ -191,7 +191,7 @@ fn slot_has_moved_when_the_old_owner_knows_it() {
 }
 
 #[test]
-fn node_joins_and_leaves() {
+fn cluster_node_joins_and_leaves() {
     // given one more node, and a replica of it
     let cluster = Cluster::options().replicas(0).start();
     let added = cluster.add_node();
@@ -217,7 +217,7 @@ fn node_joins_and_leaves() {
 }
 
 #[test]
-fn without_full_coverage_the_other_slots_are_served_on() {
+fn other_slots_are_served_without_full_coverage() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(options).impatient().start();
     let [lost, left] = [&cluster.nodes()[0], &cluster.nodes()[1]].map(Arc::clone);
@@ -269,7 +269,7 @@ fn replicas_of_a_cluster_log_in_as_a_user() {
 }
 
 #[test]
-fn clients_are_sent_to_links_and_can_be_cut_off() {
+fn cluster_redirects_clients_to_links_that_can_be_cut() {
     // given a cluster whose nodes announce the ports of their links
     let cluster = Cluster::options().links().start();
     let slot = Cluster::slot_of("key");
@@ -301,7 +301,7 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
 }
 
 #[test]
-fn master_that_only_clients_reach_is_replaced() {
+fn primary_that_only_clients_reach_is_replaced() {
     // given a master that is cut off from all other nodes
     let cluster = Cluster::options().links().impatient().start();
     let slot = Cluster::slot_of("key");

@@ -16,7 +16,7 @@ fn proxy_without_faults_passes_everything() {
 }
 
 #[test]
-fn cut_closes_present_connections_only() {
+fn proxy_cut_closes_only_the_present_connections() {
     let t = Setup::new();
     let mut clients = [t.client(), t.client()];
     for client in &mut clients {
@@ -33,7 +33,7 @@ fn cut_closes_present_connections_only() {
 }
 
 #[test]
-fn cut_closes_the_servers_side_too() {
+fn proxy_cut_closes_the_server_connection() {
     let t = Setup::new();
     let mut client = t.client();
     let id = client.command(&["CLIENT", "ID"]).number().to_string();
@@ -74,7 +74,7 @@ fn refused_clients_are_closed_at_once() {
 }
 
 #[test]
-fn swallowed_replies_belong_to_executed_requests() {
+fn request_is_executed_when_the_proxy_swallows_its_reply() {
     let t = Setup::new();
     let mut client = t.impatient_client();
 
@@ -89,7 +89,7 @@ fn swallowed_replies_belong_to_executed_requests() {
 }
 
 #[test]
-fn lost_reply_is_lost_once() {
+fn proxy_loses_the_selected_reply_only_once() {
     let t = Setup::new();
     let mut client = t.client();
     client.command(&["PING"]);
@@ -143,7 +143,7 @@ fn nothing_passes_a_black_hole() {
 }
 
 #[test]
-fn black_hole_holds_replies_as_well() {
+fn black_hole_holds_back_replies_as_well_as_requests() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.send(&["BLPOP", "list", "0"]).unwrap();
@@ -176,7 +176,7 @@ fn black_hole_can_be_cut() {
 }
 
 #[test]
-fn delay_holds_back_replies_and_not_requests() {
+fn proxy_delays_replies_but_not_requests() {
     let t = Setup::new();
     let mut client = t.impatient_client();
     client.command(&["PING"]);
@@ -261,7 +261,7 @@ fn bytes_sent_into_a_black_hole_arrive_after_healing() {
 }
 
 #[test]
-fn one_client_can_be_cut_off_and_another_not() {
+fn link_cut_separates_one_client_and_no_other() {
     // given a client with separate links
     let redis = linked();
     let announced = redis.announced_port(0);

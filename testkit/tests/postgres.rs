@@ -76,7 +76,7 @@ fn session_keeps_its_transaction_until_commit_or_drop() {
 }
 
 #[test]
-fn missing_server_says_how_to_install_it() {
+fn error_for_a_missing_server_says_how_to_install_it() {
     // given a second run of this test program that finds no PostgreSQL
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "rejected_statement_fails_with_the_message_of_postgres"])

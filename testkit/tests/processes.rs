@@ -42,7 +42,7 @@ fn process_that_ends_by_itself_can_be_waited_for() {
 }
 
 #[test]
-fn process_can_be_killed_while_it_is_waited_for() {
+fn process_can_be_killed_while_another_thread_waits_for_it() {
     let (owner, _) = owner();
     owner.pause();
     thread::scope(|scope| {

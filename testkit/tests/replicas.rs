@@ -33,7 +33,7 @@ fn promoted_replica_takes_writes_and_stops_copying() {
 }
 
 #[test]
-fn primary_that_returns_as_a_replica_drops_its_data() {
+fn primary_that_becomes_a_replica_again_drops_its_data() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     replica.promote();
@@ -46,7 +46,7 @@ fn primary_that_returns_as_a_replica_drops_its_data() {
 }
 
 #[test]
-fn master_with_a_password_is_followed() {
+fn replica_follows_a_primary_with_a_password() {
     let master = Redis::options().password("secret").start();
     master.command(&["SET", "key", "1"]);
     let replica = Redis::start_replica_of(&master);
@@ -54,7 +54,7 @@ fn master_with_a_password_is_followed() {
 }
 
 #[test]
-fn replica_follows_its_master_after_a_restart_too() {
+fn replica_follows_its_primary_again_after_a_restart() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     replica.restart();
@@ -96,7 +96,7 @@ fn replica_logs_in_as_the_replication_user() {
 }
 
 #[test]
-fn replica_and_its_master_speak_tls_if_both_do() {
+fn replica_and_primary_use_tls_if_both_have_tls() {
     for (of_master, of_replica, in_tls) in
         [(true, true, true), (true, false, false), (false, true, false)]
     {

@@ -43,7 +43,7 @@ fn failover_moves_the_primary_and_is_published() {
 }
 
 #[test]
-fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
+fn stopped_primary_returns_as_a_replica_after_the_failover() {
     let redis = Sentinels::options().impatient().start();
     let events = redis.listen();
     redis.servers()[0].stop();
@@ -61,7 +61,7 @@ fn stopped_master_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn paused_master_is_replaced() {
+fn paused_primary_is_replaced() {
     let redis = Sentinels::options().replicas(1).impatient().start();
     redis.servers()[0].pause();
     let new = redis.wait_for_master_other_than(0).port();
@@ -100,7 +100,7 @@ fn primary_without_its_data_stays_primary() {
 }
 
 #[test]
-fn promoted_master_is_one_after_a_restart() {
+fn promoted_primary_stays_primary_after_a_restart() {
     let redis = Sentinels::start();
     let new = redis.fail_over();
     redis.wait_until_agreed();
@@ -110,7 +110,7 @@ fn promoted_master_is_one_after_a_restart() {
 }
 
 #[test]
-fn sentinel_remembers_after_a_restart() {
+fn sentinel_remembers_the_primary_after_a_restart() {
     let redis = Sentinels::start();
     let new = redis.fail_over().port();
     let sentinel = &redis.sentinels()[0];
@@ -205,7 +205,7 @@ fn cut_separates_clients_from_one_server_only() {
 }
 
 #[test]
-fn master_that_only_clients_reach_is_replaced() {
+fn primary_that_only_clients_reach_is_replaced() {
     // given a primary that only clients can reach
     let redis = Sentinels::options().links().impatient().start();
     let all = redis.links().names();

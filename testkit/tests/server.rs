@@ -31,7 +31,7 @@ fn dropped_server_leaves_no_process() {
 }
 
 #[test]
-fn plain_server_forgets_when_it_restarts() {
+fn plain_server_loses_its_data_at_a_restart() {
     let redis = Redis::start();
     redis.command(&["SET", "key", "value"]);
     let (port, pid) = (redis.port(), redis.pid());
@@ -44,7 +44,7 @@ fn plain_server_forgets_when_it_restarts() {
 }
 
 #[test]
-fn persistent_server_remembers_when_it_restarts() {
+fn persistent_server_keeps_its_data_at_a_restart() {
     let redis = Redis::options().persistent().start();
     redis.command(&["SET", "key", "value"]);
     redis.restart();
@@ -52,7 +52,7 @@ fn persistent_server_remembers_when_it_restarts() {
 }
 
 #[test]
-fn persistent_server_forgets_what_it_loses() {
+fn persistent_server_starts_empty_after_lose_data() {
     let redis = Redis::options().persistent().start();
     redis.command(&["SET", "key", "value"]);
     redis.stop();
@@ -62,7 +62,7 @@ fn persistent_server_forgets_what_it_loses() {
 }
 
 #[test]
-fn user_from_the_start_is_there_after_a_restart_too() {
+fn user_of_the_start_options_exists_after_a_restart() {
     let redis = Redis::options().password("other").user("reader", &["~mine", "+get"]).start();
     for _ in 0..2 {
         let mut reader = Connection::open(redis.port());
@@ -107,7 +107,7 @@ fn user_has_only_its_acl_permissions() {
 }
 
 #[test]
-fn stopped_server_refuses_until_it_starts_again() {
+fn stopped_server_refuses_connections_until_it_starts() {
     let redis = Redis::start();
     let mut connection = Connection::open(redis.port());
 
@@ -121,7 +121,7 @@ fn stopped_server_refuses_until_it_starts_again() {
 }
 
 #[test]
-fn paused_server_answers_when_it_is_resumed() {
+fn paused_server_replies_when_it_is_resumed() {
     let redis = Redis::start();
     let mut connection = Connection::try_open(redis.port(), SHORT).unwrap();
     for _ in 0..3 {
@@ -158,14 +158,14 @@ fn debug_commands_are_allowed() {
 }
 
 #[test]
-fn wrong_setting_shows_the_log() {
+fn error_for_a_wrong_setting_shows_the_server_log() {
     let failure = catch_unwind(|| Redis::options().arg("--no-such-setting", "1").start());
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains(">>> 'no-such-setting"), "{message}");
 }
 
 #[test]
-fn missing_server_says_how_to_install_it() {
+fn error_for_a_missing_server_says_how_to_install_it() {
     // given a machine without Redis, and one without the chosen server
     let chosen = "LEASEHOLD_SERVER is `/no/such/redis-server`, which is missing: `make servers`";
     let advices = [
@@ -189,7 +189,7 @@ fn missing_server_says_how_to_install_it() {
 }
 
 #[test]
-fn unix_socket_answers() {
+fn server_replies_on_a_unix_socket() {
     let redis = Redis::options().unix_socket().start();
     let url = redis.unix_url();
     let path = url.strip_prefix("unix://").unwrap();
@@ -265,7 +265,7 @@ fn server_outlives_the_thread_that_started_it() {
 }
 
 #[test]
-fn loading_server_is_waited_for() {
+fn restart_returns_only_after_the_server_loaded_its_data() {
     let redis = Redis::options().persistent().arg("--key-load-delay", "300").start();
     for number in 0..1_000 {
         redis.command(&["SET", &format!("key{number}"), "value"]);

@@ -3,7 +3,7 @@
 use testkit::{Connection, Redis};
 
 #[test]
-fn difference_is_what_the_test_has_sent() {
+fn counter_difference_has_only_commands_of_the_test() {
     for redis in [Redis::start(), Redis::options().password("secret").start()] {
         let before = redis.calls();
         redis.command(&["SET", "a", "1"]);
@@ -28,7 +28,7 @@ fn commands_in_a_script_are_counted() {
 }
 
 #[test]
-fn tests_own_info_and_ping_are_counted() {
+fn info_and_ping_that_a_test_sends_are_counted() {
     let redis = Redis::start();
     let before = redis.calls();
     let mut connection = Connection::open(redis.port());

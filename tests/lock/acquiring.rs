@@ -10,7 +10,7 @@ use leasehold::{Client, Error, Release, WaitStrategy};
 use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn waiter_woken_in_vain_knows_the_current_holder() {
+async fn waiter_woken_while_the_lock_is_held_knows_the_new_holder() {
     // given three waiters in order, the second with a fixed lease
     let world = World::new();
     let [first, second, third] = [(); 3].map(|()| door(&Client::with_store(&world.store)));

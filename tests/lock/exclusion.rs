@@ -93,7 +93,7 @@ async fn each_acquisition_has_its_own_owner_of_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_of_any_text_are_kept_apart() {
+async fn locks_with_different_names_of_any_text_are_independent() {
     let client = Client::in_memory();
     let long = "x".repeat(512);
     let names = ["a", "a ", "a\n", "a\0", "ключ", "🔒", "{tenant}:a", &long];

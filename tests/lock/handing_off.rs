@@ -62,7 +62,7 @@ async fn next_task_acquires_while_the_store_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_clients_see_one_holder_and_one_count() {
+async fn other_clients_see_an_unchanged_holder_during_hand_offs() {
     let world = World::new();
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
@@ -174,7 +174,7 @@ async fn other_client_acquires_after_the_limit_of_hand_offs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_client_acquires_after_the_hand_off_time() {
+async fn other_client_acquires_after_the_time_limit_of_hand_offs() {
     let world = World::new();
     let lock = world.door().local_handoff(1_000, millis(50));
     let guard = lock.acquire().await.unwrap();

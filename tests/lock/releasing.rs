@@ -7,7 +7,7 @@ use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 use super::world::{AT_ONCE, World, door, gone, leave, millis, secs};
 
 #[tokio::test(start_paused = true)]
-async fn each_reentry_is_counted_and_each_release_counts_back() {
+async fn hold_count_grows_by_each_reentry_and_falls_by_each_release() {
     let lock = World::new().door();
     let first = lock.acquire().await.unwrap();
     let second = first.reenter().await.unwrap();
@@ -26,7 +26,7 @@ async fn each_reentry_is_counted_and_each_release_counts_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_yields_a_fiftieth_of_its_long_hold() {
+async fn returning_task_pauses_for_a_fiftieth_of_its_long_hold() {
     let lock = World::new().door();
     for (held, left) in [(millis(40), millis(0)), (millis(100), millis(2)), (secs(9), millis(8))] {
         let guard = lock.acquire().await.unwrap();
@@ -40,7 +40,7 @@ async fn returning_task_yields_a_fiftieth_of_its_long_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_client_yields_a_fiftieth_of_its_short_holds() {
+async fn returning_client_pauses_for_a_fiftieth_of_its_short_holds() {
     let lock = World::new().door();
     let (held, mut rested, mut longest) = (millis(20), millis(0), millis(0));
     for _ in 0..800 {
@@ -70,7 +70,7 @@ async fn dropped_reentry_restores_the_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
+async fn concurrent_reentries_are_all_counted_by_client_and_store() {
     for stalled in [false, true] {
         for round in 0..20 {
             // given concurrent reentries
@@ -106,7 +106,7 @@ async fn reentry_renews_the_lease_that_the_watchdog_keeps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reentry_after_the_end_is_refused_with_the_reason() {
+async fn reentry_after_the_loss_is_refused_with_the_reason() {
     let world = World::new();
     let guard = world.door().lease(secs(1)).acquire().await.unwrap();
     sleep(secs(2)).await;
@@ -182,7 +182,7 @@ async fn dropping_a_lost_guard_leaves_the_next_holder_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
+async fn every_guard_of_a_lost_hold_reports_the_loss() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
@@ -266,7 +266,7 @@ async fn guard_dropped_after_its_client_still_frees_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_lock_stays_held_until_its_lease_ends() {
+async fn lock_of_a_forgotten_guard_stays_held_until_its_lease_ends() {
     let store = MemoryStore::new();
     let [mine, yours] = [(); 2].map(|()| Client::with_store(&store));
     let lease = secs(300);
@@ -297,7 +297,7 @@ async fn forgotten_lock_stays_held_until_its_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shared_hold_stays_when_one_reader_forgets_it() {
+async fn shared_read_hold_stays_when_one_guard_is_forgotten() {
     let prices = Client::in_memory().read_write_lock("prices").unwrap();
     let (one, other) = (prices.read().acquire().await.unwrap(), prices.read().acquire().await);
     one.forget();

@@ -56,7 +56,7 @@ async fn dropped_guard_is_not_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_deadline_is_before_the_end_in_the_store() {
+async fn local_deadline_is_before_the_lease_end_in_the_store() {
     let lock = World::new().door().lease(secs(10));
     let guard = lock.acquire().await.unwrap();
     let believed = guard.remaining().unwrap();
@@ -118,7 +118,7 @@ async fn max_hold_ends_a_renewable_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_acquires_when_the_guard_of_the_longest_hold_drops() {
+async fn waiter_acquires_when_a_guard_is_dropped_after_max_hold() {
     let world = World::new();
     let guard = world.door().max_hold(secs(100)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::MaxHold);
@@ -130,7 +130,7 @@ async fn waiter_acquires_when_the_guard_of_the_longest_hold_drops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shorter_of_lease_and_max_hold_counts() {
+async fn hold_ends_after_the_shorter_of_lease_and_max_hold() {
     let lock = World::new().door();
     let guard = lock.clone().lease(secs(5)).max_hold(secs(50)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
@@ -186,7 +186,7 @@ async fn many_holds_are_all_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shortest_and_the_longest_durations_work() {
+async fn shortest_and_longest_lease_durations_work() {
     let lock = World::new().door();
     let century = secs(100 * 365 * 24 * 60 * 60);
     for lock in [lock.clone().ttl(century), lock.clone().lease(century), lock.clone()] {

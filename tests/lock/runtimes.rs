@@ -100,7 +100,7 @@ fn guard_dropped_between_runtimes_is_released_by_shutdown() {
 }
 
 #[test]
-fn release_of_a_dead_runtime_is_made_by_the_next() {
+fn release_of_an_ended_runtime_is_sent_by_the_next_runtime() {
     // given a background release whose request got no reply
     let world = World::new();
     runtime().block_on(async {
@@ -124,7 +124,7 @@ fn release_of_a_dead_runtime_is_made_by_the_next() {
 }
 
 #[test]
-fn renewal_of_a_dead_runtime_is_made_by_the_next() {
+fn renewal_of_an_ended_runtime_is_sent_by_the_next_runtime() {
     // given a renewal whose request got no reply
     let world = World::new();
     let first = runtime();

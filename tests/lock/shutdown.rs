@@ -9,7 +9,7 @@ use leasehold::{Error, LostReason, Release, WaitStrategy};
 use super::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
-async fn clone_acquires_nothing_after_shutdown() {
+async fn clone_of_a_client_acquires_nothing_after_shutdown() {
     let world = World::new();
     let (clone, lock) = (world.one.clone(), world.door());
     world.one.shutdown(secs(1)).await;
@@ -76,7 +76,7 @@ async fn shutdown_ends_unanswered_requests_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reply_after_shutdown_is_no_grant() {
+async fn grant_that_arrives_after_shutdown_is_not_returned() {
     for tried in [false, true] {
         // given a request that has no reply when the client is shut down
         let world = World::new();
@@ -171,7 +171,7 @@ async fn shutdown_reports_pending_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_shutdown_finds_nothing_left() {
+async fn second_shutdown_revokes_nothing() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
     assert_eq!(world.one.shutdown(secs(1)).await.revoked, 1);

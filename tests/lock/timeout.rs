@@ -37,7 +37,7 @@ async fn timed_out_shows_the_remaining_lease_of_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_error_names_the_own_hold() {
+async fn timeout_error_says_that_this_client_holds_the_lock() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
@@ -53,7 +53,7 @@ async fn timeout_error_names_the_own_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_in_line_also_learns_the_holder() {
+async fn timeout_of_a_waiter_without_a_request_names_the_holder() {
     // given a holder in one client, and two waiters in another
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
@@ -153,7 +153,7 @@ async fn endless_timeout_waits_without_a_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_task_asks_before_its_timeout() {
+async fn returning_task_sends_its_request_before_a_short_timeout() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
     sleep(secs(1)).await;

@@ -99,7 +99,7 @@ fn medians<F: Fn(), const N: usize>(works: &[F; N]) -> [f64; N] {
 
 /// All implementations must read the same values, and write the same request.
 #[test]
-fn codecs_read_the_same_replies() {
+fn each_parser_reads_every_benchmark_reply() {
     for reply in REPLIES {
         let mut frames = frames::Frames::default();
         frames.space(reply.len()).extend_from_slice(reply);

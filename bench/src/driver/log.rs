@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn hand_over_is_counted_within_a_process_only() {
+    fn hand_over_within_a_process_is_counted_separately() {
         let story = VisitLog::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
         assert_eq!(story.hand_overs(), 1);
         assert_eq!(story.between_processes(), [0; 0]);
     }
 
     #[test]
-    fn acquisition_before_a_release_is_an_overlap() {
+    fn acquisition_before_the_previous_release_is_an_overlap() {
         let story = VisitLog::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
         assert_eq!(story.overlaps(), 1);
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn process_without_holds_has_the_smallest_share() {
+    fn process_without_holds_counts_as_the_smallest_share() {
         let story = VisitLog::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
         assert_eq!(story.luckiest_and_unluckiest(), (100.0, 0.0));
         assert_eq!(story.jain(), 0.5);

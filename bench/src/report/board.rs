@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_one_case_come_together() {
+    fn repeated_results_of_one_case_are_merged_into_their_median() {
         let mut board = Board::default();
         for value in [3.0, 1.0, 2.0] {
             board.note(Case::less("g", "c", "µs"), OURS, value);
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_event_is_a_failure() {
+    fn board_reports_a_failure_when_a_forbidden_event_happened() {
         let mut board = Board::default();
         board.note(Case::less("g", "overlaps", "count").target(Target::Never), OURS, 1.0);
         assert_eq!(board.failures(), ["overlaps happened, and never must"]);
     }
 
     #[test]
-    fn exceeded_bound_fails_and_missed_target_does_not() {
+    fn benchmark_fails_above_its_bound_but_not_above_its_target() {
         let mut board = Board::default();
         let case = || Case::less("g", "c", "ms").target(Target::AtMost(1.0));
         board.note(case().target(Target::NeverAbove(3.0)), OURS, 2.0);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_not_hidden_by_a_later_figure() {
+    fn later_result_of_a_case_keeps_its_earlier_failure() {
         let mut board = Board::default();
         board.failed(Case::less("g", "c", "µs"), "rlock", "it ended");
         board.note(Case::less("g", "c", "µs"), "rlock", 1.0);

@@ -51,7 +51,7 @@ mod tests {
     };
 
     #[test]
-    fn change_is_reported_above_a_tenth() {
+    fn comparison_reports_a_change_above_ten_percent() {
         let rate = |ours| one(Case::more("g", "rate", "per s"), &[(OURS, ours)]);
         assert_eq!(fallen(&rate(100.0), &rate(91.0)), [""; 0]);
         let reported = fallen(&rate(100.0), &rate(80.0));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_machine_is_not_reported_as_a_fall() {
+    fn comparison_reports_no_regression_on_a_slower_machine() {
         let time = |ours, limit| one(Case::less("g", "t", "µs"), &[(OURS, ours), (LIMIT, limit)]);
         assert_eq!(fallen(&time(10.0, 10.0), &time(30.0, 30.0)), [""; 0]);
         let reported = fallen(&time(10.0, 10.0), &time(30.0, 20.0));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_or_missing_result_cannot_fall() {
+    fn comparison_reports_no_regression_from_zero_or_no_result() {
         let count = |ours| one(Case::less("g", "count", "count"), &[(OURS, ours)]);
         assert_eq!(fallen(&count(0.0), &count(1.0)), [""; 0]);
         assert_eq!(fallen(&count(0.0), &count(0.0)), [""; 0]);

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn group_without_results_is_skipped_and_a_case_is_an_error() {
+    fn missing_case_is_an_error_unless_its_group_has_no_results() {
         let of = |case| one(Case::less(SENTINEL, case, "ms"), &[(OURS, 97.0)]);
         let recovery = TABLES.iter().find(|table| table.name == "recovery").unwrap();
         assert_eq!(recovery.shown(&one(Case::less("g", "c", "ms"), &[])).unwrap(), NOT_YET);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn small_figures_end_without_zeros() {
+    fn small_numbers_are_written_without_trailing_zeros() {
         let shown = [3.9, 0.15, 1.0, 97.0, 0.0, 1234.0].map(|value| short(Some(value)));
         assert_eq!(shown, ["3.9", "0.15", "1", "97.0", "0", "1 234"]);
     }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short_and_big_ones_are_grouped() {
+    fn numbers_are_rounded_and_thousands_are_grouped() {
         assert_eq!(figure(1_234_567.8), "1 234 568");
         assert_eq!(figure(999.6), "1 000");
         assert_eq!(figure(123.0), "123");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn table_has_only_the_columns_that_were_asked() {
+    fn table_shows_only_the_requested_columns() {
         let mut board = Board::default();
         board.note(Case::less("g", "c", "µs"), OURS, 1.0);
         board.absent(Case::less("g", "c", "µs"), "rlock", "it cannot");

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithmic_axis_puts_powers_at_equal_distances() {
+    fn logarithmic_axis_puts_powers_of_ten_at_equal_distances() {
         let axis = Axis { scale: Scale::Log, from: 1.0, to: 1000.0, start: 0.0, end: 300.0 };
         let places = [1.0, 10.0, 100.0, 1000.0].map(|value| axis.place(value).round());
         assert_eq!(places, [0.0, 100.0, 200.0, 300.0]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_axis_begins_at_zero_and_may_run_upwards() {
+    fn linear_axis_starts_at_zero_and_may_point_upwards() {
         let axis = Axis { scale: Scale::Linear, from: 0.0, to: 50.0, start: 200.0, end: 0.0 };
         assert_eq!(axis.place(0.0), 200.0);
         assert_eq!(axis.place(25.0), 100.0);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_another_task_makes_a_hand_over() {
+    fn hand_over_counts_only_when_the_task_changes() {
         let inside = Inside::default();
         for task in [1, 1, 2, 2, 1] {
             inside.enter(task);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_are_an_overlap() {
+    fn two_concurrent_holders_count_as_an_overlap() {
         let inside = Inside::default();
         inside.enter(1);
         inside.enter(2);

@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_holds_are_accepted() {
+    fn referee_accepts_consecutive_holds() {
         let record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 2, 3)]);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
-    fn overlapping_holds_are_found() {
+    fn referee_finds_overlapping_holds() {
         let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
         let found = found(&record, Object::new(Kind::Lock, "a"));
         assert!(
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn overlap_counts_in_a_failover_only_if_a_replica_had_the_hold() {
+    fn failover_overlap_is_a_violation_if_a_replica_had_the_hold() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         record.faults.push(failover(5, 9));
         let verdict = judge(&record, &[Object::new(Kind::Lock, "a")], TTL);
@@ -177,7 +177,7 @@ mod tests {
     /// Former bug: if a new hold conflicted with several holders, the check excused the first of
     /// them and did not check the others.
     #[test]
-    fn overlap_check_covers_every_conflicting_hold() {
+    fn referee_checks_every_hold_that_overlaps() {
         let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
         let mut read = record("a", &both);
         read.faults.push(failover(5, 9));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_found_on_a_node_that_was_not_replaced() {
+    fn referee_finds_an_overlap_on_a_node_without_a_failover() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
         let names = |name: &str| Some([name.to_owned()].into());
         record.faults.push(HealedFault { names: names("b"), ..failover(5, 9) });
@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_found_after_the_window() {
+    fn referee_finds_an_overlap_that_begins_after_a_failover() {
         let mut record = record("a", &[(Mode::Exclusive, 10, 14), (Mode::Exclusive, 11, 14)]);
         record.faults.push(failover(5, 9));
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
     }
 
     #[test]
-    fn readers_overlap_and_writers_do_not() {
+    fn referee_accepts_overlapping_readers_but_no_writers() {
         let readers = [(Mode::Shared, 1, 5), (Mode::Shared, 2, 6)];
         assert_eq!(found(&record("a", &readers), Object::new(Kind::ReadWrite, "a")), [""; 0]);
         let beside = [readers[0], readers[1], (Mode::Exclusive, 5, 7)];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_fair_holds_are_found() {
+    fn referee_finds_overlapping_holds_of_a_fair_lock() {
         let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
         assert_eq!(found(&record, Object::new(Kind::Fair, "a")).len(), 1);
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn multi_lock_excludes_holds_of_each_member() {
+    fn referee_finds_a_multi_lock_that_overlaps_a_members_hold() {
         let count = |holds: &[_]| judge(&named(holds), &with_multi(), TTL).violations.len();
         assert_eq!(count(&[("a", 1, 3), ("b", 1, 3), ("ab", 3, 5)]), 0);
         assert_eq!(count(&[("ab", 1, 3), ("a", 2, 4)]), 1);
@@ -248,7 +248,7 @@ mod tests {
 
     /// While a member is held, a waiter for the multi-lock does not wait at a free lock.
     #[test]
-    fn multi_lock_is_free_only_while_all_members_are() {
+    fn referee_treats_a_multi_lock_as_held_if_a_member_is_held() {
         let count = |holds: &[_]| {
             let mut record = named(holds);
             record.holds.get_mut(&1).unwrap().call = SECOND;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn second_leader_of_a_term_is_found() {
+    fn referee_finds_a_second_leader_of_one_term() {
         let leader = || Object::new(Kind::Election, "a");
         let mut later = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
         assert_eq!(found(&later, leader()), [""; 0]);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn second_claimant_of_an_element_is_found() {
+    fn referee_finds_a_second_claimant_of_an_element() {
         let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 4, 5, Ends::Done)];
         assert_eq!(found(&claimed(&claims), queue()), [""; 0]);
         let claims = [("rust-1", 2, 4, Ends::Back), ("rust-2", 3, 5, Ends::Done)];
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn element_that_is_done_twice_is_found() {
+    fn referee_finds_an_element_that_is_done_twice() {
         let claims = [("rust-1", 2, 3, Ends::Done), ("rust-2", 20, 21, Ends::Done)];
         let mut twice = claimed(&claims);
         assert!(found(&twice, queue())[0].contains("which rust-1 had done"));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_element_is_found() {
+    fn referee_finds_a_lost_element_of_a_queue() {
         assert_eq!(found(&claimed(&[("drain", 2, 3, Ends::Done)]), queue()), [""; 0]);
         assert_eq!(found(&claimed(&[("rust-1", 2, 3, Ends::Unanswered)]), queue()), [""; 0]);
         for claims in [&[][..], &[("rust-1", 2, 3, Ends::Back)]] {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn redisson_may_lose_an_element_only_by_a_fault() {
+    fn referee_accepts_a_failed_redisson_poll_only_during_a_fault() {
         let polls = |at: Nanos| {
             let mut record = claimed(&[]);
             let (name, mode, call) = ("a".to_owned(), Mode::Claim, at * SECOND);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn overtaking_of_older_requests_is_counted() {
+    fn referee_counts_grants_that_overtake_older_requests() {
         let mut fair = record("a", &[(Mode::Exclusive, 5, 6), (Mode::Exclusive, 7, 8)]);
         let objects = [Object::new(Kind::Fair, "a")];
         assert_eq!(overtaking(&fair, &objects), (2, 0));
@@ -367,7 +367,7 @@ mod tests {
 
     /// The deadline of a dead Redisson waiter holds up the waiters behind it.
     #[test]
-    fn fair_waiter_may_wait_behind_a_dead_redisson_waiter() {
+    fn referee_accepts_a_wait_behind_a_dead_redisson_waiter() {
         let mut fair = record("a", &[(Mode::Exclusive, 12, 13)]);
         fair.holds.get_mut(&1).unwrap().call = SECOND;
         let waits = |fair: &Record| found(fair, Object::new(Kind::Fair, "a")).len();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn excess_permits_are_found() {
+    fn referee_finds_more_held_permits_than_exist() {
         let three = [(Mode::Permit, 1, 5), (Mode::Permit, 2, 6), (Mode::Permit, 3, 7)];
         let permits = |count| Object::new(Kind::Permits, "a").permits(count);
         assert_eq!(found(&record("a", &three), permits(3)), [""; 0]);
@@ -387,14 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn dead_process_no_longer_counts_as_holder() {
+    fn referee_ends_the_holds_of_a_process_at_its_death() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 9), (Mode::Exclusive, 5, 6)]);
         record.deaths.insert("rust-1".into(), 4 * SECOND);
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
-    fn token_that_does_not_grow_is_found() {
+    fn referee_finds_a_token_that_does_not_grow() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
         record.holds.get_mut(&1).unwrap().token = Some(7);
         let found = found(&record, Object::new(Kind::Fenced, "a"));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn late_write_that_passes_is_found() {
+    fn referee_finds_an_accepted_write_of_an_earlier_holder() {
         let holds = [(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)];
         let mut record = record("a", &holds);
         let write = |record: &mut Record, hold, token, second| {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_latch_wait_is_found() {
+    fn referee_finds_latch_waits_that_end_too_early_or_too_late() {
         let latch = || Object::new(Kind::Latch, "a");
         let mut record = record("a", &[(Mode::Pass, 3, 3), (Mode::Pass, 4, 4)]);
         record.opened.insert("a".into(), 3 * SECOND);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn failover_may_close_a_latch_opened_just_before() {
+    fn referee_accepts_a_latch_that_a_failover_closes_again() {
         let mut record = Record::default();
         for (name, opened) in [("before", 80), ("shortly", 95), ("in", 101), ("after", 110)] {
             record.opened.insert(name.into(), opened * SECOND);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_that_sleeps_while_the_lock_is_free_is_found() {
+    fn referee_finds_a_waiter_that_sleeps_while_the_lock_is_free() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 20, 21)]);
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_hazard_follows_from_persistence_and_replicas() {
+    fn restart_hazard_depends_on_persistence_and_replicas() {
         let of = |aof, save, fsync, replicas| {
             let info = [("aof_enabled", aof), ("connected_slaves", replicas)];
             persistence(&report(&info, &[("save", save), ("appendfsync", fsync)])).severity
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn failed_write_of_persistence_is_an_error() {
+    fn doctor_reports_an_error_when_persistence_failed_to_write() {
         let failed = report(&[("aof_last_write_status", "err")], &[]);
         assert_eq!(failed_writes(&failed).unwrap().severity, Error);
         assert!(failed_writes(&report(&[("aof_last_write_status", "ok")], &[])).is_none());
     }
 
     #[test]
-    fn slot_without_node_is_an_error() {
+    fn doctor_reports_an_error_for_a_slot_without_a_node() {
         let of = |ok| coverage(&report(&[("cluster_enabled", "1"), ("cluster_slots_ok", ok)], &[]));
         assert_eq!(of("16384").unwrap().severity, Note);
         assert_eq!(of("16000").unwrap().severity, Error);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_compared_with_the_lease() {
+    fn doctor_compares_the_latency_with_the_lease() {
         let of = |millis| of_latency(&[Duration::from_millis(millis)], Duration::from_secs(3));
         for (millis, severity) in [(1, Note), (301, Warning), (1_001, Error)] {
             assert_eq!(of(millis).unwrap().severity, severity, "{millis}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn several_versions_of_redisson_are_a_warning() {
+    fn doctor_warns_of_several_redisson_versions() {
         let client = |name, version| map(&[("lib-name", name), ("lib-ver", version)]);
         let of = |clients: &[BTreeMap<String, String>]| {
             let mut report = ServerReport::default();

@@ -331,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn screen_shows_fewer_columns_when_it_is_narrow() {
+    fn narrow_screen_shows_fewer_columns() {
         let mut sample = sample();
         sample.error = Some("Redis is unreachable".into());
         is(&screen(80, &mut View::default(), &sample), include_str!("screens/narrow.txt"));
     }
 
     #[test]
-    fn screen_shows_the_question_before_a_release() {
+    fn screen_asks_for_confirmation_before_a_forced_release() {
         let mut view = View { filter: "orders".into(), ..View::default() };
         view.ask(format!("orders/42: lock\n  held by     {OWNER} ×1, lease ends in 25.0 s\n"));
         is(&screen(120, &mut view, &sample()), include_str!("screens/question.txt"));

@@ -21,7 +21,7 @@ pub(crate) fn hasty(setup: Setup) -> Setup {
 // Waiting and acquiring.
 
 #[track_caller]
-pub(crate) fn waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together<S>) {
+pub(crate) fn release_message_wakes_a_waiter_of_the_other_language<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         let mut slowest = Duration::ZERO;
         for _ in 0..5 {
@@ -50,7 +50,7 @@ pub(crate) fn waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together
 }
 
 #[track_caller]
-pub(crate) fn lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Together<S>) {
+pub(crate) fn released_lock_is_free_for_the_other_language_at_once<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
         assert!(holder.unlock("door").is_true());
@@ -63,7 +63,9 @@ pub(crate) fn lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Toge
 }
 
 #[track_caller]
-pub(crate) fn try_acquire_returns_at_once<S: Servers>(both: &Together<S>) {
+pub(crate) fn try_acquire_returns_at_once_if_the_other_language_holds<S: Servers>(
+    both: &Together<S>,
+) {
     for Pair { way, kind, holder, waiter } in both.each_way() {
         assert!(holder.lock("door").acquired());
 
@@ -155,7 +157,7 @@ pub(crate) fn waiter_acquires_when_a_lease_ends<S: Servers>(both: &Together<S>) 
 }
 
 #[track_caller]
-pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers>(
+pub(crate) fn held_lock_is_renewed_beyond_its_ttl_in_both_languages<S: Servers>(
     both: &Together<S>,
 ) {
     // given locks that each side holds, with a ttl of 3 s
@@ -195,7 +197,7 @@ pub(crate) fn renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers
 }
 
 #[track_caller]
-pub(crate) fn leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
+pub(crate) fn lock_with_a_fixed_lease_is_not_renewed<S: Servers>(both: &Together<S>) {
     for Pair { way, kind, holder, .. } in both.each_way() {
         assert!(holder.lock_for(&format!("{kind} {way}"), SECOND * 4).acquired());
     }
@@ -328,7 +330,7 @@ pub(crate) fn lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(re
 
 /// Returns both processes, so that the caller can check what is left.
 #[track_caller]
-pub(crate) fn killed_waiter_blocks_no_other<S: Servers>(redis: S, way: Way) -> Together<S> {
+pub(crate) fn killed_waiter_blocks_no_other_waiter<S: Servers>(redis: S, way: Way) -> Together<S> {
     // given a holder, a waiter of the other language, and another waiter of the holder's language
     let mut both = Together::on(redis);
     let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);

@@ -172,7 +172,7 @@ mod tests {
 
     /// Formerly, the client tried only the first address until the timeout.
     #[tokio::test]
-    async fn silent_or_refusing_address_delays_no_other() {
+    async fn silent_or_refusing_address_delays_no_other_address() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
         for addresses in [
             vec![open, silent],
@@ -199,7 +199,7 @@ mod tests {
     /// threads left. A limit shared by all hosts did not help, because one silent host then delayed
     /// all other hosts.
     #[tokio::test]
-    async fn silent_host_keeps_one_thread_and_delays_no_other() {
+    async fn silent_name_lookup_keeps_one_thread_and_delays_no_host() {
         let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
         let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
         let resolver = Resolver::asking(move |host, _| {

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_translation_is_named_in_the_failure() {
+    fn failure_names_an_invalid_address_translation() {
         for odd in ["", "host", "host:", ":1", "host:0", "host:70000", "host:x"] {
             let table = Translation::by(move |_| Some(odd.to_owned()));
             let words = table.of("10.0.0.1", 6379, false).unwrap_err().to_string();

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_is_named_by_some_of_its_nodes() {
+    fn cluster_url_lists_some_of_its_nodes() {
         let read = |url| match servers(url, &Settings::default()) {
             Ok(Servers::Cluster(nodes)) => nodes,
             other => panic!("{other:?}"),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_scheme_is_refused() {
+    fn url_with_a_repeated_scheme_is_refused() {
         for url in [
             "redis-sentinel://a,redis-sentinel://b/mymaster",
             "redis://a,redis://b",
@@ -460,7 +460,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn scheme_with_two_s_means_tls() {
+    fn url_scheme_rediss_means_tls() {
         for url in ["rediss://localhost", "rediss://a,b", "rediss-sentinel://a,b/mymaster"] {
             let is_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
             assert!(read(url).place.addresses().iter().all(is_tls), "{url}");
@@ -469,7 +469,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn sentinels_use_tls_as_servers_do_unless_set() {
+    fn sentinels_use_tls_like_the_servers_unless_configured() {
         for (scheme, setting, servers, sentinels) in [
             ("redis", None, false, false),
             ("rediss", None, true, true),
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn several_addresses_are_each_named_once() {
+    fn url_with_a_repeated_address_lists_it_once() {
         let among = read("redis://u:a,b@one,two:7000,[::1]:7001,one:6379/3");
         assert_eq!(among.place.to_string(), "one:6379, two:7000, [::1]:7001");
         assert_eq!((among.user.as_deref(), among.database), (Some("u"), 3));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_port_error_numbers_its_address() {
+    fn invalid_port_error_gives_the_position_of_its_address() {
         for (url, which) in [
             ("redis://u:pw@h1:port", "the port must be a number"),
             ("redis://u:pw@h1,h2:99999/0", "the port of address 2 must be a number"),

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_epoch_wins_and_votes_decide_within_it() {
+    fn newest_epoch_wins_and_most_reports_decide_within_an_epoch() {
         let now = Instant::now();
         for (reports, expected) in [
             (&[][..], None),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinel_alone_is_outvoted_by_those_it_knows() {
+    fn lone_sentinel_is_outvoted_if_it_knows_other_sentinels() {
         let now = Instant::now();
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
@@ -349,7 +349,7 @@ mod tests {
     /// Formerly, two addresses of one sentinel counted as two sentinels, so that one vote was no
     /// majority.
     #[test]
-    fn sentinel_listed_twice_is_a_majority_alone() {
+    fn only_sentinel_is_a_majority_though_it_is_listed_twice() {
         let now = Instant::now();
         let mut views = views(&[(72, 4), (72, 4)], now);
         assert_eq!(views.master(2, now), Some(at(72)));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_names_each_sentinel() {
+    fn discovery_failure_names_each_sentinel() {
         let now = Instant::now();
         let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");

@@ -279,7 +279,7 @@ mod tests {
 
     /// The result equals that of the parser of the `redis` crate.
     #[test]
-    fn read_returns_what_the_parser_returns() {
+    fn reply_reader_returns_the_same_values_as_the_redis_crate() {
         for reply in [
             ":1\r\n",
             ":-7\r\n",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_reply_is_waited_for() {
+    fn parser_waits_for_the_rest_of_an_incomplete_reply() {
         for reply in REPLIES {
             for length in 0..reply.len() {
                 assert_eq!(first(&reply.as_bytes()[..length]), Ok(None), "{length} of {reply:?}");

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn call_during_a_round_joins_the_next_round() {
+    async fn call_during_a_wait_command_joins_the_next_wait_command() {
         let master = Redis::start();
         let replica = Redis::start_replica_of(&master);
         let replica_ack = replica_ack(&master);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn greeting_identifies_the_server() {
+    fn hello_reply_identifies_the_server() {
         for (mode, role, expected) in [
             ("standalone", "master", Some(Role::Primary)),
             ("standalone", "replica", Some(Role::Replica)),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn info_overrides_the_greeting() {
+    fn info_reply_overrides_the_hello_reply() {
         let info = |role: &str| [Value::BulkString(format!("role:{role}\r\nrun_id:a\r\n").into())];
         for (mode, expected) in [("standalone", Role::Primary), ("cluster", Role::ClusterNode)] {
             let greeted = hello(mode, "replica").unwrap();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_full_when_no_key_may_be_evicted() {
+    fn memory_is_full_only_with_noeviction_and_above_maxmemory() {
         let full = |text: &str| Info { text, asked: Default::default() }.is_full();
         let memory = |used: u32, not_counted: u32, most: u32, policy: &str| {
             full(&format!(

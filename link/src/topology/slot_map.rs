@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slot_has_the_master_that_is_named_first() {
+    fn each_slot_belongs_to_the_first_node_of_its_range() {
         let map = read(
             "*2\r\n*4\r\n:0\r\n:5460\r\n*3\r\n$8\r\n10.0.0.7\r\n:7000\r\n$1\r\na\r\n\
              *3\r\n$8\r\n10.0.0.8\r\n:7001\r\n$1\r\nb\r\n\
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_slot_is_noted_at_its_node() {
+    fn migrating_slot_is_recorded_at_its_node() {
         let mut map = read("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:1\r\n").unwrap();
         assert_eq!(map.note(7, at_port(2)), 1);
         assert_eq!((map.owner(7), map.owner(8)), (Some(1), Some(0)));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn redirect_names_its_target() {
+    fn redirect_is_parsed_into_its_target() {
         let of = |words: &str| Redirect::of(&error(words), &at_port(1));
         let moved = |slot, to| Some(Redirect::Moved(slot, to));
         assert_eq!(of("MOVED 3999 10.0.0.1:2"), moved(3_999, Some(at_port(2))));

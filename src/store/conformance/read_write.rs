@@ -26,7 +26,7 @@ pub(super) async fn all(t: &Bench) {
     yielding_readers_let_waiting_writers_first(t).await;
     readers_yield_only_to_earlier_writers(t).await;
     leaving_writer_lets_readers_acquire(t).await;
-    last_reader_and_writer_notify_at_release(t).await;
+    release_of_the_last_reader_or_a_writer_notifies_waiters(t).await;
     forced_release_affects_one_side(t).await;
     reader_continues_when_another_reader_is_revoked(t).await;
     writer_continues_when_its_other_hold_is_revoked(t).await;
@@ -327,7 +327,7 @@ async fn leaving_writer_lets_readers_acquire(t: &Bench) {
     t.other.unlisten(&late.object);
 }
 
-async fn last_reader_and_writer_notify_at_release(t: &Bench) {
+async fn release_of_the_last_reader_or_a_writer_notifies_waiters(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw-notified"));
     let writes = writer(t, "rw-notified");
     t.other.listen(&writes.object);

@@ -58,7 +58,7 @@ mod tests {
     use crate::{Client, Error, MemoryStore};
 
     #[tokio::test(start_paused = true)]
-    async fn last_releases_by_force_are_recorded() {
+    async fn most_recent_forced_releases_are_recorded() {
         let client = Client::with_store(&MemoryStore::new());
         let door = client.lock("door").unwrap();
         assert_eq!(client.forced_releases().await.unwrap(), []);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn release_by_force_without_a_record_does_not_happen() {
+    async fn forced_release_fails_if_it_cannot_be_recorded() {
         let memory = MemoryStore::new();
         let client = Client::with_store(&memory);
         let door = client.lock("door").unwrap();

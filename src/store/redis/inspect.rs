@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn derived_keys_are_not_taken_for_names() {
+    fn inspection_does_not_list_derived_keys_as_names() {
         for key in [
             "redisson_lock_timeout:{door}",
             "leasehold_barrier__generation:{door}",

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_kept_and_announced_where_redisson_does() {
+    fn permit_keys_and_channels_match_redisson() {
         let of = |name| Object::of(Kind::Permits, name);
         assert_eq!(channel_of(&of("printers")), "redisson_sc:{printers}");
         assert_eq!(channel_of(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_is_found_by_each_key_that_may_outlive_its_list() {
+    fn queue_name_is_found_from_each_key_that_outlives_its_list() {
         for text in NAMES {
             let name = Name::new(text).unwrap();
             for key in [claims(&name), claimants(&name), aside(&name)] {

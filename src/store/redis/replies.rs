@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn any_holder_field_is_read() {
+    fn holder_reply_is_read_with_owner_count_and_lease() {
         let read = |pttl, owner, count| holder(&held(pttl, owner, count)).unwrap().unwrap();
         let java = read(1_500, "8c6d:42", "3");
         assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_of_any_form_counts() {
+    fn holder_with_an_invalid_owner_text_counts_as_holder() {
         let read = |owner: &[u8], count| {
             let owner = Value::BulkString(owner.to_vec());
             let odd = Value::Array(vec![Value::Int(1), owner, bulk(count)]);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_counts_only_for_its_owner() {
+    fn grant_reply_is_valid_only_for_its_owner() {
         let (mine, yours) = (claim("8c6d:42", 0), claim("8c6d:43", 0));
         let grant = bulk("8c6d:42");
         assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::GRANTED);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_line_gives_state_and_slots() {
+    fn cluster_node_line_is_parsed_into_state_and_slots() {
         let line = ":30001@31001 myself,master - 0 0 7 connected 0-5460 7000 [93-<-292f8b]";
         let read = Member::read(line);
         assert!(read.well && read.is_master && read.master.is_empty());

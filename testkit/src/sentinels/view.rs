@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_report_of_another_sentinel_does_not_count() {
+    fn view_is_incomplete_while_another_sentinel_is_unreachable() {
         for (flags, complete) in [
             ("sentinel", true),
             ("sentinel,master_down", true),

@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn function_in_a_function_is_part_of_it() {
+    fn nested_function_is_part_of_the_outer_function() {
         assert_eq!(found("fn a() { fn b() {} b() }"), ["{ fn b() {} b() }"]);
     }
 
     #[test]
-    fn braces_in_comments_strings_and_characters_count_for_nothing() {
+    fn braces_in_comments_strings_and_characters_are_ignored() {
         for inside in [
             "// } é\n",
             "/* } /* } */ } */",

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_has_the_texts_that_are_planted_and_sources_stay() {
+    fn copy_has_the_planted_texts_and_sources_stay_unchanged() {
         let (project, into) = (project(), tempfile::tempdir().unwrap());
         let texts = Texts::from([("src/a", "defect".into()), ("src/b", "more".into())]);
         copy(project.path(), into.path(), &texts).unwrap();

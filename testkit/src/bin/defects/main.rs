@@ -264,14 +264,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_defect_quotes_the_sources_once() {
+    fn every_planted_defect_quotes_a_unique_source_text() {
         let misplaced = all().into_iter().filter_map(|case| Planted::of(&[case], read).err());
         let misplaced: Vec<_> = misplaced.collect();
         assert!(misplaced.is_empty(), "\n{}\n", misplaced.join("\n"));
     }
 
     #[test]
-    fn defects_are_chosen_by_their_words() {
+    fn planted_defects_are_selected_by_words_of_their_texts() {
         let all = all();
         assert_eq!(all.len(), DEFECTS.len() + SERVED.len() + LINKS.len() + ELSEWHERE.len());
         assert_eq!(chosen(&all, None).len(), all.len());

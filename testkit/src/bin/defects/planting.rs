@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn function_has_the_body_of_the_defect_that_is_chosen() {
+    fn function_has_the_body_of_the_selected_defect() {
         let planted = planted(&[
             Defect {
                 says: "one",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn library_knows_which_defect_is_chosen() {
+    fn planted_library_reads_the_selected_defect_from_its_env() {
         let planted = planted(&[]).unwrap();
         assert_eq!(planted.texts["src/lib.rs"], "mod a;\n\nmod planted;\n");
         assert_eq!(planted.texts["link/src/lib.rs"], "mod b;\n\nmod planted;\n");
@@ -242,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn library_is_no_dependency_of_its_tests() {
+    fn planting_removes_the_library_from_dev_dependencies() {
         assert_eq!(planted(&[]).unwrap().texts["Cargo.toml"], "[dev-dependencies]\n");
     }
 
     #[test]
-    fn included_texts_keep_their_length() {
+    fn planted_text_in_a_program_keeps_its_length() {
         let planted = planted(&[
             Defect { says: "one", edits: &[Edit { file: "src/a.lua", from: "1", to: "100" }] },
             Defect { says: "two", edits: &[Edit { file: "src/a.lua", from: " 1", to: "" }] },

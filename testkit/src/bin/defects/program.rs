@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_of_tests_is_found_in_cargos_messages() {
+    fn test_program_is_found_in_the_messages_of_cargo() {
         let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a_b-1\",\"x\":1}\n\
             {\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
         assert_eq!(executable(messages, "a"), Some("/t/deps/a-1".into()));
@@ -219,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_found_anywhere() {
+    fn text_is_found_at_any_position_of_a_program() {
         assert_eq!(places_of(b"aab", b"aaab-aab").unwrap(), [1, 5]);
         assert!(places_of(b"ab", b"ba").unwrap().is_empty());
     }
 
     #[test]
-    fn changed_program_runs_with_its_text_and_its_number() {
+    fn patched_program_runs_with_its_text_and_defect_number() {
         // given a program that prints its text, its arguments and its number
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn simulation_is_read() {
+    fn result_of_a_simulation_is_parsed() {
         let broken = "running 1 test\nseed 41 broke a rule: two believe\nmore";
         let found = Found { by: "simulation: two believe".into(), after: "42 seeds".into() };
         assert_eq!(by_simulation(false, broken, 0), Ok(Some(found)));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn named_test_is_read() {
+    fn result_of_a_named_test_is_parsed() {
         let found = Found { by: "`a::b`".into(), after: "1 run".into() };
         assert_eq!(by_test("a::b", false, "\nrunning 1 test\nFAILED"), Ok(Some(found)));
         assert_eq!(by_test("a::b", true, "\nrunning 1 test\nok"), Ok(None));

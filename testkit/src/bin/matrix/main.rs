@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_name_is_refused() {
+    fn matrix_refuses_an_unknown_name() {
         let all = ["redis_tls".to_owned(), "testkit server".to_owned()];
         let named = |name| chosen(&all, name, |it| it.as_str());
         assert_eq!(named(None).unwrap().len(), 2);
