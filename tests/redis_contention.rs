@@ -92,7 +92,7 @@ async fn subscription_is_retried_when_a_busy_server_recovers() {
     for waiting in crowd {
         within(SOON, "both enter", waiting).await.unwrap();
     }
-    // and messages also wake the client for later names
+    // and messages also wake the client for names that it waits for later
     hold_by_hand(&redis, "window", "java:1", secs(120));
     let waiting = waiter(client.lock("window").unwrap());
     until_it_queues(&redis, &client, "window");

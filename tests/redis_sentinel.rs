@@ -1028,7 +1028,7 @@ async fn announced_addresses_are_translated_but_not_those_in_the_url() {
 
 /// Former bug: if the server had been killed, the error suggested that its address is wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn translation_hint_appears_only_for_unreached_addresses() {
+async fn address_translation_hint_needs_an_unreached_address() {
     let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
     let client = client(&redis).await;
     redis.master().stop();

@@ -42,7 +42,7 @@ impl Process {
         &self.ready
     }
 
-    /// A text in the first line of the process.
+    /// A text in the first line of the output.
     #[track_caller]
     pub(crate) fn text(&self, field: &str) -> String {
         let text = self.ready[field].as_str();

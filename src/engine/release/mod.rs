@@ -363,7 +363,7 @@ mod tests {
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 
-    /// Once, the result was `Completed`, although the hold may have been lost during the work.
+    /// Formerly the result was `Completed`, although the hold may have been lost during the work.
     #[tokio::test(start_paused = true)]
     async fn run_reports_a_loss_when_another_server_rejects_the_release() {
         // given work under a lock

@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_in_doubt_is_checked() {
+    fn hold_in_doubt_is_renewed_at_once() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);

@@ -26,7 +26,7 @@ pub(crate) async fn known_for(store: &RedisStore) -> Reply<Option<Duration>> {
     ask(store, "look").await
 }
 
-/// Records that the server has had its data since now, unless a time is already recorded.
+/// Records now as the start of the server's data, unless a time is already recorded.
 pub(crate) async fn note(store: &RedisStore) -> Reply<()> {
     ask(store, "note").await.map(drop)
 }
