@@ -813,8 +813,19 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the renewal of a writer shortens its longer read lease",
             edits: &[Edit {
                 file: "src/store/redis/kinds/read_write/prolong.lua",
-                from: "if writes == 1 and redis.call('PTTL', lock) < ttl then",
-                to: "if writes == 1 and ttl > 0 then",
+                from: "if left < ttl or left > ttl and redis.call('HLEN', lock) == 2 then",
+                to: "if left then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::deployments::one_server_passes_the_conformance_tests"),
+        Defect {
+            says: "a renewal never shortens the lease of an only reader",
+            edits: &[Edit {
+                file: "src/store/redis/kinds/read_write/renew.lua",
+                from: "if left < 0 or left > 0 and redis.call('HLEN', lock) == 2 then",
+                to: "if left < 0 then",
             }],
         },
     ),
