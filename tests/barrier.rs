@@ -98,7 +98,9 @@ async fn member_that_times_out_names_those_present_and_leaves() {
     let error = other.arrive_and_wait_within(secs(20)).await.unwrap_err();
     assert_eq!(start.elapsed(), secs(20));
     let text = error.to_string();
-    assert!(text.starts_with("timed out after 20s waiting at `phase`: 2 of 3 members arrived: "));
+    assert!(text.starts_with(
+        "timed out after 20s waiting at the barrier `phase`: only 2 of 3 members arrived: "
+    ));
     let Error::MembersMissing { arrived: 2, parties: 3, members, .. } = &error else { panic!() };
     assert!(members.len() == 2 && error.is_busy() && !error.is_transient());
     sleep(millis(1)).await;
@@ -292,7 +294,10 @@ async fn leaving_member_that_times_out_names_those_inside() {
     assert_eq!(start.elapsed(), secs(20));
     let text = error.to_string();
     assert!(
-        text.starts_with("timed out after 20s waiting to leave `phase`: 1 members are inside: "),
+        text.starts_with(
+            "timed out after 20s waiting to leave the barrier `phase`: 1 members have not left \
+             yet: "
+        ),
         "{text}"
     );
     assert!(error.is_busy() && !error.is_transient());

@@ -278,7 +278,10 @@ async fn rejecting_node_is_named_and_other_nodes_keep_working() {
     let findings = client.health().await.findings;
     let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeUnreachable { .. }));
     let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
-    assert_eq!(remedies, ["create the user on that node as on the others"; 2], "{findings:?}");
+    assert_eq!(
+        remedies, ["create the user on that node, as on the other nodes"; 2],
+        "{findings:?}"
+    );
 
     // until it does
     with_user(&cluster);

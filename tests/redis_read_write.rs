@@ -969,7 +969,7 @@ async fn reading_task_that_waits_to_write_learns_of_its_self_wait() {
     // then the error reports that
     let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
     assert!(by_this_client, "{error:?}");
-    assert!(error.to_string().contains("by this client itself"), "{error}");
+    assert!(error.to_string().contains("by another guard of this client"), "{error}");
     release_guard(reading).await;
     for reading in others {
         release_guard(reading).await;

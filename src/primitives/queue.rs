@@ -334,7 +334,10 @@ impl<T, C: Codec<T>> Queue<T, C> {
     async fn open(&self, held: Held) -> Result<Claim<T>> {
         let name = self.name();
         let Some(element) = held.watch.element().cloned() else {
-            return Err(Error::silent(name.clone(), "a claim without an element".to_owned()));
+            return Err(Error::silent(
+                name.clone(),
+                "the reply has a claim without its element".to_owned(),
+            ));
         };
         let taken_at = element.taken_at;
         let guard = Guard::new(held, OnLoss::default());

@@ -43,7 +43,7 @@ async fn timeout_error_names_the_own_hold() {
     assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
     let text = timed_out.to_string();
     let output = format!(
-        "timed out after 5s waiting for `door`: held by this client itself, `{}`",
+        "timed out after 5s waiting for `door`: held by another guard of this client, `{}`",
         guard.owner()
     );
     assert!(text.starts_with(&output), "{text}");

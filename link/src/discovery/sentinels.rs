@@ -426,7 +426,9 @@ impl Sentinels {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
-                let words = format!("it does not watch a primary `{called}`; see SENTINEL MASTERS");
+                let words = format!(
+                    "this sentinel does not watch a primary named `{called}`; see SENTINEL MASTERS"
+                );
                 return Err(ConnectFailure::lasting(words));
             }
             Value::ServerError(error) => return Err(ConnectFailure::of_refusal(error)),
@@ -437,7 +439,9 @@ impl Sentinels {
             _ => (None, None),
         };
         let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
-            ConnectFailure::passing(format!("it returned no valid address of `{called}`"))
+            ConnectFailure::passing(format!(
+                "this sentinel returned no valid address of `{called}`"
+            ))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
         let tls = self.watched.tls;

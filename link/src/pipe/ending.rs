@@ -50,7 +50,7 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Astray => f.write_str(
-                "this connection leads to another server than the one that executes commands",
+                "this connection and the connection for commands reached different servers",
             ),
             Self::Behind(late) => write!(f, "replies take longer than {late:?}"),
             Self::Broken(how) => write!(f, "the connection broke: {how}"),

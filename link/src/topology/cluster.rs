@@ -523,7 +523,7 @@ async fn send_as<T: SubscriptionTable>(
             Ok(refused)
         }
         Ok([_, reply]) => Ok(reply),
-        Err(_) => Err(Failure::Unreadable("too few replies".into())),
+        Err(_) => Err(Failure::Unreadable("the server sent fewer replies than requests".into())),
     }
 }
 

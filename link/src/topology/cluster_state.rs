@@ -357,7 +357,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         let dialer = self.dialer(at).map_err(Failure::unreachable)?;
         let mut snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_mut() else {
-            return Err(Failure::unreachable("no topology"));
+            return Err(Failure::unreachable("no topology: the client was closed"));
         };
         // Another task may have made the node meanwhile.
         if let Some(node) = known(snapshot) {

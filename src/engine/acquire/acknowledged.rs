@@ -101,8 +101,10 @@ impl Engine {
 /// Adds to an `Unavailable` error that the grant was released.
 fn not_requested(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
-        *reason =
-            format!("the grant was released, because its replicas could not be counted: {reason}");
+        *reason = format!(
+            "the lock was released, because the server did not report how many replicas \
+             acknowledged it: {reason}"
+        );
     }
     error
 }

@@ -280,7 +280,12 @@ impl<'a> Attempt<'a> {
     /// already ended, the grant counts as a missing reply.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
-        let too_late = || format!("granted after its lease of {:?} had ended", self.claim.ttl);
+        let too_late = || {
+            format!(
+                "the reply arrived after the granted lease of {:?} had ended; use a longer ttl",
+                self.claim.ttl
+            )
+        };
         let verdict = match verdict {
             Ok(Verdict::Granted { .. }) if now >= lease.ends() => {
                 Err(Failure::unanswered(too_late()))
