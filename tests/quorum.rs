@@ -436,5 +436,8 @@ async fn lock_held_at_a_minority_is_granted_and_at_a_majority_not() {
 #[test]
 fn quorum_without_a_server_is_refused() {
     let error = QuorumClient::of([]).unwrap_err();
-    assert_eq!(error.to_string(), "invalid URL: a quorum has no server; name three or five");
+    assert_eq!(
+        error.to_string(),
+        "invalid URL: the list of servers is empty; list three or five servers"
+    );
 }

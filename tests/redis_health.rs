@@ -208,7 +208,8 @@ async fn missing_replicas_are_found_and_logged() {
     assert!(matches!(refused, leasehold::Error::NotReplicated { .. }), "{refused}");
     let text = log.text();
     let taken_back = |it: &&str| {
-        it.contains("WARN") && it.contains("grant released: too few replicas acknowledged it")
+        it.contains("WARN")
+            && it.contains("lock released: too few replicas acknowledged the acquisition")
     };
     assert_eq!(text.lines().filter(taken_back).count(), 1, "{text}");
 

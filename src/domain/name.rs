@@ -149,10 +149,12 @@ pub enum InvalidName {
     #[error("a name needs at least one character")]
     Empty,
     /// It begins with the reserved prefix `leasehold_`.
-    #[error("a name must not begin with `leasehold_`: this prefix is reserved; choose another")]
+    #[error(
+        "a name must not begin with `leasehold_`: this prefix is reserved; choose another name"
+    )]
     Reserved,
     /// It is longer than 512 bytes.
-    #[error("a name has at most 512 bytes, this one has {bytes}; use a hash of it")]
+    #[error("a name has at most 512 bytes, but this name has {bytes}; use a hash of the name")]
     TooLong {
         /// The length of the text in bytes.
         bytes: usize,

@@ -102,7 +102,7 @@ impl fmt::Display for PermitId {
 /// assert_eq!(refused.to_string(), "the id of a permit has 32 hex digits, this text has 4 bytes");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the id of a permit has 32 hex digits, this text has {bytes} bytes")]
+#[error("the id of a permit has 32 hex digits, but this text has {bytes} bytes")]
 pub struct InvalidPermitId {
     bytes: usize,
 }

@@ -347,11 +347,12 @@ impl<T, C: Codec<T>> Queue<T, C> {
         };
         match end(guard, Ending::Aside { taken_at }).await {
             Ok(Release::Released) => {
-                tracing::warn!(target: "leasehold", queue = %name, %error, "element set aside");
+                tracing::warn!(target: "leasehold", queue = %name, %error, "unreadable queue \
+                                                                            element set aside");
             }
             ended => {
                 tracing::warn!(target: "leasehold", queue = %name, %error, ?ended,
-                    "element not set aside: a later claim gets it");
+                    "unreadable queue element not set aside: a later claim gets it");
             }
         }
         Err(error)

@@ -276,9 +276,9 @@ impl Sentinels {
         let master = shown(&self.watched.master);
         match is_listed {
             true => tracing::warn!(target: "leasehold",
-                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+                server = %sentinel, master, %cause, "sentinel returned no address of the primary"),
             false => tracing::debug!(target: "leasehold",
-                server = %sentinel, master, %cause, "sentinel did not name the primary"),
+                server = %sentinel, master, %cause, "sentinel returned no address of the primary"),
         }
         self.log_hazard();
     }
@@ -370,7 +370,7 @@ impl Sentinels {
             wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
         if let Value::ServerError(error) = subscribed.map_err(|_| gone())? {
             tracing::debug!(target: "leasehold", failure = %error,
-                "sentinel rejected the subscription: polling it every second");
+                "sentinel rejected the subscription: polling this sentinel every second");
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ impl fmt::Display for Ending {
                 "this connection and the connection for commands reached different servers",
             ),
             Self::Behind(late) => write!(f, "replies take longer than {late:?}"),
-            Self::Broken(how) => write!(f, "the connection broke: {how}"),
+            Self::Broken(how) => write!(f, "the connection failed: {how}"),
             Self::Demoted => f.write_str("the server is no longer the primary"),
             Self::Dropped => f.write_str("this client closed the connection"),
             Self::HungUp => f.write_str("the server closed the connection"),

@@ -166,7 +166,7 @@ impl<T: SubscriptionTable> Cluster<T> {
 
     fn new(seeds: Vec<Target>, settings: &Settings, client_id: &str) -> Result<Self, Error> {
         let Some(seed) = seeds.first().cloned() else {
-            return Err(Error::Url("it has no host; write redis://host:port".into()));
+            return Err(Error::Url("the host is missing; write redis://host:port".into()));
         };
         let at = |target: &Target| match &target.place {
             Place::At(Address::Tcp { host, port, .. }) => {
@@ -434,7 +434,7 @@ impl<T: SubscriptionTable> Cluster<T> {
             return Ok(true);
         }
         Err(Failure::unreachable(format!(
-            "the nodes of the cluster disagree on slot {slot}: each redirects to another"
+            "the nodes of the cluster disagree on slot {slot}: each node redirects to another node"
         )))
     }
 

@@ -386,7 +386,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Drops a node that is no longer a primary.
     fn retire(&self, at: &HostPort, node: &Node<T>) {
         tracing::debug!(target: "leasehold", server = address_shown(at),
-            "cluster node left: it is no longer a primary");
+            "cluster node dropped: the node no longer serves slots");
         self.leave(node);
     }
 

@@ -69,9 +69,9 @@ impl Engine {
         };
         match due {
             Some(times) => tracing::warn!(target: "leasehold", %lock, %owner, %error, times,
-                "grant released: too few replicas acknowledged it"),
+                "lock released: too few replicas acknowledged the acquisition"),
             None => tracing::debug!(target: "leasehold", %lock, %owner, %error,
-                "grant released: too few replicas acknowledged it"),
+                "lock released: too few replicas acknowledged the acquisition"),
         }
     }
 

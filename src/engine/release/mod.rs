@@ -122,7 +122,8 @@ impl Engine {
             return false;
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            held = ?hold.held_for(now), "lock released by hand-off");
+            held = ?hold.held_for(now), "lock released: handed over to another task of this \
+                                         client");
         self.core.counters.handed_over(&hold.grant.claim);
         true
     }

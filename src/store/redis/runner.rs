@@ -125,7 +125,7 @@ impl RedisStore {
             publish.arg(channel).arg(&message[..]);
             let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
             tracing::debug!(target: "leasehold", map = %name, ?reply,
-                "notice repeated: the slot is migrating");
+                "notice to Java caches published again: the slot is migrating");
         }
     }
 
@@ -139,7 +139,7 @@ impl RedisStore {
         publish.arg(K::channel(name)).arg(K::WAKES);
         let reply = self.topology.call(name.as_str().as_bytes(), &publish).await;
         tracing::debug!(target: "leasehold", lock = %name, ?reply,
-            "notification repeated: the slot is migrating");
+            "release notification published again: the slot is migrating");
     }
 
     /// Returns the number under `name`, or 0 if it is unset.
@@ -156,7 +156,7 @@ impl RedisStore {
         let unset = millis == UNSET;
         if unset && let Some(times) = self.unset.once_more(Instant::now()) {
             tracing::warn!(target: "leasehold", lock = %name, times,
-                "number of permits not set: call set_if_absent");
+                "acquisition waits, but the number of permits was never set: call set_if_absent");
         }
         let at_most = u64::try_from(millis).ok().map(Duration::from_millis);
         Ok(Verdict::Busy(Taken { at_most, unset, ..Taken::UNKNOWN }))
