@@ -437,7 +437,8 @@ async fn error_keeps_its_source() {
     assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
-    let output = "Redis unavailable for `door`: timed out after 3s";
+    let output = "Redis unavailable for `door`: timed out after 3s; the request may have been \
+                  executed";
     assert_eq!(error.to_string(), output);
     assert!(error.is_transient());
     assert_eq!(error.source().unwrap().to_string(), "timed out after 3s");

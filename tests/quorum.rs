@@ -87,7 +87,10 @@ async fn minority_is_unavailable() {
     setup.servers[..3].iter().for_each(MemoryStore::stall);
     let error = setup.lock().acquire_within(5 * SECOND).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert!(error.to_string().contains("2 of 5 servers voted, and 3 must grant it"), "{error}");
+    assert!(
+        error.to_string().contains("only 2 of 5 servers voted, but 3 must grant the lock"),
+        "{error}"
+    );
     let error = setup.lock().try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
 }

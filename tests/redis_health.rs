@@ -191,10 +191,20 @@ async fn unprotected_primary_stays_raised_without_replicas() {
     healed(&client, PATIENCE, "it has none", |health| !has(health, is_it)).await;
     replica.start_again();
     healed(&client, PATIENCE, "it has one", |health| has(health, is_it)).await;
-    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 0], "{}", log.text());
+    assert_eq!(
+        [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
+        [1, 0],
+        "{}",
+        log.text()
+    );
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     healed(&client, PATIENCE, "it does not", |health| !has(health, is_it)).await;
-    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 1], "{}", log.text());
+    assert_eq!(
+        [warned(&log, "cuts off this primary"), over(&log, "cuts off this primary")],
+        [1, 1],
+        "{}",
+        log.text()
+    );
 }
 
 #[tokio::test]
@@ -360,7 +370,12 @@ async fn sentinels_without_a_primary_are_logged() {
     let misspelt = redis.url().replace("mymaster", "yours");
     for (url, password, words, cause) in [
         (redis.url(), "wrong", "sentinel rejected this client", "check sentinel_password"),
-        (misspelt, "eyes", "did not name the primary", "does not watch a primary `yours`"),
+        (
+            misspelt,
+            "eyes",
+            "returned no address of the primary",
+            "does not watch a primary named `yours`",
+        ),
     ] {
         let (log, _logged) = Log::begin();
         let client = Client::builder().sentinel_password(password).connect_lazy(&url).unwrap();

@@ -415,9 +415,10 @@ async fn uncountable_replicas_are_named_in_the_error() {
     master.stop();
     let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
-    assert!(
-        reason.starts_with("the grant was released, because its replicas could not be counted: ")
-    );
+    assert!(reason.starts_with(
+        "the lock was released, because the server did not report how many replicas acknowledged \
+         it: "
+    ));
     assert!(refused.is_transient());
 }
 

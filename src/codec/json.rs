@@ -341,7 +341,7 @@ mod tests {
         }
         let other = br#"{"@class":"com.ex.Bar","a":1}"#;
         let error = Codec::<Value>::decode(&order, other).unwrap_err();
-        assert_eq!(error.to_string(), "the class of the value is \"com.ex.Bar\"");
+        assert_eq!(error.to_string(), "the value has the class \"com.ex.Bar\"");
         assert!(Codec::<Value>::decode(&order, b"{\"a\":1}").is_err());
     }
 }

@@ -142,7 +142,7 @@ pub(super) fn on_one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result
 pub enum InvalidName {
     /// It has braces that are not a hash tag, as in `a{b`, `a}b` or `a{}b`.
     #[error(
-        "braces in a name must form a hash tag, as in `{{tenant}}:orders`; leave them out otherwise"
+        "a name may have braces only as a hash tag, as in `{{tenant}}:orders`; remove other braces"
     )]
     Brace,
     /// It has no characters.

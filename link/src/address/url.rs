@@ -552,7 +552,7 @@ mod tests {
             ("redis://localhost?timeout=3", "option `timeout`"),
             ("redis://u:pa#ss@localhost", "%23"),
             ("unix://", "socket"),
-            ("unix://host/path", "no host"),
+            ("unix://host/path", "not have a host"),
             ("unix:///path?protocol=3", "option `protocol`"),
             ("redis-sentinel://h1:26379,h2:26379", "redis-sentinel://host:26379/mymaster"),
             ("redis-sentinel://h1:26379/", "the name of the primary"),

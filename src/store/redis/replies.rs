@@ -222,7 +222,9 @@ mod tests {
         };
         let words = "No permissions to access a key";
         let guide = "; see the ACL page of the guide";
-        let needs = |keys: &str| format!("{words}; the request needs the keys {keys}{guide}");
+        let needs = |keys: &str| {
+            format!("{words}; the request needs permissions for the keys {keys}{guide}")
+        };
         assert_eq!(named(words, &["a", "b:{a}"]), needs("`a`, `b:{a}`"));
         assert_eq!(named(words, &["a"; 9]), needs("`a`"));
         let eight = ["a", "b", "c", "d", "e", "f", "g", "h"];
