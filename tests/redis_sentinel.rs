@@ -582,7 +582,7 @@ async fn unknown_primary_is_named() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;
-    assert!(words.contains("it does not watch a primary `yours`"), "{words}");
+    assert!(words.contains("this sentinel does not watch a primary named `yours`"), "{words}");
     assert!(redis.addresses().iter().all(|it| words.contains(it)) && lasting, "{words}");
 }
 

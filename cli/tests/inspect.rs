@@ -64,7 +64,7 @@ fn lock_without_an_end_is_marked() {
         (&shown["holders"][0]["count"], &shown["holders"][0]["lease_ms"]),
         (&2.into(), &Value::Null)
     );
-    assert_eq!(texts(&shown["odd"]), ["held without an end"]);
+    assert_eq!(texts(&shown["odd"]), ["hold never expires"]);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn list_has_every_object_and_never_asks_for_all_keys() {
     assert!(
         ended
             .out
-            .starts_with(&format!("lock:0000\tlock\t{OWNER}, without an end\t0 waiters\todd: "))
+            .starts_with(&format!("lock:0000\tlock\t{OWNER}, lease never ends\t0 waiters\todd: "))
     );
     let calls = redis.calls().since(&before).to_string();
     assert!(calls.contains("scan: ") && !calls.contains("keys: "), "{calls}");

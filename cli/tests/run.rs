@@ -572,7 +572,11 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
     codes.sort_unstable();
     assert_eq!(codes, [3, 75, 75, 75, 75, 75, 75, 75, 75, 75], "a failed command counts");
     let late = ended.iter().find(|it| it.code == 75).unwrap();
-    assert!(late.err.contains("it has started in this period; retry in "), "{}", late.err);
+    assert!(
+        late.err.contains("the command has already started in this period; retry in "),
+        "{}",
+        late.err
+    );
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
     // with the next period it runs again
     eventually("the period ends", SOON, || shell(&redis, once, text).ended().code == 3);

@@ -182,7 +182,13 @@ fn forced_release_spares_a_holder_that_was_not_shown() {
     process.write("y\n");
     let ended = process.ended();
     assert_eq!(ended.code, 1, "{}", ended.out);
-    assert!(ended.out.contains("released meanwhile; look again"), "{}", ended.out);
+    assert!(
+        ended.out.contains(
+            "the holders released the lock meanwhile; use `leasehold show` to see the present ones"
+        ),
+        "{}",
+        ended.out
+    );
     assert_eq!(redis.command(&["HGET", "door", OTHER]).text(), "1");
 }
 
@@ -279,7 +285,13 @@ fn token_of_a_shared_hold_needs_its_side() {
     for words in [&["unlock", "door", &token][..], &["renew", "--ttl", "1h", "door", &token]] {
         let ended = leasehold(&redis, words).ended();
         assert_eq!(ended.code, 65, "{}", ended.err);
-        assert!(ended.err.contains("it is a read-write lock; give -s or -x"), "{}", ended.err);
+        assert!(
+            ended.err.contains(
+                "the name is a read-write lock; add -s for its read lock, or -x for its write lock"
+            ),
+            "{}",
+            ended.err
+        );
     }
     assert_eq!(leasehold(&redis, &["unlock", "-s", "door", &token]).ended().code, 0);
     assert_eq!(leasehold(&redis, &["show", "door"]).ended().code, 1);
