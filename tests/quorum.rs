@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(30);
 
-/// Servers, and the lock `door` of several clients.
+/// Independent servers, and the quorum lock `door` of any number of clients.
 struct Setup<const N: usize> {
     servers: [MemoryStore; N],
 }
@@ -35,7 +35,7 @@ impl<const N: usize> Setup<N> {
         QuorumClient::of(clients).unwrap().lock("door").unwrap()
     }
 
-    /// The number of servers at which the lock is held.
+    /// The number of servers that have the lock as held.
     async fn held_at(&self) -> usize {
         let mut held = 0;
         for server in &self.servers {
@@ -45,7 +45,7 @@ impl<const N: usize> Setup<N> {
         held
     }
 
-    /// Uses each server once, while all of them are new.
+    /// Acquires once while all servers are new, so that each of them has stored that it was used.
     async fn known() -> Self {
         let setup = Self::new();
         drop(acquire(&setup.lock()).await);
@@ -82,7 +82,7 @@ async fn majority_grants_while_two_of_five_servers_are_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minority_is_unavailable() {
+async fn quorum_lock_is_unavailable_with_a_minority_of_servers() {
     let setup = Setup::<5>::known().await;
     setup.servers[..3].iter().for_each(MemoryStore::stall);
     let error = setup.lock().acquire_within(5 * SECOND).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn minority_of_grants_is_released_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_without_its_data_gets_the_hold_again() {
+async fn quorum_hold_is_restored_at_a_server_that_lost_its_data() {
     let setup = Setup::<3>::new();
     let guard = acquire(&setup.lock()).await;
     for server in [2, 0, 1] {
@@ -167,7 +167,7 @@ async fn server_that_was_stopped_at_the_grant_joins_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hold_is_lost_with_the_majority() {
+async fn quorum_hold_is_lost_when_the_majority_is_lost() {
     let setup = Setup::<5>::new();
     let guard = acquire(&setup.lock()).await;
     setup.servers[..3].iter().for_each(MemoryStore::lose_everything);
@@ -177,7 +177,8 @@ async fn hold_is_lost_with_the_majority() {
     assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
 }
 
-/// The majority is lost, whatever the silent servers reply.
+/// Server 0 has lost its data, and servers 3 and 4 never granted the lock. So no majority is left,
+/// whatever servers 1 and 2 would reply.
 #[tokio::test(start_paused = true)]
 async fn release_reports_a_certain_loss_though_servers_are_silent() {
     let setup = Setup::<5>::known().await;
@@ -199,14 +200,14 @@ async fn hold_expires_when_no_majority_replies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptied_server_does_not_count_for_a_lease() {
-    // The holder has the lock at the first two servers.
+async fn server_that_lost_its_data_has_no_vote_for_one_lease() {
+    // The holder has the votes of the first two servers.
     let setup = Setup::<3>::known().await;
     setup.servers[2].fail("LOADING Redis is loading the dataset in memory");
     let guard = acquire(&setup.lock()).await;
 
-    // One of them loses its data, and the third one comes back: they must not grant the lock to
-    // another client.
+    // The second server loses its data, and the third one works again. These two must not form a
+    // majority for another client.
     setup.servers[1].lose_everything();
     setup.servers[2].heal();
     let other = setup.lock();
@@ -218,9 +219,9 @@ async fn emptied_server_does_not_count_for_a_lease() {
     assert!(guard.is_held(), "the holder got the emptied server again");
 }
 
-/// The servers are new, so an emptied server looks like one that was never used.
+/// The servers are new, so a server that has lost its data looks like one that was never used.
 #[tokio::test(start_paused = true)]
-async fn server_without_data_does_not_count_with_an_unasked_one() {
+async fn empty_server_has_no_vote_if_another_server_was_silent() {
     let setup = Setup::<3>::new();
     setup.servers[2].stall();
     let (lock, start) = (setup.lock(), Instant::now());
@@ -239,7 +240,7 @@ async fn server_without_data_does_not_count_with_an_unasked_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_each_get_some_new_servers_wait_for_no_lease() {
+async fn callers_on_new_servers_do_not_wait_for_a_lease() {
     let setup = Setup::<3>::new();
     let first = Client::with_store(&setup.servers[0]).lock("door").unwrap();
     let second = Client::with_store(&setup.servers[1]).lock("door").unwrap();
@@ -250,7 +251,7 @@ async fn callers_that_each_get_some_new_servers_wait_for_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn emptied_server_counts_after_a_lease() {
+async fn server_that_lost_its_data_votes_again_after_one_lease() {
     let setup = Setup::<3>::known().await;
     setup.servers[1].lose_everything();
     setup.servers[2].stall();
@@ -348,7 +349,7 @@ async fn panic_of_the_work_releases_the_lock_and_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejecting_majority_is_an_error() {
+async fn rejection_by_a_majority_is_returned_as_an_error() {
     let setup = Setup::<3>::known().await;
     setup.servers[0].fail("NOPERM this user has no permissions");
     assert!(setup.lock().acquire_within(SECOND).await.is_ok());
@@ -359,7 +360,7 @@ async fn rejecting_majority_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_each_get_some_servers_make_progress() {
+async fn clients_that_split_the_votes_make_progress() {
     let setup = Setup::<5>::new();
     let start = Instant::now();
     let tasks: Vec<_> = (0..12)
@@ -381,10 +382,10 @@ async fn clients_that_each_get_some_servers_make_progress() {
     assert!(each < SECOND / 5, "{each:?} for each hold");
 }
 
-// Redisson's tests of its `RedissonRedLock`. A Java thread is a task of its own client here.
+// Tests of Redisson's `RedissonRedLock`. Each Java thread is a task with a client of its own.
 
-/// `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes` and
-/// `testTryLockLeasetime`.
+/// Ported from `RedissonRedLockTest.testLockLeasetimeWithSeconds`, `testLockLeasetimeWithMinutes`
+/// and `testTryLockLeasetime`.
 #[tokio::test(start_paused = true)]
 async fn tasks_with_leases_hold_one_at_a_time() {
     const ROUNDS: u32 = 5;
@@ -414,7 +415,8 @@ async fn tasks_with_leases_hold_one_at_a_time() {
     }
 }
 
-/// `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and `test`.
+/// Ported from `RedissonRedLockTest.testLockFailed`, `testLockSuccess2`, `testMultiThreads` and
+/// `test`.
 #[tokio::test(start_paused = true)]
 async fn lock_held_at_a_minority_is_granted_and_at_a_majority_not() {
     let setup = Setup::<3>::known().await;

@@ -90,10 +90,10 @@ try {
   // A name is text, whatever it contains.
   assert.ok((await names()).includes(evil));
   assert.equal(await page.locator('#rows img').count(), 0);
-  // The token is nowhere in the address.
+  // The address of the page does not keep the token.
   assert.equal(new URL(page.url()).hash, '');
 
-  // What is odd is on top, and a title sorts.
+  // Odd objects come first. A click on a title sorts.
   assert.equal((await names())[0], 'invoices/close');
   await page.getByRole('button', { name: 'Name', exact: true }).click();
   assert.deepEqual(await names(), [...await names()].sort());
@@ -111,12 +111,12 @@ try {
   await sleep(1_500);
   await light.screenshot({ path: `${folder}/ui-light.png` });
 
-  // Without the token there is no button.
+  // Without the token, the page has no button.
   const reader = await open(new URL(url).origin, 'dark');
   await reader.waitForTimeout(1_500);
   assert.equal(await reader.getByRole('button', { name: /by force/ }).count(), 0);
 
-  // A release by force asks first.
+  // The page asks before a release by force.
   const row = page.locator('tr', { hasText: 'legacy/import' });
   await row.getByRole('button', { name: /by force/ }).click();
   assert.match(await page.locator('#ask').innerText(), new RegExp(`legacy/import[^]*${owner}:42`));
@@ -132,7 +132,7 @@ try {
   await sleep(500);
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
 
-  // Failures are shown, and their ends.
+  // The page shows failures, and when they end.
   const alarms = () => page.locator('#alarms').textContent();
   ui.kill('SIGSTOP');
   await until('a frozen leasehold ui is shown', async () => (await alarms()).includes('no connection'));

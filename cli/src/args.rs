@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 /// Locks for commands and scripts, on Redis.
 ///
-/// REDIS_URL names the server. Its passwords never belong on a command line.
+/// REDIS_URL names the server. Never put a password of the server on a command line.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version)]
 pub(crate) struct Cli {
@@ -35,13 +35,15 @@ pub(crate) enum Subcommand {
 
 /// Runs a command while holding a lock.
 ///
-/// Waits for the lock, runs the command, and releases the lock. If the lock is lost, the command
-/// is stopped: TERM to its process group, then KILL after the grace period.
+/// Waits for the lock, runs the command, and releases the lock. If the lock is lost, leasehold
+/// stops the command: it sends TERM to the process group of the command, and KILL after the grace
+/// period.
 ///
-/// Exits with the code of the command, or 128 and the number of the signal that ended it. Other
-/// codes: 64 wrong usage, 65 another number of permits, 69 Redis is unreachable or rejects the
-/// request, 71 the system refuses something, 75 another owner holds the lock, 76 the lock was
-/// lost, 126 the command is not executable, 127 the command was not found.
+/// Exits with the code of the command, or with 128 plus the number of the signal that ended it.
+/// Other codes: 64 wrong usage, 65 the semaphore has another number of permits, 69 Redis is
+/// unreachable or rejects the request, 71 the operating system refuses something, 75 another owner
+/// holds the lock, 76 the lock was lost, 126 the command is not executable, 127 the command was not
+/// found.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -57,16 +59,16 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) side: Side,
 
-    /// Lets this many commands run at once: all of them must give the same number
+    /// Lets this many commands run at the same time. All of them must give the same number
     #[arg(long, value_name = "N", conflicts_with_all = ["fenced", "shared", "exclusive"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
-    /// Gives the command a fencing token, LOCK_FENCE, which grows with each hold
+    /// Gives the command a fencing token in LOCK_FENCE. Each later hold has a higher token
     #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) fenced: bool,
 
-    /// Acquires in the order of all waiting commands. Commands with and without this option exclude
-    /// each other, but must not wait for the same name
+    /// Commands acquire in the order in which they began to wait. Commands with and without this
+    /// option exclude each other, but must not wait for the same name
     #[arg(long, conflicts_with_all = ["fenced", "shared", "exclusive", "permits"])]
     pub(crate) fair: bool,
 
@@ -74,13 +76,13 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) ttl: Duration,
 
-    /// Holds the lock for at least this time from the start of the command, also if the command or
-    /// leasehold ends before
+    /// Holds the lock for at least this time from the start of the command, even if the command or
+    /// leasehold ends earlier
     #[arg(long, value_name = "TIME", value_parser = period, conflicts_with = "permits")]
     pub(crate) hold_at_least: Option<Duration>,
 
     /// Starts the command at most once in this time, on all machines together. A command that fails
-    /// or is killed counts
+    /// or is killed counts, too
     #[arg(long, value_name = "TIME", value_parser = period, conflicts_with_all = ["permits", "shared"])]
     pub(crate) once_per: Option<Duration>,
 
@@ -89,12 +91,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
 
-    /// Why the command runs, for those who wait: up to 128 bytes, which everyone can read who can
-    /// read the keys of Leasehold
+    /// Why the command runs, for clients that wait: up to 128 bytes. Every user that can read the
+    /// keys of Leasehold can read this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 
-    /// Runs this text with the shell, in place of COMMAND
+    /// Runs this text with the shell, instead of COMMAND
     #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "command")]
     pub(crate) shell: Option<OsString>,
 
@@ -108,8 +110,8 @@ pub(crate) struct Run {
 
 /// Acquires a lock for a script, and prints the token of its hold.
 ///
-/// The hold has a fixed lease. It ends by `leasehold unlock NAME TOKEN`, or with its lease. With
-/// --fenced, the fencing token follows in the same line.
+/// The hold has a fixed lease. It ends when `leasehold unlock NAME TOKEN` releases it, or when its
+/// lease ends. With --fenced, the fencing token follows on the same line.
 #[derive(Args, Debug)]
 pub(crate) struct Lock {
     #[command(flatten)]
@@ -121,7 +123,7 @@ pub(crate) struct Lock {
     #[command(flatten)]
     pub(crate) side: Side,
 
-    /// Also prints a fencing token, which grows with each hold
+    /// Also prints a fencing token. Each later hold has a higher token
     #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) fenced: bool,
 
@@ -137,7 +139,8 @@ pub(crate) struct Lock {
     pub(crate) name: String,
 }
 
-/// Gives a hold of `leasehold lock` another lease, from now on. Exits with 76 if it has ended.
+/// Gives a hold of `leasehold lock` a new lease, which starts now. Exits with 76 if the hold has
+/// ended.
 #[derive(Args, Debug)]
 pub(crate) struct Renew {
     #[command(flatten)]
@@ -159,7 +162,7 @@ pub(crate) struct Renew {
 
 /// Releases a hold of `leasehold lock`, or any hold by force.
 ///
-/// Exits with 76 if the hold has ended, and with 1 if nothing was released by force.
+/// Exits with 76 if the hold has ended, and with 1 if there was nothing to release by force.
 #[derive(Args, Debug)]
 pub(crate) struct Unlock {
     #[command(flatten)]
@@ -168,15 +171,15 @@ pub(crate) struct Unlock {
     #[command(flatten)]
     pub(crate) side: Side,
 
-    /// Releases the lock of any holder, after a look at it and a question
+    /// Shows the holders, asks for confirmation, and then releases all of them
     #[arg(long, conflicts_with_all = ["token", "shared", "exclusive"])]
     pub(crate) force: bool,
 
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
 
-    /// Why the lock is released by force, for the audit
+    /// Why the lock is released by force, for the audit record
     #[arg(long, value_name = "TEXT", requires = "force")]
     pub(crate) reason: Option<String>,
 
@@ -203,15 +206,16 @@ pub(crate) struct Wait {
 
 /// Campaigns in an election, and runs a command while it leads.
 ///
-/// Waits until it leads, runs the command, and steps down when the command ends. If the leadership is
-/// lost, the command is stopped as by `leasehold run`. Without COMMAND it prints its value and its
-/// term as soon as it leads, and leads until a signal. The exit codes are those of `leasehold run`.
+/// Waits until it leads, runs the command, and steps down when the command ends. If the leadership
+/// is lost, it stops the command as `leasehold run` does. Without COMMAND it prints its value and
+/// its term as soon as it leads, and leads until it gets a signal. The exit codes are those of
+/// `leasehold run`.
 #[derive(Args, Debug)]
 pub(crate) struct Elect {
     #[command(flatten)]
     pub(crate) server: Server,
 
-    /// Prints each leader and its term, and takes no part
+    /// Prints each leader and its term, and is not a candidate
     #[arg(long, conflicts_with_all = ["value", "http", "grace", "command"])]
     pub(crate) observe: bool,
 
@@ -219,15 +223,18 @@ pub(crate) struct Elect {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// What others learn of this candidate, such as its address [default: its host and process]
+    /// The value that other clients read while this candidate leads, such as its address [default:
+    /// its host and process]
     #[arg(long)]
     pub(crate) value: Option<String>,
 
-    /// Answers by HTTP who leads, with 200 if it is this process and with 503 if it is not
+    /// Replies to HTTP requests with the leader: with status 200 if this process leads, else with
+    /// 503
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
 
-    /// The lease, which is renewed while it leads: after a crash, another one leads within this time
+    /// The lease, which is renewed while this process leads. After a crash, another candidate leads
+    /// within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub(crate) ttl: Duration,
 
@@ -260,11 +267,11 @@ pub(crate) struct Show {
     pub(crate) name: String,
 }
 
-/// Lists the objects that Redis shows, a line for each.
+/// Lists the objects in Redis, one line for each.
 ///
-/// It reads the keys by SCAN, on a cluster at every node. Of a lock nothing is left once it is free.
-/// A semaphore or a latch without holders looks like any number: see --numbers. Maps, sets and queues
-/// look like the data of other programs: see --data.
+/// It reads the keys by SCAN, on a cluster at every node. A free lock is not listed, because it has
+/// no key. A semaphore or a latch without holders looks like any number: see --numbers. Maps, sets
+/// and queues look like the data of other programs: see --data.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -282,7 +289,7 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) data: bool,
 
-    /// The names, as SCAN matches them, such as 'orders:*'
+    /// A pattern for the names, as for SCAN, such as 'orders:*'
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 }
@@ -314,11 +321,11 @@ pub(crate) struct Ui {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8379")]
     pub(crate) listen: SocketAddr,
 
-    /// A name under which browsers may ask for the page, besides localhost and addresses
+    /// A host name that browsers may use for the page, in addition to localhost and IP addresses
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
 
-    /// Allows the page to release locks by force. The printed address has the token for it
+    /// Allows the page to release locks by force. The printed address has the token that this needs
     #[arg(long)]
     pub(crate) allow_force: bool,
 }
@@ -330,15 +337,16 @@ pub(crate) struct Watching {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
 
-    /// The names, as SCAN matches them, such as 'orders:*'
+    /// A pattern for the names, as for SCAN, such as 'orders:*'
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 }
 
 /// Checks the servers, the permissions and the objects, and prints findings with their remedies.
 ///
-/// It tries a lock of its own, below NAME. Exits with 0 if there are only notes, with 1 after a
-/// warning, with 2 after an error, and with 69 if Redis is unreachable.
+/// It also acquires and releases a lock of its own, NAME:leasehold-doctor. Exits with 0 if there
+/// are only notes, with 1 after a warning, with 2 after an error, and with 69 if Redis is
+/// unreachable.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
     #[command(flatten)]
@@ -352,16 +360,16 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) user: Option<String>,
 
-    /// The lease that clients use, to which the latency is compared
+    /// The lease that clients use. The latency is compared with it
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) ttl: Duration,
 
     /// The only object to check, and the name whose permissions are checked [default: all objects,
-    /// and permissions for commands alone]
+    /// and only the permissions for commands]
     pub(crate) name: Option<String>,
 }
 
-/// Measures what this server gives, in some seconds.
+/// Measures for some seconds how fast this server serves locks.
 ///
 /// It acquires and releases locks of its own as fast as it can, and leaves no keys behind.
 #[derive(Args, Debug)]
@@ -409,7 +417,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// The timeout; `None` if there is none.
+    /// Returns the timeout, or `None` if there is none.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
     }
@@ -418,12 +426,12 @@ impl Waiting {
 /// The kind of lock, and its side.
 #[derive(Args, Debug)]
 pub(crate) struct Side {
-    /// Shares a read-write lock with others that give --shared
+    /// Shares a read-write lock with other commands that give --shared
     #[arg(short, long, conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Excludes those that give --shared. Commands without either option use another kind of lock,
-    /// so they must not share a name with these
+    /// Excludes all commands that give --shared or --exclusive. Commands without either option use
+    /// another kind of lock, so they must not use the same name
     #[arg(short = 'x', short_alias = 'e', long)]
     pub(crate) exclusive: bool,
 }
@@ -431,7 +439,7 @@ pub(crate) struct Side {
 /// How the server is found.
 #[derive(Args, Debug)]
 pub(crate) struct Server {
-    /// The server, without a password
+    /// The URL of the server, without a password
     #[arg(long, value_name = "URL", conflicts_with = "url_file")]
     pub(crate) url: Option<String>,
 
@@ -440,7 +448,7 @@ pub(crate) struct Server {
     pub(crate) url_file: Option<PathBuf>,
 }
 
-/// Reads seconds, `1.5`, or a number with a unit.
+/// Parses seconds, such as `1.5`, or a number with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -455,7 +463,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
 }
 
-/// Reads the time between two samples.
+/// Parses the time between two samples.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     match interval >= Duration::from_millis(100) {
@@ -464,7 +472,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a duration that Redis can keep as the TTL of a key.
+/// Parses a duration that Redis can keep as the TTL of a key.
 fn period(text: &str) -> Result<Duration, String> {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     match duration(text)? {
@@ -480,7 +488,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_has_no_contradiction() {
+    fn command_line_definition_is_valid_for_clap() {
         Cli::command().debug_assert();
     }
 
@@ -497,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_flock_are_understood() {
+    fn run_accepts_the_options_of_flock() {
         let line = ["leasehold", "run", "-n", "-E", "7", "-x", "door", "ls", "-l", "--wait"];
         let command = Cli::try_parse_from(line).unwrap().command;
         let Subcommand::Run(run) = command else { panic!("{command:?}") };

@@ -1,4 +1,4 @@
-//! `leasehold bench`: what this server gives, from this machine.
+//! `leasehold bench`: how fast this server serves locks, measured from this machine.
 
 use std::{cell::Cell, time::Duration};
 
@@ -43,7 +43,7 @@ pub(crate) async fn bench(bench: &Bench) -> Result<u8, Exit> {
 #[derive(Debug)]
 struct Measured {
     round_trip: Latency,
-    /// Tasks, and their pairs of acquisition and release per second.
+    /// Numbers of tasks, and for each how often the tasks acquire and release per second.
     pairs: Vec<(usize, f64)>,
     hand_over: Latency,
 }
@@ -93,7 +93,7 @@ async fn pairs_per_second(locks: Vec<Lock>, time: Duration) -> Result<f64, Error
     Ok(f64::from(counts?.into_iter().sum::<u32>()) / since.elapsed().as_secs_f64())
 }
 
-/// Measures from the release by one client to the acquisition by the other, which waits.
+/// Measures the time from the release by one client until the other client, which waits, acquires.
 async fn hand_overs(one: &Lock, other: &Lock, time: Duration) -> Result<Latency, Error> {
     // The last client that released, and when.
     let released = Cell::new(None);
@@ -122,7 +122,7 @@ async fn hand_overs(one: &Lock, other: &Lock, time: Duration) -> Result<Latency,
 struct Latency {
     count: usize,
     median: Duration,
-    /// 99 of 100 are shorter.
+    /// 99 % of the durations are shorter.
     p99: Duration,
 }
 

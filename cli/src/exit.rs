@@ -8,7 +8,7 @@ use std::{
 
 use leasehold::Error;
 
-/// There is no such object, or it is free.
+/// The object does not exist, or is free.
 pub(crate) const ABSENT: u8 = 1;
 /// The command line is wrong, `EX_USAGE`.
 pub(crate) const USAGE: u8 = 64;
@@ -22,11 +22,11 @@ pub(crate) const OS: u8 = 71;
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost, `EX_PROTOCOL`.
 pub(crate) const LOST: u8 = 76;
-/// The command exists, and cannot be executed; as in a shell.
+/// The command exists but cannot be executed; the same code as in a shell.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command; as in a shell.
+/// The command does not exist; the same code as in a shell.
 pub(crate) const NOT_FOUND: u8 = 127;
-/// Added to the number of a signal.
+/// After a signal, the exit code is this plus the number of the signal.
 pub(crate) const SIGNALLED: u8 = 128;
 
 /// The end of this process: a code, and its reason.
@@ -77,7 +77,7 @@ impl From<Error> for Exit {
 
 /// Writes one line to stderr.
 pub(crate) fn say(line: &str) {
-    // If stderr fails, the work and its exit code still count.
+    // If stderr fails, the exit code still shows the result.
     let line = line.replace(|it: char| it.is_control() && it != '\n', " ");
     drop(writeln!(io::stderr(), "leasehold: {line}"));
 }

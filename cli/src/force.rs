@@ -12,7 +12,7 @@ use crate::{
 pub(crate) const QUESTION: &str =
     "The holders work on until they notice. Release the lock by force?";
 
-/// A held lock, with the holders that the user was shown. Later holders are not released.
+/// A held lock, with the holders that the user was shown. A release by force ends only their holds.
 #[derive(Debug)]
 pub(crate) struct Forcible {
     found: Inspection,
@@ -20,7 +20,7 @@ pub(crate) struct Forcible {
 }
 
 impl Forcible {
-    /// Finds the holders of `name`, and fails if it cannot be released by force.
+    /// Finds the holders of `name`. Fails if the lock cannot be released by force.
     pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, Exit> {
         let found = client.inspect(name).await?.filter(|found| !found.holders.is_empty());
         let Some(found) = found else {
@@ -43,7 +43,7 @@ impl Forcible {
         Ok(Self { found, lock })
     }
 
-    /// Leaves only these owners of it.
+    /// Keeps only the holders with these owners.
     pub(crate) fn only(mut self, owners: &[String]) -> Self {
         self.found.holders.retain(|it| owners.iter().any(|owner| owner == it.owner().as_str()));
         self
@@ -53,13 +53,13 @@ impl Forcible {
         &self.found.name
     }
 
-    /// The holders and the waiters, as `show` prints them.
+    /// Returns the holders and the waiters, as `show` prints them.
     pub(crate) fn text(&self) -> String {
         as_text(&self.found)
     }
 
-    /// Releases the holders, and returns those that still held it. Records each release for an
-    /// audit, and publishes it. `how` names the command, and perhaps its user.
+    /// Releases the holders that were shown, and returns those that still held the lock. Records
+    /// each release for an audit, and publishes it. `how` names the command, and perhaps its user.
     pub(crate) async fn release(&self, how: &str) -> Result<Vec<&Holder>, Exit> {
         let (mut released, by) = (vec![], by(how));
         for holder in &self.found.holders {
@@ -81,7 +81,8 @@ impl Forcible {
     }
 }
 
-/// Names the user, the machine, the process and the command. A long reason is cut at the end.
+/// Returns a text that names the user, the machine, the process and the command. The end of a long
+/// reason is cut off.
 fn by(how: &str) -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| env::var(name).ok());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());

@@ -1,4 +1,4 @@
-//! As much of HTTP/1 as `ui` and `elect` need: one request for each connection, strictly.
+//! The part of HTTP/1 that `ui` and `elect` need: strict, with one request for each connection.
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,18 +12,19 @@ use tokio::{
 
 use crate::exit::Exit;
 
-/// The number of connections at the same time, and how long one may take.
+/// The highest number of connections at the same time, and the longest time for one.
 const CONNECTIONS: usize = 64;
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The pause after a connection could not be accepted, such as without a file descriptor.
+/// The pause after a connection could not be accepted, for example because no file descriptor was
+/// left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest head and body of a request.
 const HEAD: usize = 8 * 1024;
 const BODY: usize = 64 * 1024;
 
-/// What answers the requests.
+/// Responds to requests.
 pub(crate) trait Site: Send + Sync + 'static {
     fn respond(&self, request: &Request, peer: SocketAddr)
     -> impl Future<Output = Response> + Send;
@@ -35,11 +36,11 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Exit> {
     listener.map_err(|error| Exit::os("listen on", &address.to_string(), &error))
 }
 
-/// Answers all requests.
+/// Responds to all requests.
 pub(crate) async fn serve(listener: TcpListener, site: impl Site) -> Infallible {
     let (slots, site) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(site));
     loop {
-        // It is never closed.
+        // The semaphore is never closed, so this always returns a permit.
         let slot = Arc::clone(&slots).acquire_owned().await;
         let Ok((stream, peer)) = listener.accept().await else {
             sleep(PAUSE).await;
@@ -47,7 +48,7 @@ pub(crate) async fn serve(listener: TcpListener, site: impl Site) -> Infallible 
         };
         let site = Arc::clone(&site);
         spawn(async move {
-            // Without an end in time, the connection is closed.
+            // If the request takes longer than `LONGEST`, the connection is closed.
             drop(timeout(LONGEST, talk(stream, peer, &*site)).await);
             drop(slot);
         });
@@ -71,7 +72,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The value of a header, by its name in lower case. `None` if it is missing or repeated.
+    /// Returns the value of a header, by its name in lower case, or `None` if the header is missing
+    /// or repeated.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter().filter(|(it, _)| it == name);
         let (_, value) = all.next()?;
@@ -82,7 +84,7 @@ impl Request {
         self.headers.iter().any(|(it, _)| it == name)
     }
 
-    /// Reads a request. An error is the response to it.
+    /// Reads a request. If it is invalid, returns the response to it as an error.
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Response> {
         let mut bytes = vec![];
         let end = loop {
@@ -100,7 +102,7 @@ impl Request {
         while request.body.len() < length {
             more(stream, &mut request.body).await?;
         }
-        // A second request on this connection is not read.
+        // A second request on this connection is ignored.
         request.body.truncate(length);
         Ok(request)
     }
@@ -121,7 +123,7 @@ impl Request {
         Some(Self { method, path, headers: headers?, body: vec![] })
     }
 
-    /// The length of the body.
+    /// Returns the length of the body.
     fn length(&self) -> Result<usize, Response> {
         if self.has("transfer-encoding") {
             return Err(Response::error("501 Not Implemented"));
@@ -164,9 +166,9 @@ fn header(line: &str) -> Option<(String, String)> {
 pub(crate) struct Response {
     pub(crate) status: &'static str,
     kind: &'static str,
-    /// The scripts and styles that the page may have.
+    /// The nonce of the scripts and styles that the page may use.
     nonce: Option<String>,
-    /// The methods of the path, if the request has another one.
+    /// The methods that the path allows, if the request has another method.
     allow: Option<&'static str>,
     body: String,
     /// Whether the body is sent. Its length is always in the head.
@@ -207,12 +209,12 @@ impl Response {
         }
     }
 
-    /// The response to a request for the head alone.
+    /// Returns the response to a HEAD request.
     pub(crate) fn without_body(self) -> Self {
         Self { has_body: false, ..self }
     }
 
-    /// Refuses a method other than `allowed`.
+    /// Rejects a method other than `allowed`.
     pub(crate) fn not_allowed(allowed: &'static str) -> Self {
         Self { allow: Some(allowed), ..Self::error("405 Method Not Allowed") }
     }
@@ -221,7 +223,7 @@ impl Response {
         Self::error("400 Bad Request")
     }
 
-    /// Writes the response. The other side may have left, so a failure is of no interest.
+    /// Writes the response. A failure is ignored, because the client may have left.
     pub(crate) async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) {
         let allowed = match &self.nonce {
             Some(nonce) => format!(
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_is_read_with_its_body() {
+    async fn http_request_is_parsed_with_its_body() {
         let text = "POST /force HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n{} GET / HTTP/1.1";
         let request = Request::read(&mut text.as_bytes()).await.unwrap();
         assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/force"));
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn malformed_request_is_refused() {
+    async fn malformed_http_request_is_refused() {
         for (text, expected) in [
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK"),
             ("GET / HTTP/1.0\r\n\r\n", "200 OK"),

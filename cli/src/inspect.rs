@@ -56,7 +56,7 @@ pub(crate) async fn show(show: &Show) -> Result<u8, Exit> {
     }
 }
 
-/// The last releases of `name` by force. A user that may not read them sees none.
+/// Returns the last releases of `name` by force, or none if the user may not read them.
 async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
     match client.forced_releases().await {
         Ok(forced) => forced.into_iter().filter(|it| it.name == name).collect(),
@@ -68,7 +68,7 @@ async fn records_of(client: &Client, name: &str) -> Vec<ForcedRelease> {
     }
 }
 
-/// The records of `name` as lines, or those of all locks.
+/// Returns the records of `name`, or of all locks, as lines.
 pub(crate) fn records(all: &[ForcedRelease], name: Option<&str>) -> Vec<String> {
     let of_name = all.iter().filter(|it| name.is_none_or(|name| it.name == name));
     let line = |it: &ForcedRelease| {
@@ -108,7 +108,7 @@ pub(crate) async fn list(list: &List) -> Result<u8, Exit> {
     Err(Exit::new(UNAVAILABLE, format!("list `{pattern}`: {failed}")))
 }
 
-/// The text of `lines`. If a person reads them, tabs become columns.
+/// Returns the text of `lines`. If `columns`, a person reads them, and tabs become columns.
 fn lines_of(lines: Vec<String>, columns: bool) -> String {
     let cells = lines.iter().map(|line| line.split('\t').map(|cell| cell.chars().count()));
     let mut widths = vec![];
@@ -129,7 +129,7 @@ fn lines_of(lines: Vec<String>, columns: bool) -> String {
     }
 }
 
-/// Reads all objects whose names match `pattern`, in any order. If Redis does not reply, it stops.
+/// Reads all objects whose names match `pattern`, in any order. Stops if Redis does not reply.
 pub(crate) async fn read_all(
     client: &Client,
     pattern: &str,
@@ -156,7 +156,7 @@ pub(crate) async fn read_all(
     }
 }
 
-/// The names of all objects that match `pattern`.
+/// Returns the names of all objects that match `pattern`.
 async fn names(
     client: &Client,
     pattern: &str,
@@ -175,7 +175,7 @@ async fn read(client: Client, name: Name) -> (Name, Result<Option<Inspection>, E
     (name, found)
 }
 
-/// The line of `ls` for a name. `None` if it is not listed.
+/// Returns the line of `ls` for a name, or `None` if the object is not listed.
 fn line(list: &List, name: &Name, found: Result<Option<Inspection>, Error>) -> Option<String> {
     match found {
         Ok(found) => {
@@ -192,7 +192,7 @@ fn line(list: &List, name: &Name, found: Result<Option<Inspection>, Error>) -> O
     }
 }
 
-/// Writes to stdout. If the reader, such as `head`, closes the pipe, this is no failure.
+/// Writes to stdout. If the reader, such as `head`, closes the pipe, that is not a failure.
 pub(crate) fn print(text: &str) -> Result<(), Exit> {
     match write(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -200,7 +200,7 @@ pub(crate) fn print(text: &str) -> Result<(), Exit> {
     }
 }
 
-/// Writes to stdout, at once.
+/// Writes to stdout and flushes it.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(text.as_bytes())?;
@@ -250,7 +250,7 @@ pub(crate) fn as_text(found: &Inspection) -> String {
     text
 }
 
-/// For how long the client says that it has held the object.
+/// Returns for how long the client has held the object, by its own report.
 fn held_for(holder: &Holder) -> String {
     let since = holder.held_since().and_then(|since| since.elapsed().ok());
     since.map(|held| format!(", for {}", seconds(held))).unwrap_or_default()
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_for_a_person_have_columns() {
+    fn list_has_aligned_columns_only_for_a_person() {
         let lines = || vec!["door\tlock\tfree".to_owned(), "tür:7\tsemaphore".to_owned()];
         assert_eq!(lines_of(lines(), true), "door   lock       free\ntür:7  semaphore\n");
         assert_eq!(lines_of(lines(), false), "door\tlock\tfree\ntür:7\tsemaphore\n");

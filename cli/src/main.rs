@@ -1,7 +1,7 @@
 //! The command `leasehold`.
 //!
-//! The process starts itself in two more modes, which users never type: `__start` becomes the
-//! command of `run`, and `__watch` outlives `run` to kill that command. See `run/mod.rs`.
+//! The process starts this program in two more modes, which users never type. `__start` becomes the
+//! command of `run`. `__watch` outlives `run` to kill that command. See `run/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -71,13 +71,13 @@ fn command() -> ExitCode {
     }
 }
 
-/// Runs everything on the main thread: the kernel kills the command of `run` as soon as the
-/// thread that started it ends.
+/// Runs everything on the main thread, because the kernel kills the command of `run` as soon as the
+/// thread that started the command ends.
 fn in_this_thread(work: impl Future<Output = Result<u8, Exit>>) -> Result<u8, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Exit::os("start", "runtime", &error))?;
     let ended = runtime.block_on(work);
-    // A lookup of an address may take longer than anybody wants to wait after a signal.
+    // Does not wait for a DNS lookup, which may still take long after a signal.
     runtime.shutdown_background();
     ended
 }

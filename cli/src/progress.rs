@@ -1,4 +1,4 @@
-//! How far `ls` and `doctor` are, on the terminal.
+//! Shows on the terminal how far `ls` and `doctor` are.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -7,17 +7,18 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A shorter command shows nothing.
+/// A command that takes less time than this shows nothing.
 const QUIET: Duration = Duration::from_secs(1);
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The bar has this many characters.
+/// The number of characters of the bar.
 const WIDTH: usize = 30;
 
-/// A line on stderr that is overwritten, if stderr is a terminal. It disappears at the end.
+/// A line on stderr that each step overwrites, if stderr is a terminal. The line disappears at the
+/// end.
 pub(crate) struct Progress {
-    /// No line is written before. `None` if stderr is no terminal.
+    /// The earliest time to write the next line, or `None` if stderr is not a terminal.
     next: Option<Instant>,
     is_shown: bool,
 }
@@ -28,7 +29,7 @@ impl Progress {
         Self { next, is_shown: false }
     }
 
-    /// Shows how many names were found until now.
+    /// Shows how many names were found so far.
     pub(crate) fn found(&mut self, names: usize) {
         self.show(|| format!("searching: {names} names"));
     }
@@ -56,7 +57,7 @@ impl Drop for Progress {
     }
 }
 
-/// Replaces the line. If the terminal is gone, nobody misses the line.
+/// Replaces the line. If the terminal is gone, the failure is ignored.
 fn write(text: &str) {
     drop(write!(io::stderr(), "\r\x1b[K{text}"));
 }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bar_grows_with_what_is_done() {
+    fn progress_bar_grows_with_the_completed_part() {
         assert_eq!(bar(0, 20), "reading: [                              ] 0 of 20");
         assert_eq!(bar(10, 20), "reading: [###############               ] 10 of 20");
         assert_eq!(bar(20, 20), "reading: [##############################] 20 of 20");

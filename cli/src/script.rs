@@ -31,7 +31,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) async fn lock(lock: &Lock) -> Result<u8, Exit> {
     let client = server::connect(&lock.server).await?;
-    // Without it, a signal could leave a hold whose token was not printed.
+    // Without this, a signal could leave a hold whose token was not printed.
     let mut signals = Signals::catch(true)?;
     let wanted = hold::of_side(&client, &lock.name, &lock.side)?.lease(lock.ttl);
     let acquired = tokio::select! {
@@ -68,7 +68,8 @@ async fn acquire(
     }
 }
 
-/// Prints the token of a hold, and leaves the hold to the reader. Without a reader it is released.
+/// Prints the token of a hold, and leaves the hold to the reader. If there is no reader, the hold
+/// is released.
 async fn hand_out(lock: &Lock, hold: Hold) -> Result<(), Exit> {
     match write(&(description(lock, &hold) + "\n")) {
         Ok(()) => {
@@ -113,8 +114,8 @@ pub(crate) async fn unlock(unlock: &Unlock) -> Result<u8, Exit> {
     }
 }
 
-/// Returns the lock of `name`. A read-write lock has more than an owner in Redis, so a request for a
-/// plain lock would change only a part of it.
+/// Returns the lock of `name`. A read-write lock has more in Redis than its owner, so a request for
+/// a plain lock would change only a part of it.
 async fn of_same_side(
     client: &Client,
     operation: &str,
@@ -132,7 +133,7 @@ async fn of_same_side(
                 );
                 return Err(Exit::new(DATA, text));
             }
-            // A user that may not read all of it has its answer from the lock itself.
+            // If the user may not read the whole object, the request to the lock itself decides.
             Ok(_) | Err(Error::Forbidden { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -154,8 +155,8 @@ fn ended(operation: &str, name: &str) -> Exit {
     Exit::new(LOST, format!("{operation} `{name}`: {cause}; check the result of the work"))
 }
 
-/// Releases the holders that it has shown. A client that acquires during the question keeps the
-/// lock.
+/// Releases the holders that the user was shown. A client that acquires the lock during the
+/// question keeps it.
 async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     let name = &unlock.name;
     let held = Forcible::find(client, name).await?;
@@ -173,7 +174,7 @@ async fn force(client: &Client, unlock: &Unlock) -> Result<u8, Exit> {
     Ok(0)
 }
 
-/// Shows the holders, and asks for confirmation.
+/// Shows the holders, and returns whether the user confirms.
 fn is_confirmed(held: &Forcible) -> Result<bool, Exit> {
     let name = held.name();
     if !io::stdin().is_terminal() {
@@ -196,7 +197,7 @@ pub(crate) async fn wait(wait: &Wait) -> Result<u8, Exit> {
     let until = wait.waiting.timeout().map(|timeout| Instant::now() + timeout);
     loop {
         let found = client.inspect(&wait.name).await?;
-        // A claim whose lease is over stays until the next one.
+        // A claim whose lease has ended stays in Redis until the next claim.
         let mut holders = found.iter().flat_map(|found| &found.holders);
         let Some(holder) = holders.find(|it| it.remaining() != Some(Duration::ZERO)) else {
             return Ok(0);

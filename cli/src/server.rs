@@ -45,7 +45,7 @@ fn url(server: &Server) -> Result<String, Exit> {
     Err(Exit::new(USAGE, "find server: no URL is given; set REDIS_URL, or use --url-file"))
 }
 
-/// The files that need no option.
+/// Returns the files that are read without an option.
 fn files() -> impl Iterator<Item = PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
     let user = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
@@ -62,7 +62,7 @@ fn unreadable(path: PathBuf, error: &io::Error) -> Exit {
     Exit::new(UNAVAILABLE, format!("read `{path}`: {error}; check its owner and its mode"))
 }
 
-/// Returns whether `url` may have a password: before an `@`, or as an option, such as
+/// Returns whether `url` may contain a password: before an `@`, or in an option such as
 /// `sentinel_password`.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);

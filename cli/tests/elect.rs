@@ -11,12 +11,12 @@ use testkit::{Redis, eventually};
 
 use crate::common::{Process, SOON, is_alive, leasehold, ms, pid_in};
 
-/// A candidate of the election `jobs` with this value.
+/// Starts a candidate of the election `jobs` with this value.
 fn candidate(redis: &Redis, value: &str, words: &[&str]) -> Process {
     leasehold(redis, &[&["elect", "--value", value, "--ttl", "3s"], words].concat())
 }
 
-/// An address where nothing listens.
+/// Returns an address where nothing listens.
 fn address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -51,7 +51,7 @@ fn one_of_ten_candidates_leads_at_a_time() {
 }
 
 #[test]
-fn command_of_the_leader_has_its_term() {
+fn leader_command_finds_its_term_in_the_environment() {
     let redis = Redis::start();
     for term in ["1\n", "2\n"] {
         let words = ["jobs", "sh", "-c", "echo $LOCK_FENCE"];
@@ -146,7 +146,7 @@ fn http_returns_200_at_the_leader_and_503_at_other_candidates() {
     assert_eq!(http(&here, "HEAD /health HTTP/1.0\r\n\r\n"), Some((200, String::new())));
     assert_eq!(http(&here, "POST / HTTP/1.1\r\n\r\n").unwrap().0, 405);
 
-    // a client that says nothing delays nobody
+    // A client that sends nothing delays no other client.
     let _silent = TcpStream::connect(&there).unwrap();
     leader.signal(Signal::TERM);
     assert_eq!(leader.ended().code, 143);
@@ -171,7 +171,7 @@ fn http_shows_no_leader_before_lease_end_when_redis_is_silent() {
 }
 
 #[test]
-fn busy_address_returns_71() {
+fn elect_returns_71_when_the_http_address_is_in_use() {
     let redis = Redis::start();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -36,7 +36,7 @@ fn signalled_command_returns_128_and_its_signal() {
 }
 
 #[test]
-fn command_that_cannot_start_returns_the_codes_of_a_shell() {
+fn run_returns_shell_codes_when_the_command_cannot_start() {
     let redis = Redis::start();
     for (program, code) in [("no-such-command", 127), ("/etc/passwd", 126)] {
         let ended = leasehold(&redis, &["run", "door", "--", program]).ended();
@@ -47,7 +47,7 @@ fn command_that_cannot_start_returns_the_codes_of_a_shell() {
 }
 
 #[test]
-fn wrong_usage_returns_64() {
+fn run_returns_64_for_wrong_usage() {
     let redis = Redis::start();
     for words in [
         &["run", "door"][..],
@@ -77,7 +77,7 @@ fn password_on_the_command_line_is_refused() {
     assert_eq!(ended.code, 64);
     assert!(ended.err.contains("--url-file") && !ended.err.contains("secret"), "{}", ended.err);
 
-    // the same URL is taken from a file, and from the environment
+    // The same URL works in a file, and in the environment.
     let file = redis.dir().join("url");
     std::fs::write(&file, format!("{url}\n")).unwrap();
     let file = file.to_str().unwrap();
@@ -95,7 +95,7 @@ fn password_on_the_command_line_is_refused() {
 }
 
 #[test]
-fn missing_url_returns_64() {
+fn run_returns_64_without_a_redis_url() {
     let ended = Process::of(command(&["run", "door", "true"])).ended();
     assert_eq!(ended.code, 64);
     assert!(ended.err.contains("set REDIS_URL"), "{}", ended.err);
@@ -118,7 +118,7 @@ fn unreachable_or_denying_server_returns_69() {
 }
 
 #[test]
-fn busy_lock_returns_75_or_the_chosen_code() {
+fn run_returns_75_or_the_chosen_code_when_the_lock_is_held() {
     let redis = Redis::start();
     redis.command(&["HSET", "door", "java:7", "1"]);
     redis.command(&["PEXPIRE", "door", "60000"]);
@@ -142,7 +142,7 @@ fn busy_lock_returns_75_or_the_chosen_code() {
 }
 
 #[test]
-fn busy_command_names_the_process_and_the_reason_of_the_holder() {
+fn run_names_the_holders_process_and_reason_when_lock_is_held() {
     let redis = Redis::start();
     let holder = shell(&redis, &["--reason", "nightly close"], "echo ready; read line");
     holder.wait_for("ready");
@@ -165,7 +165,7 @@ fn busy_command_names_the_process_and_the_reason_of_the_holder() {
 }
 
 #[test]
-fn ten_commands_run_one_after_the_other() {
+fn ten_commands_under_one_lock_run_one_after_the_other() {
     let redis = Redis::start();
     let order = redis.dir().join("order");
     let text = format!("echo in >> {0}; sleep 0.02; echo out >> {0}", order.display());
@@ -175,7 +175,7 @@ fn ten_commands_run_one_after_the_other() {
 }
 
 #[test]
-fn one_of_ten_commands_runs_without_waiting() {
+fn one_of_ten_commands_runs_when_none_may_wait() {
     let redis = Redis::start();
     let all: Vec<_> = (0..10).map(|_| shell(&redis, &["-n"], "sleep 3")).collect();
     let mut codes: Vec<_> = all.into_iter().map(|process| process.ended().code).collect();
@@ -248,7 +248,7 @@ fn stopped_command_continues_with_the_lock() {
 }
 
 #[test]
-fn second_term_kills_the_command() {
+fn second_sigterm_kills_the_command() {
     let redis = Redis::start();
     let process =
         shell(&redis, &[], "trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done");
@@ -261,7 +261,7 @@ fn second_term_kills_the_command() {
 }
 
 #[test]
-fn ignored_signal_stays_ignored() {
+fn command_ignores_a_signal_that_the_parent_ignores() {
     let redis = Redis::start();
     let program = env!("CARGO_BIN_EXE_leasehold");
     let text = format!("trap '' HUP; exec {program} run door -c 'echo ready; read line; exit 6'");
@@ -275,9 +275,9 @@ fn ignored_signal_stays_ignored() {
     assert_eq!(process.ended().code, 6);
 }
 
-/// A parent that ignores SIGCHLD, such as a minimal init, passes this on to its children.
+/// If a parent ignores SIGCHLD, as a minimal init does, its children ignore it, too.
 #[test]
-fn ignored_end_of_children_changes_no_code() {
+fn run_returns_the_exit_code_even_if_sigchld_is_ignored() {
     let redis = Redis::start();
     let mut parent = with_all_signals("env");
     let words = ["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_leasehold")];
@@ -310,7 +310,7 @@ fn command_that_ignores_term_is_killed_with_its_descendants() {
     eventually("the descendant is gone", SOON, || !is_alive(descendant));
 }
 
-/// The command itself ends at TERM, so only its group shows that something is left.
+/// The command itself ends at TERM, so only its group shows that a process is left.
 #[test]
 fn descendant_that_outlives_its_command_is_killed() {
     let redis = Redis::start();
@@ -335,7 +335,7 @@ fn descendant_that_outlives_its_command_is_killed() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }
 
-/// TERM and the whole grace period lie within the lease.
+/// Both TERM and the end of the grace period come before the end of the lease.
 #[test]
 fn command_ends_before_its_lease_when_redis_is_silent() {
     let redis = Redis::start();
@@ -373,7 +373,7 @@ fn killed_command_releases_the_lock_and_returns_137() {
 }
 
 #[test]
-fn killed_leasehold_leaves_no_command_behind() {
+fn command_dies_when_leasehold_is_killed() {
     let redis = Redis::start();
     let text = "sh -c 'echo pid $$; while :; do sleep 0.02; done' & echo own $$; wait";
     let process = shell(&redis, &[], text);
@@ -384,7 +384,7 @@ fn killed_leasehold_leaves_no_command_behind() {
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "the lease outlives them");
 }
 
-/// The kernel kills it, even if the watcher cannot.
+/// The kernel kills the command, even if the watcher cannot.
 #[test]
 fn command_dies_with_leasehold_when_the_watcher_died_first() {
     let redis = Redis::start();
@@ -424,7 +424,7 @@ fn command_finds_the_lock_in_its_environment() {
     let now = redis.command(&["TIME"]).list()[0].text().parse::<i64>().unwrap() * 1_000;
     assert!((now + 10_000..now + 21_000).contains(&deadline), "{deadline} at {now}");
 
-    // an inner lock replaces all of them
+    // An inner lock replaces all variables.
     let inner = "echo $LOCK_NAME fence=$LOCK_FENCE";
     let program = env!("CARGO_BIN_EXE_leasehold");
     let nested = format!("{inner}; {program} run inner -c '{inner}'; {inner}");
@@ -439,7 +439,7 @@ fn shared_commands_run_together_and_exclude_the_exclusive_one() {
     reader.wait_for("ready");
     assert_eq!(shell(&redis, &["-s", "-n"], "true").ended().code, 0);
     assert_eq!(shell(&redis, &["-x", "-n"], "true").ended().code, 75);
-    // a plain lock of this name does not run either
+    // A command with a plain lock of this name does not run either.
     assert_ne!(shell(&redis, &["-n"], "true").ended().code, 0);
     reader.write("\n");
     assert_eq!(reader.ended().code, 0);
@@ -529,7 +529,7 @@ fn fair_commands_run_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn lock_stays_held_when_the_command_ends_early() {
+fn hold_at_least_option_keeps_the_lock_after_a_short_command() {
     let redis = Redis::start();
     for (options, text, code) in [
         (&["--hold-at-least", "60s"][..], "true", 0),
@@ -544,13 +544,13 @@ fn lock_stays_held_when_the_command_ends_early() {
         assert_eq!(shell(&redis, &[options, &["-n"]].concat(), "true").ended().code, 75);
         redis.command(&["DEL", "door"]);
     }
-    // a command that takes longer releases at once
+    // If the command takes longer, the release comes at once.
     assert_eq!(shell(&redis, &["--hold-at-least", "200ms"], "sleep 0.4").ended().code, 0);
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
 }
 
 #[test]
-fn lock_stays_held_when_leasehold_is_killed() {
+fn hold_at_least_option_keeps_the_lock_of_a_killed_leasehold() {
     let redis = Redis::start();
     let words = &["--ttl", "1s", "--hold-at-least", "60s"];
     let process = shell(&redis, words, "echo ready; sleep 60");
@@ -578,12 +578,12 @@ fn command_runs_on_one_of_ten_machines_in_each_period() {
         late.err
     );
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 0);
-    // with the next period it runs again
+    // In the next period, the command runs again.
     eventually("the period ends", SOON, || shell(&redis, once, text).ended().code == 3);
 }
 
 #[test]
-fn killed_command_counts_for_its_period() {
+fn killed_command_does_not_run_again_in_its_period() {
     let redis = Redis::start();
     let once = &["--once-per", "1h", "--ttl", "1s"];
     let process = shell(&redis, once, "echo ready; sleep 60");

@@ -10,7 +10,8 @@ use crate::common::{
 const OWNER: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
 const RESTORED: &str = "\u{1b}[?1049l\u{1b}[?25h";
 
-/// A terminal in which `top` has drawn, and the process of `top`. `before` runs in its shell.
+/// Returns a terminal in which `top` has drawn, and the process of `top`. `before` runs in its
+/// shell.
 fn top(redis: &Redis, before: &str) -> (Process, u32) {
     let program = env!("CARGO_BIN_EXE_leasehold");
     let line = format!(
@@ -22,12 +23,12 @@ fn top(redis: &Redis, before: &str) -> (Process, u32) {
     terminal.args(["-qec", &line, "/dev/null"]).env("REDIS_URL", redis.url());
     let terminal = Process::of(terminal);
     let pid = pid_in(terminal.wait_for("pid").trim());
-    // It has drawn the first sample before it takes the second.
+    // `top` has drawn the first sample before it takes the second one.
     eventually("it samples", SOON, || redis.calls().of("scan") > 1);
     (terminal, pid)
 }
 
-/// The lines of `stty -g`, without the speed, which a pseudo-terminal does not keep.
+/// Returns the lines of `stty -g`, without the speed, which a pseudo-terminal does not keep.
 fn modes(out: &str) -> Vec<String> {
     let lines = out.lines().filter(|line| line.matches(':').count() > 20);
     let fields = lines.map(|line| line.trim().split(':').collect::<Vec<_>>());
@@ -60,7 +61,8 @@ fn top_restores_the_terminal_after_signals_and_keys() {
     }
 }
 
-/// The kernel sends HUP. If it is ignored, as under `nohup`, the next write fails.
+/// If the terminal is gone, the kernel sends HUP. If HUP is ignored, as under `nohup`, the next
+/// write fails.
 #[test]
 fn top_ends_when_its_terminal_is_gone() {
     let redis = Redis::start();
@@ -84,7 +86,7 @@ fn top_releases_by_force_after_a_yes() {
     terminal.write("n");
     std::thread::sleep(ms(300));
     assert_eq!(redis.command(&["EXISTS", "door"]).number(), 1, "it was not confirmed");
-    // A key before the question means nothing, and the question is asked again.
+    // If the `y` comes before the question, it has no effect, and this asks again.
     eventually("it is released", SOON, || {
         terminal.write("\x1b[Bf");
         std::thread::sleep(ms(1_000));

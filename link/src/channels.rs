@@ -1,8 +1,7 @@
-//! The kind of channels: plain, or sharded by slot.
+//! The kind of pub/sub channels: plain, or sharded by slot.
 //!
-//! The version of the servers decides, as in Redisson. By another rule, its clients and those of
-//! this crate
-//! would not receive each other's messages.
+//! The version of the servers decides, by the same rule as in Redisson. With another rule, Redisson
+//! clients and clients of this crate would not receive each other's messages.
 
 /// The commands by which messages are sent and received.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -46,7 +45,8 @@ impl Channels {
         }
     }
 
-    /// Returns a script for plain channels, changed for these channels if it publishes.
+    /// Changes `script`, which was written for plain channels, to the commands of these channels.
+    /// Returns `None` if the script needs no change.
     pub fn with_publish_command(self, script: &str) -> Option<String> {
         let speaks = script.contains("'PUBLISH'") || script.contains("'NUMSUB'");
         (self == Self::Sharded && speaks)

@@ -1,5 +1,5 @@
-//! Why there is no connection, as text for a person: one line, no secret, and foreign text only in
-//! part.
+//! Why there is no connection, as a text for a person. The text is one line, contains no secret,
+//! and quotes at most a part of a text from a server.
 
 use std::{fmt, io, sync::Arc};
 
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectFailure {
     words: String,
-    /// Whether it lasts until a person changes a setting.
+    /// Whether the failure lasts until a person changes a setting.
     lasting: bool,
-    /// Whether a server has replied, with a rejection.
+    /// Whether a server replied with a rejection.
     refused: bool,
     /// The rejection, if the server rejected the credentials.
     rejection: Option<Rejection>,
@@ -44,7 +44,7 @@ const MISSING_HERE: &str =
     "; an earlier login succeeded, but users are not replicated; create the user on every server";
 
 impl Rejection {
-    /// The remedy, if it is known.
+    /// Returns the remedy, if one is known.
     fn advice(self) -> &'static str {
         if self.late { MISSING_HERE } else { "" }
     }
@@ -65,7 +65,7 @@ const SENT_AWAY: [(&str, &str); 4] = [
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
 
-/// The endings of texts about a server, and the endings that replace them for a sentinel.
+/// Endings of failure texts about a server, each with its replacement for a sentinel.
 const OF_SENTINELS: [(&str, &str); 7] = [
     (
         "user or password is wrong: WRONGPASS",
@@ -85,7 +85,7 @@ const OF_SENTINELS: [(&str, &str); 7] = [
     ("or use TLS on this port", "or use TLS on this port; check sentinel_tls"),
 ];
 
-/// The remedy where a server is not a sentinel.
+/// The remedy if an address belongs to a server that is not a sentinel.
 pub(crate) const NAME_SENTINELS: &str = "use addresses of sentinels, or redis://host:port";
 
 impl ConnectFailure {
@@ -104,7 +104,8 @@ impl ConnectFailure {
         Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
     }
 
-    /// The same, of one of several servers, if another one accepted the login.
+    /// Returns the same failure with a hint that another server of the deployment accepted the
+    /// login.
     pub(crate) fn after_earlier_login(self) -> Self {
         match self.rejection {
             Some(rejection) => Self::rejected(Rejection { late: true, ..rejection }),
@@ -112,22 +113,22 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether it lasts until a person changes a setting.
+    /// Returns whether the failure lasts until a person changes a setting.
     pub(crate) fn is_lasting(&self) -> bool {
         self.lasting
     }
 
-    /// Whether a server has replied, with a rejection.
+    /// Returns whether a server replied with a rejection.
     pub(crate) fn is_refusal(&self) -> bool {
         self.refused
     }
 
-    /// Adds the name of the server before it, because there are several.
+    /// Puts the name of the server in front of the text, because the client uses several servers.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { words: format!("{place}: {}", self.words), ..self }
     }
 
-    /// Adds this hint if the network caused the failure.
+    /// Adds `hint` if the network caused the failure.
     pub(crate) fn unreached(self, hint: Option<String>) -> Self {
         match hint.filter(|_| self.source.is_some()) {
             Some(hint) => Self { words: format!("{}; {hint}", self.words), ..self },
@@ -148,21 +149,22 @@ impl ConnectFailure {
         Self { words, lasting, refused, rejection, source }
     }
 
-    /// The failure of a request to `server`, if the server rejected the login.
+    /// Returns the failure of a request to `server`, if `server` rejected the login.
     pub(crate) fn rejection(&self, server: &str) -> Option<Failure> {
         let rejection = self.rejection?;
         let Rejection { code, means, .. } = rejection;
         Some(Failure::refused(code, format!("{server}: {means}{}", rejection.advice())))
     }
 
-    /// The error of a connection attempt to `server`.
+    /// Returns the error of a connection attempt to `server`.
     pub(crate) fn before(self, server: String) -> Error {
         let Self { words: reason, lasting, source, .. } = self;
         Error::Connect { server, reason, permanent: lasting, source }
     }
 
-    /// The server rejects the greeting, which carries user and password. Some servers repeat text
-    /// that they do not understand, so their text is not logged if there is a secret.
+    /// The failure if the server rejects HELLO, which carries user and password. Some servers
+    /// repeat text that they do not understand. So if there is a `secret`, the failure does not
+    /// quote the server's text.
     pub(crate) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(part, _)| words.contains(part));
@@ -180,20 +182,20 @@ impl ConnectFailure {
         Self { refused: true, ..failure }
     }
 
-    /// The server requires a password, and none is set.
+    /// The failure if the server requires a password, and none is set.
     pub(crate) fn no_password() -> Self {
         Self::rejected(NO_PASSWORD)
     }
 
-    /// The server rejects a command with `error`. A missing permission stays until a person grants
-    /// it.
+    /// The failure if the server rejects a command with `error`. A missing permission lasts until a
+    /// person grants it.
     pub(crate) fn of_refusal(error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         let words = format!("{} {}", shown(error.code()), shown(words));
         Self { lasting: error.code() == "NOPERM", refused: true, ..Self::passing(words) }
     }
 
-    /// The same for a sentinel, which has separate settings.
+    /// Returns the same failure of a sentinel: its text names the settings for sentinels.
     pub(crate) fn of_sentinel(self) -> Self {
         let words = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
             Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
@@ -201,7 +203,8 @@ impl ConnectFailure {
         Self { words: words.unwrap_or(self.words), ..self }
     }
 
-    /// The same for a server that may not be a sentinel, because a server does not reveal its kind
+    /// Returns the same failure of a server that should be a sentinel. If the server rejected the
+    /// login, the text adds that it may be no sentinel, because a server does not reveal its kind
     /// before the login.
     pub(crate) fn of_possible_server(self) -> Self {
         match self.rejection {
@@ -216,7 +219,7 @@ impl ConnectFailure {
         }
     }
 
-    /// The server rejects the database with this number.
+    /// The failure if the server rejects the database `number`.
     pub(crate) fn of_database(number: u32, error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         Self::lasting(format!(
@@ -226,19 +229,20 @@ impl ConnectFailure {
         ))
     }
 
-    /// The other side replies, and is not Redis.
+    /// The failure if the other side replies but is not Redis.
     pub(crate) fn not_redis(why: &str) -> Self {
         Self::lasting(format!("this server is not Redis: {why}"))
     }
 }
 
-/// Whether a server with this rejection cannot be a working primary: it copies another, or is still
-/// loading. Some servers put the code into the text of a script error.
+/// Returns whether a server with this rejection is not a working primary: it copies another server,
+/// or is still loading its data. Some servers put the code of the rejection into the text of a
+/// script error.
 pub(crate) fn cannot_be_primary(error: &ServerError) -> bool {
     is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
 }
 
-/// Whether a server with this rejection takes no writes.
+/// Returns whether a server with this rejection takes no writes.
 pub(crate) fn is_read_only(error: &ServerError) -> bool {
     has_code(error, "READONLY")
 }
@@ -248,7 +252,7 @@ fn has_code(error: &ServerError, code: &str) -> bool {
     error.code() == code || words.contains(&format!("-{code} "))
 }
 
-/// Codes whose text repeats no part of the request.
+/// Codes of rejections whose text repeats no part of the request.
 const PLAIN: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
 
@@ -259,7 +263,7 @@ impl From<Ending> for ConnectFailure {
                 "the server closed the connection at once: the server may have too many clients, \
                  or use TLS on this port",
             ),
-            // rustls puts the alert of the other side here.
+            // rustls reports the TLS alert of the other side in this text.
             Ending::Broken(how) if how.contains("CertificateRequired") => {
                 Self::lasting(format!("TLS: {how}; set client_certificate"))
             }

@@ -20,7 +20,7 @@ pub enum Error {
         /// The source of the error, if there is one.
         source: Option<Cause>,
     },
-    /// Called outside of a tokio runtime.
+    /// The call came from outside a tokio runtime.
     #[error("no tokio runtime")]
     NoRuntime,
     /// The URL of a server is invalid. The field names the part that is wrong.

@@ -13,7 +13,7 @@ pub enum Failure {
     Refused {
         /// The first word of the rejection, such as `READONLY`.
         code: String,
-        /// The rest of it.
+        /// The text after the code.
         message: String,
         /// The rejected command, if it is known.
         command: Option<String>,
@@ -29,13 +29,13 @@ pub enum Failure {
         /// The type that the server reports.
         found: String,
     },
-    /// The script failed after its first write, which stays.
+    /// The script failed after its first write. Redis does not undo that write.
     Failed(String),
-    /// The caller does not support the request. Nothing happened.
+    /// The primitive or the server does not support the request. Nothing happened.
     Unsupported(&'static str),
 }
 
-/// The remedy for a rejection.
+/// What helps after a rejection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     /// A permission or the right password, which an administrator has to grant.
@@ -46,8 +46,9 @@ pub enum Refusal {
     Lasting,
 }
 
-/// Codes of rejections that may pass, so a retry helps. A server that cannot write its snapshot
-/// (`MISCONF`) tries that again every few seconds, and accepts writes as soon as it can.
+/// Codes of rejections that may pass, so that a retry can help. A server that cannot write its
+/// snapshot (`MISCONF`) tries to write it every few seconds, and accepts writes as soon as it
+/// succeeds.
 const PASSING: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",
@@ -63,11 +64,12 @@ const PASSING: [&str; 9] = [
 /// Codes of a missing permission.
 const FORBIDDEN: [&str; 4] = ["DENIED", "NOAUTH", "NOPERM", "WRONGPASS"];
 
-/// The code of a full server. The caller gets it at once, because waiting frees no memory.
+/// The code of a server whose memory is full. The caller gets this failure at once, because waiting
+/// frees no memory.
 const FULL: &str = "OOM";
 
 impl Refusal {
-    /// Returns what a rejection with this code requires.
+    /// Returns what helps after a rejection with this `code`.
     pub fn of(code: &str) -> Self {
         match code {
             code if FORBIDDEN.contains(&code) => Self::Forbidden,
@@ -84,7 +86,7 @@ impl Failure {
         Self::Refused { code: code.into(), command: command_in(&message), message }
     }
 
-    /// Sets the rejected `command`, unless the store has named it.
+    /// Sets the rejected command to `refused`, unless the rejection already has a command.
     pub fn naming(mut self, refused: Option<&str>) -> Self {
         if let Self::Refused { command: command @ None, .. } = &mut self {
             *command = refused.map(str::to_ascii_uppercase);
@@ -107,7 +109,7 @@ impl Failure {
         matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
     }
 
-    /// Returns the cause without the words of this type.
+    /// Returns the cause. For an unreachable server, the word `unreachable` is left out.
     pub fn obstacle(&self) -> String {
         match self {
             Self::Unreachable(cause) => in_words(&**cause),
@@ -125,12 +127,13 @@ impl Failure {
         }
     }
 
-    /// Returns whether a retry can help a caller that does not wait for a connection.
+    /// Returns whether a retry can help a caller that gives up if the server is unreachable.
     pub fn is_temporary_while_reachable(&self) -> bool {
         self.is_temporary() && !matches!(self, Self::Unreachable(_))
     }
 
-    /// Returns whether a later retry can help a release: a rejected login may be accepted by then.
+    /// Returns whether a later retry can help a release. By then, the server may also accept a
+    /// login that it rejects now.
     pub fn is_temporary_for_release(&self) -> bool {
         let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
         self.is_temporary() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
@@ -160,7 +163,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Explains `cause` without the words of sockets.
+/// Describes `cause` in words that need no knowledge of sockets.
 fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_reply_is_ambiguous() {
+    fn only_a_missing_reply_leaves_the_result_unknown() {
         assert!(Failure::unanswered("timeout").may_have_happened());
         assert!(Failure::Unreadable("?".into()).may_have_happened());
         assert!(!Failure::unreachable("refused").may_have_happened());
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_helps_after_a_restart_but_not_without_permission() {
+    fn rejection_is_temporary_while_loading_but_not_for_noperm() {
         for passing in ["LOADING", "READONLY", "CLUSTERDOWN", "BUSY"] {
             assert!(Failure::refused(passing, "").is_temporary(), "{passing}");
         }
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_rejections_and_a_full_server_are_not_ready() {
+    fn temporary_rejections_and_oom_are_classified_as_not_ready() {
         for code in PASSING.into_iter().chain([FULL]) {
             assert_eq!(Refusal::of(code), Refusal::NotReady, "{code}");
         }

@@ -11,11 +11,11 @@ use crate::{
     pipe::frames::{Frame, Frames, LONGEST},
 };
 
-/// The number of seeds in each run of the tests.
+/// The number of seeds if none is asked for.
 const FEW: u64 = 2_000;
 
-/// Runs `check` with a few seeds that are always the same, with as many fresh ones as
-/// are asked for, or with the one that is.
+/// Runs `check` once for each seed. By default, the seeds are a few fixed ones. `SEEDS=n` selects
+/// 100 × n random ones, and `SEED=x` a single one.
 fn with_seeds(check: impl Fn(&mut Rng)) {
     let setting = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let asked_for = setting("LEASEHOLD_SEEDS");
@@ -23,7 +23,8 @@ fn with_seeds(check: impl Fn(&mut Rng)) {
     let base = base.unwrap_or_else(|| asked_for.map_or(0, |_| fastrand::u64(..) >> 16));
     let seeds = match setting("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
-        // A run of the clients takes as long as a hundred of these.
+        // `make fuzz` also runs whole clients, and one such run takes as long as 100 of these
+        // seeds.
         None => base..base + asked_for.map_or(FEW, |seeds| 100 * seeds),
     };
     for seed in seeds.clone() {
@@ -67,7 +68,7 @@ fn reply(random: &mut Rng, depth: u32) -> Vec<u8> {
     }
 }
 
-/// Spoils `bytes` here and there.
+/// Changes `bytes` at up to three random places.
 fn spoil(random: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..random.usize(..4) {
         let at = random.usize(..=bytes.len());
@@ -103,11 +104,12 @@ fn take(random: &mut Rng, bytes: &[u8], size: usize) -> (Vec<Frame>, Option<Stri
 }
 
 #[test]
-fn replies_parse_alike_in_any_pieces() {
+fn reply_is_parsed_alike_however_its_bytes_are_split() {
     with_seeds(|random| {
         let replies: Vec<_> = (0..random.usize(1..6)).map(|_| reply(random, 0)).collect();
         let parse = |reply: &Vec<u8>| redis::parse_redis_value(reply).map(Frame::Value);
-        // The parser does not accept every text that looks like a number.
+        // Ends the check if the parser of the `redis` crate rejects a sample: it does not accept
+        // every text that looks like a number.
         let Ok(parsed) = replies.iter().map(parse).collect::<Result<Vec<_>, _>>() else { return };
         for size in [1, 7, 10_000] {
             let (taken, refused) = take(random, &replies.concat(), size);
@@ -117,7 +119,7 @@ fn replies_parse_alike_in_any_pieces() {
 }
 
 #[test]
-fn corrupt_replies_are_judged_alike_in_any_pieces() {
+fn corrupt_reply_fails_alike_however_its_bytes_are_split() {
     with_seeds(|random| {
         let mut bytes = [reply(random, 0), reply(random, 0)].concat();
         spoil(random, &mut bytes);
@@ -156,7 +158,7 @@ fn url_with_unusual_parts_shows_no_password() {
             "redis-sentinel://",
         ]);
         let scheme = scheme.unwrap_or_default();
-        // Only the text before the host is a password.
+        // The secret is only in the password, which ends before the host.
         let url = format!("{scheme}u:{a}{SECRET}{b}@host{c}/{}{d}", random.u8(..20));
         let url =
             if scheme == "unix://" { format!("unix:///x?pass={a}{SECRET}{b}&{c}") } else { url };
@@ -179,9 +181,9 @@ fn escaped_password_is_decoded() {
     });
 }
 
-/// The deepest nesting of replies, because the parser is recursive.
+/// The parser is recursive, so it must reject replies that are nested too deeply.
 #[test]
-fn endless_nesting_is_refused_without_stack_overflow() {
+fn endlessly_nested_reply_is_refused_without_stack_overflow() {
     for depth in [50, 1_000, LONGEST / 4 - 1] {
         let bytes = ["*1\r\n".repeat(depth).into_bytes(), b":1\r\n".to_vec()].concat();
         let (taken, refused) = take(&mut Rng::with_seed(1), &bytes, 100_000);

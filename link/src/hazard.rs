@@ -80,20 +80,20 @@ pub enum Hazard {
     ReplicaBehind {
         /// The replica, by the address that the primary reports.
         replica: String,
-        /// For how long it has been silent.
+        /// For how long the replica has been silent.
         silent: Duration,
-        /// How many bytes it has not acknowledged.
+        /// How many bytes the replica has not acknowledged.
         bytes: u64,
     },
     /// The clock of the server differs from the clock of this machine.
     ///
-    /// One server measures leases correctly, but stores their ends as times of day. After a
-    /// failover, a server with another clock ends them too early or too late. A Redisson client
-    /// dates its permits by the clock of its machine.
+    /// A server stores the end of a lease as a time of day. One server measures leases correctly,
+    /// whatever its clock shows. After a failover, a server with another clock ends them too early
+    /// or too late. A Redisson client computes the ends of its permits by the clock of its machine.
     ClockApart {
         /// Whether the clock of the server is ahead.
         ahead: bool,
-        /// The smallest possible difference.
+        /// The difference, at least.
         by: Duration,
     },
     /// Too few sentinels watch the primary: if one of them fails, no failover is possible.
@@ -125,7 +125,7 @@ pub enum Hazard {
         /// The first of these slots.
         slots: String,
     },
-    /// The cluster was upgraded while this client lives. Newer clients use sharded channels, to
+    /// The cluster was upgraded after this client connected. Newer clients use sharded channels, to
     /// which this client does not subscribe.
     ChannelModeChanged,
     /// New connections to the address reach another server than the one that executes commands.
@@ -193,7 +193,7 @@ impl Hazard {
 }
 
 impl Hazard {
-    /// Returns whether it may end without a changed setting.
+    /// Returns whether the hazard may end without a changed setting.
     pub(crate) fn is_temporary(&self) -> bool {
         matches!(
             self,
@@ -204,7 +204,7 @@ impl Hazard {
         )
     }
 
-    /// Returns whether a check that finds this cannot find `other`.
+    /// Returns whether a check that finds this hazard cannot find `other`.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         match self {
             Self::ChecksDenied { .. } => matches!(
@@ -223,7 +223,7 @@ impl Hazard {
     }
 }
 
-/// Returns whether the cause is a rejected login.
+/// Returns whether the cause `why` is a rejected login.
 fn refuses_login(why: &str) -> bool {
     ["NOAUTH", "WRONGPASS"].iter().any(|code| why.contains(code))
 }

@@ -26,7 +26,8 @@ pub struct NodeHealth {
     /// For how long at least the server has been unreachable, or has not replied. `None` if it
     /// replied, or was never tried.
     pub silent_for: Option<Duration>,
-    /// Why the server grants no locks: no connection and its cause, no reply, a rejection, a replica.
+    /// Why the server grants no locks: no connection and the cause of that, no reply, a rejection,
+    /// or a replica.
     pub obstacle: Option<String>,
 }
 
@@ -59,11 +60,11 @@ impl NodeHealth {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Role {
-    /// It accepts writes, and grants locks.
+    /// The server accepts writes, and grants locks.
     Primary,
-    /// It copies a primary, and grants no locks.
+    /// The server copies a primary, and grants no locks.
     Replica,
-    /// It is one node of a cluster, and rejects names in slots of other nodes.
+    /// The server is one node of a cluster, and rejects names in slots of other nodes.
     ClusterNode,
 }
 
@@ -77,28 +78,28 @@ impl fmt::Display for Role {
     }
 }
 
-/// The report of a server, or of a deployment, about itself; all of it is optional.
+/// The report of a server, or of a deployment, about itself. Each fact may be unknown.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct About {
-    /// Its role.
+    /// The role of the server.
     pub role: Option<Role>,
-    /// Its version.
+    /// The version of the server.
     pub version: Option<String>,
     /// Its `maxmemory-policy`.
     pub eviction_policy: Option<String>,
-    /// Whether its memory is full and its policy evicts nothing.
+    /// Whether the memory of the server is full and its policy evicts nothing.
     pub is_full: bool,
-    /// Whether it belongs to a cluster, whatever its role.
+    /// Whether the server belongs to a cluster, whatever its role.
     pub clustered: bool,
     /// The address of the server.
     pub server: String,
     /// The run id, which changes when the server restarts.
     pub run_id: Option<String>,
-    /// The number of connected replicas, if it is not a replica itself.
+    /// The number of connected replicas, if the server is not a replica itself.
     pub replicas: Option<usize>,
-    /// The hazards there.
+    /// The hazards that the client found.
     pub hazards: Vec<Hazard>,
-    /// Whether it reports that its whole cluster is down.
+    /// Whether the server reports that its whole cluster is down.
     pub cluster_down: bool,
     /// The health of each server.
     pub nodes: Vec<NodeHealth>,
@@ -116,17 +117,17 @@ impl About {
         Self { nodes, ..about }
     }
 
-    /// Returns whether no check was denied.
+    /// Returns whether the ACL allowed all checks.
     pub(crate) fn is_seen(&self) -> bool {
         !self.hazards.iter().any(|it| matches!(it, Hazard::ChecksDenied { .. }))
     }
 
-    /// Returns whether it reports that it is not a cluster node.
+    /// Returns whether the server reports that it is not a cluster node.
     pub(crate) fn is_alone(&self) -> bool {
         self.role.is_some() && !self.clustered
     }
 
-    /// Returns why it grants no locks, if it does not.
+    /// Returns why the server grants no locks, or `None` if it grants them.
     #[must_use]
     pub fn obstacle(&self) -> Option<String> {
         if self.failure.is_some() {

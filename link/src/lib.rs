@@ -1,14 +1,15 @@
 //! A Redis client that locks can trust.
 //!
-//! It knows no lock. It connects to one server, to a primary that Sentinels watch, or to a cluster,
-//! and keeps its connections up. It never repeats a request that may have been executed, and says of
-//! each failure whether that is so. It counts a server as lost as soon as that does not
-//! reply, and follows a failover, a migrating slot and a changed address. Subscriptions follow
-//! their slots.
+//! It has no knowledge of locks. It connects to one server, to a primary that Sentinels watch, or
+//! to a cluster, and keeps its connections up. It never repeats a request that may have been
+//! executed. Each failure says whether the request may have been executed. If a server does not
+//! reply, the client counts it as lost. The client follows a failover, a migrating slot and a
+//! changed address. Subscriptions follow their slots.
 //!
 //! Start with [`Topology`]: it has the connections of one client. A [`SubscriptionTable`] decides
-//! what is subscribed to. [The readme](https://github.com/leasehold/leasehold/blob/main/link/README.md)
-//! lists what this crate does that other clients do not.
+//! to which channels the client subscribes. [The
+//! readme](https://github.com/leasehold/leasehold/blob/main/link/README.md) lists what this crate
+//! does that other clients do not.
 //!
 //! The API serves the crate `leasehold`, and changes with it.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Logs a problem of many callers once, with their number.
+//! Logs a problem that happens to many callers once, with the number of times.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
 impl LogThrottle {
-    /// Nothing was logged yet.
+    /// Returns a throttle that has logged nothing yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new((None, 0)))
     }
 
-    /// Counts the problem at `now`. Returns how often it happened, if it must be logged.
+    /// Counts the problem at `now`. If it must be logged, returns how often it happened since the
+    /// last log.
     pub fn once_more(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         state.1 += 1;
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_event_is_logged_at_once_and_later_ones_together() {
+    fn log_throttle_logs_the_first_event_at_once_and_later_by_count() {
         let (log_throttle, now) = (LogThrottle::default(), Instant::now());
         assert_eq!(log_throttle.once_more(now), Some(1));
         assert_eq!(log_throttle.once_more(now), None);

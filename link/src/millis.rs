@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Whole milliseconds, rounded up, because a server must not end a time before its client does.
+/// Returns whole milliseconds, rounded up, so that a server does not end a period before its client
+/// does.
 #[inline]
 #[must_use]
 pub fn millis(time: Duration) -> u64 {

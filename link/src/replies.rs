@@ -1,4 +1,4 @@
-//! What the replies of a server mean, whatever was asked.
+//! What the replies of a server mean, for any request.
 
 use redis::{ServerError, Value};
 
@@ -24,7 +24,7 @@ pub fn refusal(error: &ServerError) -> Failure {
     refused(error.code(), error.details().unwrap_or_default())
 }
 
-/// The same for a rejection with this `code`.
+/// Returns the failure that a rejection with this `code` means.
 pub fn refused(code: &str, words: &str) -> Failure {
     // The ending " script: <hash>, on @user_script:8." does not help a caller.
     let words = match words.rsplit_once(" script: ") {
@@ -44,7 +44,8 @@ pub fn refused(code: &str, words: &str) -> Failure {
     }
 }
 
-/// The rejection of a command within a script: a code, then text.
+/// Returns the failure that the rejection of a command within a script means. The `text` is a code
+/// and a message.
 pub fn refused_within(text: &str) -> Failure {
     let (code, words) = code_and_words(text);
     refused(code, words)
@@ -59,8 +60,8 @@ pub fn code_and_words(text: &str) -> (&str, &str) {
     }
 }
 
-/// Returns the text after the position in a script, if a position comes first. Redis 6 writes
-/// `@user_script: 8: -OOM there is no room`.
+/// Returns the text after the position in a script, if `text` begins with a position. Redis 6
+/// writes `@user_script: 8: -OOM there is no room`.
 fn behind_its_place(text: &str) -> Option<&str> {
     let (_, place) = text.rsplit_once("@user_script:")?;
     let (line, words) = place.trim_start().split_once(": ")?;
@@ -72,7 +73,7 @@ fn behind_its_place(text: &str) -> Option<&str> {
 const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; put the name of \
      the lock in braces, such as `{orders:42}:total` for `orders:42`";
 
-/// Returns the text of a reply, to log it or to search it.
+/// Returns the text of any reply, to log it or to search it.
 pub fn into_text(reply: &Value) -> String {
     match reply {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -81,7 +82,7 @@ pub fn into_text(reply: &Value) -> String {
     }
 }
 
-/// Returns the text of a reply that is one.
+/// Returns the text of a reply, if the reply is a text.
 #[inline]
 #[must_use]
 pub fn text(value: &Value) -> Option<&str> {
@@ -102,9 +103,10 @@ pub fn unreadable(reply: &Value) -> Failure {
 mod tests {
     use super::*;
 
-    /// On servers with another text, a missing permission was of no known kind.
+    /// Formerly, a missing permission was not recognized on servers that describe it in other
+    /// words.
     #[test]
-    fn rejection_within_a_script_is_known_by_its_code() {
+    fn rejection_within_a_script_is_recognized_by_its_code() {
         let place = "Error running script (call to f_0a): @user_script:8: ";
         for (text, code, words) in [
             (

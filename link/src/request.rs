@@ -1,4 +1,4 @@
-//! A request of a caller, as this crate needs to know it.
+//! A request of a caller, as this crate sees it.
 
 use std::borrow::Cow;
 
@@ -21,10 +21,10 @@ pub trait Request: Sync {
     /// The key that decides which node is asked.
     fn first_key(&self) -> &[u8];
 
-    /// Whether the caller wants to know at once that two nodes have the keys. Otherwise the request
-    /// is repeated until one node has them all.
+    /// Whether the caller wants a failure at once if two nodes have the keys. Otherwise the client
+    /// repeats the request until one node has all keys.
     fn reports_split(&self) -> bool;
 
-    /// Whether it may publish a message.
+    /// Whether the request may publish a message.
     fn publishes(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Prints foreign text on one line, and shortens it.
+//! Prints text from servers on one line, and shortens it.
 
 /// The longest text in a log: enough for the error of a server.
 const SHOWN: usize = 200;
@@ -19,7 +19,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Whether it moves no cursor and hides no text.
+/// Returns whether `character` neither moves the cursor nor hides text.
 fn is_plain(character: char) -> bool {
     let turns_text = matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !character.is_control() && !turns_text && character != '\u{feff}'
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_plain_text_is_unchanged() {
+    fn short_plain_server_text_is_unchanged() {
         for text in ["", "ERR no such key", "ключ 🔒", &"x".repeat(SHOWN)] {
             assert_eq!(shown(text), text);
         }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut() {
+    fn long_server_text_is_cut() {
         let long = shown(&"🔒".repeat(1_000_000));
         assert_eq!(long.chars().count(), SHOWN + 1);
         assert!(long.ends_with('…'));

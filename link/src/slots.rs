@@ -3,13 +3,14 @@
 /// The number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key, or of a sharded channel.
+/// Returns the slot of a key, or of a sharded channel.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
-/// The part of `key` that is hashed: the text in the first braces, unless it is empty.
+/// Returns the part of `key` that is hashed: the text in the first braces. Without braces, or if
+/// they are empty, it is the whole key.
 fn tag(key: &[u8]) -> &[u8] {
     let find = |byte, from: &[u8]| from.iter().position(|it| *it == byte);
     let Some(open) = find(b'{', key) else { return key };
@@ -19,7 +20,7 @@ fn tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, as Redis computes it.
+/// Returns the CRC-16/XMODEM, as Redis computes it.
 fn crc16(bytes: &[u8]) -> u16 {
     let step = |crc: u16, byte: &u8| (crc << 8) ^ TABLE[usize::from((crc >> 8) ^ u16::from(*byte))];
     bytes.iter().fold(0, step)
@@ -47,8 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_lie_where_redis_puts_them() {
-        // the slots that CLUSTER KEYSLOT returns
+    fn key_slots_match_those_of_redis() {
+        // These are the slots that `CLUSTER KEYSLOT` returns.
         for (key, slot) in [
             ("", 0),
             ("foo", 12_182),
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_hashes_the_first_valid_tag() {
+    fn slot_is_computed_from_the_first_valid_hash_tag() {
         for (key, tagged) in
             [("a{b", "a{b"), ("a}b", "a}b"), ("}{b}", "b"), ("{}", "{}"), ("{a{b}}", "a{b")]
         {

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn tagged_json_refuses_what_java_could_not_read() {
+    fn tagged_json_refuses_values_that_java_cannot_read() {
         let order = TaggedJson::new("com.ex.Foo");
         let cannot = |codec: &TaggedJson, value: Value| codec.encode(&value).unwrap_err();
         for (codec, value) in [

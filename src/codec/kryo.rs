@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_the_bytes_of_kryo() {
+    fn kryo_codec_writes_text_with_the_bytes_of_java() {
         let text = |text: &str, bytes: &[u8]| shared(text.to_owned(), bytes);
         text("test1", b"\x03test\xb1");
         text("42", b"\x034\xb2");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn number_has_the_bytes_of_kryo() {
+    fn kryo_codec_writes_numbers_with_the_bytes_of_java() {
         shared(42_i32, &[2, 0x54]);
         shared(42_i64, &[9, 0x54]);
         shared(-1_i64, &[9, 1]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_of_a_kryo_key_is_that_of_redisson() {
+    fn hash_of_a_kryo_key_matches_redisson() {
         for (text, expected) in [
             ("test1", "1YYJvWKPQAOHqhq/jABzZA"),
             ("42", "sBznBu9nWKelQvUeofpN5Q"),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn value_of_another_class_is_refused() {
+    fn kryo_codec_refuses_a_value_of_another_class() {
         let error = Codec::<i64>::decode(&Kryo5Text, &[2, 0x54]).unwrap_err();
         assert_eq!(error.to_string(), "the bytes have the Kryo class number 2, not 9");
         let null = Codec::<String>::decode(&Kryo5Text, &[0]).unwrap_err();

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writer_is_known_by_its_bytes() {
+    fn codec_of_the_writer_is_recognized_by_the_bytes() {
         let mut entry = [&[0; 8][..], &3_u64.to_le_bytes(), b"abc"].concat();
         assert_eq!(writer(&entry), Some(Writer::MapCache));
         entry.push(0);

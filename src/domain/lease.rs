@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lease_ends_before_its_ttl_from_the_request() {
+    fn local_deadline_is_before_the_ttl_from_the_request_ends() {
         let asked_at = Instant::now();
         for millis in [1, 2, 10, 1_000, 30_000, 86_400_000] {
             let ttl = Duration::from_millis(millis);

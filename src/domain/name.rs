@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_without_braces_is_a_name() {
+    fn every_text_without_braces_is_a_valid_name() {
         for text in ["a", " ", "a b", "\n", "\0", "ключ", "🔒", &"x".repeat(512)] {
             assert_eq!(Name::new(text).unwrap().as_str(), text);
         }

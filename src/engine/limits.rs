@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn any_limit_is_possible() {
+    fn timeouts_of_any_length_are_clamped_to_a_valid_range() {
         assert_eq!(Limits::sound(Duration::ZERO), Duration::from_millis(1));
         assert_eq!(Limits::sound(Duration::MAX), LONGEST_TIMEOUT);
     }

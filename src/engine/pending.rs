@@ -215,7 +215,7 @@ mod tests {
     /// A release that was queued again during its run is repeated, because the run may have come a
     /// moment too early.
     #[test]
-    fn release_queued_again_meanwhile_is_repeated() {
+    fn release_that_is_queued_again_while_it_runs_is_repeated() {
         let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);
         let claim = Claim::plain(Object::lock("door"), Owner::new("one:1").unwrap(), TTL);
         for _ in 0..3 {

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalidation_names_hashes_of_keys() {
+    fn local_cache_invalidation_contains_hashes_of_keys() {
         let notice = invalidation(&Name::new("orders").unwrap(), [&b"test1"[..], b"42"]);
         assert_eq!(notice.channel, "{orders}:topic");
         assert_eq!(notice.message.len(), 1 + 16 + 4 + 2 * 16);

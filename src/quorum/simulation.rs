@@ -103,7 +103,7 @@ async fn tell(seed: u64) -> u32 {
 }
 
 #[test]
-fn one_client_at_a_time_relies_on_a_hold() {
+fn simulated_quorum_lock_has_one_holder_at_a_time() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()

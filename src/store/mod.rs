@@ -1,12 +1,13 @@
 //! The atomic requests to a store.
 //!
-//! The store has only a few requests. It does not wait, retry or keep a schedule: the engine does
-//! this. If a reply is lost, the engine repeats the request with the same owner. Two requests must
-//! not be repeated: a guarded write and a forced release. Their callers get an error that leaves
-//! the result open.
+//! The store has only a few requests. Waiting, retries and schedules are the task of the engine. If
+//! a reply is lost, the engine repeats the request with the same owner. It does not repeat two
+//! requests, a guarded write and a forced release: their callers get an error that says that the
+//! store may have executed the request.
 //!
-//! `redis/kinds/mod.rs` has the requests of all kinds of objects, and the folders next to it have
-//! those of one kind. `conformance/` has the behaviour of every deployment as plain functions.
+//! `redis/kinds/mod.rs` has the requests that all kinds of objects share. Each folder next to it
+//! has the requests of one kind. `conformance/` has the tests that every deployment must pass, as
+//! plain functions.
 
 use std::time::Duration;
 
@@ -19,82 +20,86 @@ use crate::domain::Object;
 pub(crate) mod conformance;
 pub(crate) mod redis;
 
-/// How long a lock is reserved for the notified client: time for a request, but not for work. A
-/// dead or paused client blocks the others no longer than this.
+/// How long a lock is reserved for the notified client: long enough for its request, but not for
+/// work. If this client is dead or paused, it blocks the others no longer than this.
 pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
-/// After the second waiter in a queue has waited this long, it is notified to send a request when
-/// the [`RESERVATION`] for the first one ends, because the first one may be dead.
+/// After the first two waiters in a queue have waited this long, a release also notifies the second
+/// one: to send a request at the end of the [`RESERVATION`], because the first one may be dead.
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 
-/// When the third waiter sends a request, because both waiters before it may be dead.
+/// How long after a release the third waiter sends a request, because both waiters before it may be
+/// dead.
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
-/// How long an unused queue is kept, and the record of a yield window.
+/// How long Redis keeps an unused queue, and the record of the last yield window.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
-/// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::WaiterRecord::ExpiringEntry) or
-/// [`WaiterRecord::EntryPerTask`](crate::domain::WaiterRecord::EntryPerTask) counts after its last request.
+/// How long a waiter of [`WaiterRecord::ExpiringEntry`](crate::domain::WaiterRecord::ExpiringEntry)
+/// or [`WaiterRecord::EntryPerTask`](crate::domain::WaiterRecord::EntryPerTask) counts as waiting
+/// after its last request.
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
 
-/// How long a request may still be executed after the client gave it up: it may be in the buffer of
-/// a server that hangs, or of a partitioned network.
+/// How long a server may still execute a request after the client has given it up. Until then, the
+/// request may be in the buffer of a server that hangs, or of a partitioned network.
 pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
-/// How long permits are left to the longest waiter after its last request.
+/// How long the store keeps permits for the longest waiter after its last request.
 pub(crate) const LONGEST_WAITER_RESTS: Duration = Duration::from_secs(5);
 
-/// How long readers wait for earlier writers. Then readers may acquire for the same time, and so
-/// on. Otherwise a reader and a writer that wait for each other would wait for ever.
+/// How long readers wait for an earlier writer. For the next period of this length, readers may
+/// acquire; and so on by turns. Otherwise a reader and a writer that wait for each other would wait
+/// for ever.
 pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
 
-/// How long permits are left to the longest waiter. Then all clients may take them for the same
-/// time, and so on, because that waiter may wait for permits of dead holders, which never come
-/// back.
+/// How long the store keeps permits for longest waiters. For the next period of this length, all
+/// clients may acquire these permits; and so on by turns. Otherwise a waiter that needs the permits
+/// of dead holders, which never come back, would block the others for ever.
 pub(crate) const LONGEST_WAITER_TURN: Duration = Duration::from_secs(30);
 
-/// How long the store recognizes a repeated change.
+/// How long the store keeps an idempotency key, by which it recognizes a repeated change.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
 
-/// How long a member of a barrier counts after its last request: longer than it waits for a
-/// message, and than most failovers take.
+/// How long a member of a barrier counts after its last request. This is longer than a member waits
+/// for a message before it sends its next request, and longer than most failovers take.
 pub(crate) const MEMBER_RESTS: Duration = Duration::from_secs(10);
 
-/// How long the openings of a barrier are counted after the last one.
+/// How long the store keeps the number of openings of a barrier after the last opening.
 pub(crate) const GENERATION_RESTS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many bytes a key or a value of a map may have, and an element of a set or a queue.
+/// The largest number of bytes of a key or a value of a map, and of an element of a set or a queue.
 pub(crate) const MAX_VALUE_BYTES: usize = 100_000;
 
-/// The messages of a name that the client receives.
+/// Which messages of a name the client receives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum SubscriptionLevel {
-    /// Nothing: waiters poll.
+    /// No messages: waiters poll.
     #[default]
     Nothing,
-    /// Releases: waiters send a request after each, and do not queue.
+    /// Releases: waiters send a request after each release, and do not queue.
     Releases,
-    /// Releases, and the client's own notifications: waiters may queue.
+    /// Releases, and the notifications for this client alone: waiters may queue.
     Turns,
 }
 
-/// A message that the store sends without a request. All of them are hints: only the reply to a
-/// client's own request grants a lock.
+/// A message that the store sends without a request. Every event is only a hint: only the reply to
+/// a client's own request grants a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
-    /// From now on, the messages of all names are lost.
+    /// From now on, the client receives no messages of any name.
     SubscriptionsLost,
-    /// This is the level of the name from now on. A release may have been missed.
+    /// From now on, the name has this level. Before that, the client may have missed a release.
     Subscribed(Object, SubscriptionLevel),
-    /// The store is reachable again; it may have lost what was held.
+    /// The store is reachable again. It may have lost holds.
     Back,
-    /// Commands go to another server than before, which may not have the last writes.
+    /// Commands now go to another server, which may lack the last writes.
     Moved,
-    /// This name was released. With `queue_notified`, queued waiters need not ask.
+    /// This object was released. With `queue_notified`, queued waiters need not send a request,
+    /// because the release notified the first one.
     Freed { object: Object, queue_notified: bool },
-    /// Clients that only observe this name have to send a request.
+    /// Clients that only observe this object should send a request.
     Changed { object: Object },
-    /// This client has to send a request for this name after this time.
+    /// This client should send a request for this object after this time.
     Ask { object: Object, after: Duration },
 }
 

@@ -48,7 +48,7 @@ async fn ask(stream: &mut DuplexStream, command: &[u8]) -> String {
     reply
 }
 
-/// A call of a script of the store, which is loaded before.
+/// Returns a call of a script of the store. The server has loaded the script before.
 async fn scripted(
     stream: &mut DuplexStream,
     name: &str,

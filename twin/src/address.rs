@@ -1,4 +1,4 @@
-//! The address of a server, as other servers and clients know it.
+//! The address of a server, as other servers and clients use it.
 
 use std::{fmt, str::FromStr};
 

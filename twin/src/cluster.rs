@@ -1,8 +1,8 @@
 //! A cluster: slots on several primaries, each with replicas.
 //!
-//! The cluster has the true state, and each node the changes that have reached it. A change arrives
-//! at a node after the delay of the [`gossip`](Cluster::gossip), and not before the node can
-//! receive it.
+//! The cluster has the true state. Each node has the state after the changes that have reached it.
+//! A change arrives at a node after the delay of the [`gossip`](Cluster::gossip), and not before
+//! the node can receive it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ use super::{
     slots::{Owners, slot_of},
 };
 
-/// A cluster. Clones are the same one.
+/// A cluster. A clone is a handle of the same cluster.
 ///
 /// # Examples
 ///
@@ -57,8 +57,8 @@ struct Truth {
 }
 
 impl Cluster {
-    /// Creates a cluster of this many primaries, each with this many `replicas`, which lag by
-    /// `lag`.
+    /// Creates a cluster with this number of `primaries`, and this number of `replicas` for each.
+    /// The replicas receive writes after `lag`.
     #[must_use]
     pub fn start(net: &Net, primaries: usize, replicas: usize, lag: Delay) -> Self {
         let count = primaries * (replicas + 1);
@@ -72,7 +72,7 @@ impl Cluster {
         cluster
     }
 
-    /// Makes nodes of the servers.
+    /// Makes the servers nodes of the cluster.
     fn found(&self, map: &Arc<Map>) {
         let lag = self.truth().lag;
         for (at, node) in self.0.nodes.iter().enumerate() {
@@ -113,8 +113,8 @@ impl Cluster {
         }
     }
 
-    /// Promotes a replica of the primary of a slot, at once and with its current data. Returns its
-    /// index, or `None` if no replica runs.
+    /// Promotes a replica of the primary of a slot, at once and with its current data. Returns the
+    /// index of the replica, or `None` if no replica runs.
     pub fn fail_over(&self, slot: u16) -> Option<usize> {
         let mut truth = self.truth();
         let old = truth.map.owners.of(slot);
@@ -140,7 +140,7 @@ impl Cluster {
         self.at(from, |it| it.migrating.insert(slot, to));
     }
 
-    /// Moves up to `most` keys of a slot that leaves, and returns how many these were.
+    /// Moves up to `most` keys of a migrating slot, and returns how many it moved.
     pub fn move_keys(&self, slot: u16, most: usize) -> usize {
         let from = self.owner(slot);
         let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
@@ -151,8 +151,8 @@ impl Cluster {
         count
     }
 
-    /// Ends the move of a slot. The target learns it first, the others by gossip. Keys that were
-    /// not moved are lost.
+    /// Ends the migration of a slot. The target learns of it first, the other nodes by gossip. Keys
+    /// that were not moved are lost.
     pub fn finish_move(&self, slot: u16) {
         let mut truth = self.truth();
         let from = truth.map.owners.of(slot);
@@ -165,14 +165,14 @@ impl Cluster {
         self.spread(to);
     }
 
-    /// Lets the nodes report that the cluster is down, or that it is not.
+    /// Sets whether the nodes report that the cluster is down.
     pub fn set_down(&self, is_down: bool) {
         (0..self.0.nodes.len()).for_each(|node| {
             self.at(node, |it| it.is_down = is_down);
         });
     }
 
-    /// Marks a node as failed, or as healthy, at all other nodes.
+    /// Marks a node as failed, or as healthy, in the state of all other nodes.
     pub fn set_failed(&self, node: usize, has_failed: bool) {
         self.truth().map.nodes[node].has_failed = has_failed;
         self.spread(node);
@@ -182,7 +182,7 @@ impl Cluster {
         self.0.nodes[node].core().cluster.as_mut().map(change)
     }
 
-    /// Sends a change to all nodes. The node that made it has it at once.
+    /// Sends a change to all nodes. The node `origin`, which made the change, has it at once.
     fn spread(&self, origin: usize) {
         let mut truth = self.truth();
         truth.map.version += 1;
@@ -205,7 +205,8 @@ impl Cluster {
         }
     }
 
-    /// A node learns of a change, and follows its primary.
+    /// Gives a node the new state. If the primary of the node has changed, the node follows the new
+    /// one.
     fn teach(&self, at: usize, map: &Arc<Map>) {
         let node = &self.0.nodes[at];
         let mut core = node.core();
@@ -229,7 +230,7 @@ impl Truth {
     }
 }
 
-/// Carries the messages of one node to others.
+/// Carries the messages of one node to other nodes.
 async fn carry(cluster: Cluster, mut notices: UnboundedReceiver<Notice>) {
     while let Some(notice) = notices.recv().await {
         sleep_until(notice.due).await;
@@ -247,7 +248,7 @@ async fn carry(cluster: Cluster, mut notices: UnboundedReceiver<Notice>) {
     }
 }
 
-/// Slots in equal parts, and the replicas of each primary behind all primaries.
+/// Returns the first state: the slots in equal parts, and all replicas after all primaries.
 fn first_map(nodes: &[Twin], primaries: usize, random: &mut fastrand::Rng) -> Map {
     let member = |(at, node): (usize, &Twin)| {
         let master = (at >= primaries).then(|| at % primaries);

@@ -1,7 +1,8 @@
 //! Transports the bytes of one connection in both directions.
 //!
-//! The bytes of a client arrive after a while. They are executed then, unless the server is
-//! stopped, even if the client has disconnected meanwhile. Bytes of one direction keep their order.
+//! The bytes of a client arrive after a delay. The server then executes them, even if the client
+//! has disconnected meanwhile. A stopped server executes them when it continues. Bytes of one
+//! direction keep their order.
 
 use std::{
     collections::VecDeque,
@@ -45,7 +46,8 @@ pub(super) struct Connection {
     /// The bytes for the client.
     leaving: Vec<u8>,
     left: usize,
-    /// The client has sent invalid bytes: its connection is closed after the error.
+    /// Whether the client has sent invalid bytes, so that the server closes the connection after
+    /// the error.
     closing: bool,
     timer: Pin<Box<Sleep>>,
 }
@@ -88,7 +90,8 @@ impl Connection {
             return Step::Again;
         }
         let waits = core.faults.stopped && !self.arrived.is_empty();
-        // A client that disconnects while it waits for replicas is forgotten, as in Redis.
+        // If a client disconnects while it waits for replicas, the server forgets the client, as
+        // Redis does.
         let idle = self.underway.is_empty() && !waits;
         let output = self.closing && self.leaving.is_empty();
         if (self.stream.is_none() && idle) || output {
@@ -117,7 +120,7 @@ impl Connection {
         moved
     }
 
-    /// Sends the next bytes to the client.
+    /// Puts the bytes that the client has sent in transit to the server.
     fn receive(&mut self, core: &mut Core, length: usize) {
         let bytes = &self.scratch[..length];
         let delay = core.faults.requests;
@@ -171,7 +174,7 @@ impl Connection {
             match Pin::new(stream).poll_write(cx, &self.leaving[self.left..]) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(length)) => self.left += length,
-                // The bytes that it sent before it disconnected must still be read.
+                // The client has disconnected. The bytes that it sent before must still be read.
                 Poll::Ready(Err(_)) => self.left = self.leaving.len(),
             }
             moved = true;

@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Twin {
-    /// Stops the server as SIGSTOP does. It still receives bytes, and executes them when it
+    /// Stops the server as SIGSTOP does. The server still receives bytes, and executes them when it
     /// continues, even if their clients have disconnected.
     pub fn stop(&self) {
         self.core().faults.stopped = true;
@@ -24,8 +24,8 @@ impl Twin {
         self.shared.resumed.notify_waiters();
     }
 
-    /// Kills the server: all connections end, and new ones are refused. Writes that a replica has
-    /// not applied yet are lost to it.
+    /// Kills the server: all connections end, and the server refuses new ones. A replica loses the
+    /// writes that it has not applied yet.
     pub fn kill(&self) {
         let mut core = self.core();
         (core.faults.dead, core.faults.stopped) = (true, false);
@@ -33,8 +33,8 @@ impl Twin {
         core.unfollow();
     }
 
-    /// Starts a killed server again, with its data and without its scripts. For a server that also
-    /// lost its data, call [`forget_everything`](Self::forget_everything) before.
+    /// Starts a killed server again, with its data and without its scripts. If the server also lost
+    /// its data, call [`forget_everything`](Self::forget_everything) before.
     pub fn restart(&self) {
         let mut core = self.core();
         core.faults.dead = false;
@@ -45,7 +45,7 @@ impl Twin {
         replica::follow_again(&self.shared);
     }
 
-    /// Cuts the server off from all other servers, but from no client.
+    /// Cuts the server off from all other servers. Its clients still reach it.
     pub fn isolate(&self) {
         self.core().faults.isolated = true;
     }
@@ -75,7 +75,7 @@ impl Twin {
         hit.len()
     }
 
-    /// Rejects this many of a thousand commands from now on, at random: 1 000 for all, 0 for none.
+    /// Rejects this many of a thousand commands from now on, at random: 1,000 for all, 0 for none.
     ///
     /// Rejections of writes also affect scripts: before its first write, either all writes of a
     /// script are rejected or none.
@@ -84,7 +84,7 @@ impl Twin {
     }
 
     /// Rejects every command with this text from now on, except the commands of the login. `None`
-    /// ends it. Line breaks become spaces, because a reply has one line.
+    /// ends the rejections. Line breaks become spaces, because a reply has one line.
     pub fn fail(&self, words: Option<&str>) {
         let line = |words: &str| words.replace(['\r', '\n'], " ");
         self.core().faults.failing = words.map(line);
@@ -116,7 +116,7 @@ impl Twin {
         self.core().faults.lost = per_mille;
     }
 
-    /// Forgets all data and all scripts, as a server that has crashed without persistence. The
+    /// Forgets all data and all scripts, as a server does that has crashed without persistence. The
     /// connections stay; see [`cut`](Self::cut).
     pub fn forget_everything(&self) {
         let mut core = self.core();
@@ -138,8 +138,8 @@ impl Twin {
         core.faults.step = core.faults.step.saturating_add(micros);
     }
 
-    /// Changes the permissions of a user by the rules of `ACL SETUSER`. Subscribers that lose
-    /// theirs are disconnected.
+    /// Changes the permissions of a user by the rules of `ACL SETUSER`. Subscribers that lose the
+    /// permission for a channel are disconnected.
     ///
     /// # Panics
     ///
@@ -150,13 +150,13 @@ impl Twin {
         changed.unwrap_or_else(|refused| panic!("{rules:?}: {refused:?}"));
     }
 
-    /// Calls `watcher` for each command from now on. This happens while the command is executed, so
-    /// the closure must not call the server.
+    /// Calls `watcher` for each command from now on. The server is locked during the call, so the
+    /// closure must not call the server.
     pub fn watch(&self, watcher: impl FnMut(&Executed<'_>) + Send + 'static) {
         self.core().watcher = Some(Box::new(watcher));
     }
 
-    /// From now on this many additional replicas seem to have every write at once.
+    /// Adds this many imaginary replicas, which acknowledge every write at once.
     pub fn acknowledge_as(&self, replicas: usize) {
         let mut core = self.core();
         core.tick();
@@ -164,14 +164,14 @@ impl Twin {
         core.unblock();
     }
 
-    /// Makes a replica the primary. The old primary becomes its replica. It keeps its connections
-    /// and rejects writes. It loses the writes that the new primary has not received, as soon as
-    /// the change reaches it.
+    /// Makes a replica the primary. The old primary becomes a replica of the new one, keeps its
+    /// connections, and rejects writes. As soon as the change reaches the old primary, it loses the
+    /// writes that the new primary has not received.
     pub fn promote(&self) {
         replica::promote(&self.shared, true);
     }
 
-    /// As [`promote`](Self::promote), while the old primary continues and does not learn of it.
+    /// Like [`promote`](Self::promote), but the old primary continues and does not learn of it.
     pub fn secede(&self) {
         replica::promote(&self.shared, false);
     }

@@ -1,4 +1,4 @@
-//! The values of the keys, and their ends.
+//! The values of the keys, and the times when they end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub(super) enum Value {
     List(VecDeque<Vec<u8>>),
 }
 
-/// A value and its end, in milliseconds since 1970.
+/// A value, and when it ends, in milliseconds since 1970.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) value: Value,
@@ -26,18 +26,18 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether it has ended by `now`, perhaps with its last field.
+    /// Returns whether the value has ended by `now`, by its own end or by that of its last field.
     fn is_over(&self, now: i64) -> bool {
         let fields = |value: &Value| matches!(value, Value::Hash(hash) if hash.is_over(now));
         self.ends.is_some_and(|ends| now > ends) || fields(&self.value)
     }
 }
 
-/// One database. A key after its end is invisible, so it need not be deleted then.
+/// One database. A key after its end is invisible, so nothing has to delete it in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyspace(BTreeMap<Vec<u8>, Entry>);
 
-/// The properties by which a type of values is found.
+/// A type of values in a database.
 pub(super) trait Kind: Default + Sized {
     fn of(value: &mut Value) -> Option<&mut Self>;
     fn into_value(self) -> Value;
@@ -78,14 +78,14 @@ impl Kind for Vec<u8> {
     fn into_value(self) -> Value {
         Value::Text(self)
     }
-    /// A text stays, even an empty one.
+    /// An empty text is still a value.
     fn is_empty(&self) -> bool {
         false
     }
 }
 
 impl Value {
-    /// As `TYPE` calls it.
+    /// Returns the name of the type, as `TYPE` returns it.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -101,7 +101,7 @@ pub(super) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl Keyspace {
-    /// The entry under `key`, with its fields, if it has not ended by `now`.
+    /// Returns the entry of `key`, without its ended fields, if the entry has not ended by `now`.
     pub(super) fn entry(&mut self, key: &[u8], now: i64) -> Option<&mut Entry> {
         if self.0.get(key).is_some_and(|entry| entry.is_over(now)) {
             self.0.remove(key);
@@ -113,7 +113,7 @@ impl Keyspace {
         Some(entry)
     }
 
-    /// The value of this kind, if there is one.
+    /// Returns the value of this type, if there is one.
     pub(super) fn find<K: Kind>(&mut self, key: &[u8], now: i64) -> Result<Option<&mut K>, Reply> {
         let Some(entry) = self.entry(key, now) else { return Ok(None) };
         K::of(&mut entry.value).map(Some).ok_or_else(|| Reply::error(WRONG_TYPE))
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_vanishes_with_its_last_field() {
+    fn hash_is_deleted_with_its_last_field() {
         let mut keys = Keyspace::default();
         let hash = keys.make::<Hash>(b"h", 0).unwrap();
         for (field, ends) in [(b"f", 5), (b"g", 7)] {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_hash_vanishes_and_an_empty_text_stays() {
+    fn empty_hash_is_deleted_and_an_empty_string_stays() {
         let mut keys = Keyspace::default();
         keys.make::<Hash>(b"h", 0).unwrap().set(b"f", b"v".to_vec());
         keys.make::<Vec<u8>>(b"t", 0).unwrap();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// The time in transit. The runtime's timers count in milliseconds, so bytes that are due in
-/// between arrive at the next one.
+/// The time in transit. The runtime's timers count in milliseconds, so bytes that are due between
+/// two milliseconds arrive at the later one.
 ///
 /// # Examples
 ///
@@ -18,10 +18,10 @@ use fastrand::Rng;
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Delay {
-    /// It is there at once.
+    /// Bytes arrive at once.
     #[default]
     None,
-    /// Always as long.
+    /// Bytes always take this time.
     Fixed(Duration),
     /// A random time from zero to this, for each message.
     UpTo(Duration),

@@ -7,7 +7,7 @@ use super::{
     traits::{BUSY, DISK, GROWS, LOADING, Traits, WRITE},
 };
 
-/// Why a server refuses commands for a while, in Redis's words.
+/// Why a server rejects commands for a while. The names are those of Redis's errors.
 ///
 /// # Examples
 ///
@@ -16,23 +16,23 @@ use super::{
 /// use leasehold_twin::{Refusal, Twin};
 ///
 /// let twin = Twin::new(7);
-/// // every tenth command meets a server that is busy with somebody's script
+/// Every tenth command gets the error of a server that is busy with a script.
 /// twin.refuse(Refusal::Busy, 100);
 /// # });
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Refusal {
-    /// There is no memory for commands that take more.
+    /// The memory is full: commands that may need more are rejected.
     Oom,
     /// The disk cannot be written: writes and PING are rejected.
     Misconf,
-    /// Too few replicas listen: writes are refused.
+    /// Too few replicas are connected: writes are rejected.
     NoReplicas,
-    /// It is a replica: writes are refused.
+    /// The server is a replica: writes are rejected.
     ReadOnly,
-    /// It is a replica that has lost its master.
+    /// The server is a replica that has lost its primary.
     MasterDown,
-    /// It reads its data from the disk.
+    /// The server is loading its data from the disk.
     Loading,
     /// A script of another client runs for too long.
     Busy,
@@ -67,7 +67,7 @@ impl Refusal {
         }
     }
 
-    /// Whether it affects commands that change data, also in scripts.
+    /// Returns whether it affects commands that change data, also in scripts.
     pub(super) const fn is_about_writes(self) -> bool {
         matches!(self, Self::Oom | Self::Misconf | Self::NoReplicas | Self::ReadOnly)
     }
@@ -82,46 +82,46 @@ const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it
 /// What happens to new connections.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reach {
-    /// They are connected.
+    /// The server accepts them.
     #[default]
     Open,
-    /// They are refused, as at a port without a listener.
+    /// The server refuses them, as a port without a listener does.
     Refused,
-    /// They receive nothing for as long as they wait.
+    /// The client gets no reply to its attempt, however long it waits.
     Silent,
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cut {
-    /// Both sides notice it. All bytes in transit are lost in both directions.
+    /// Both sides notice the end. All bytes in transit are lost in both directions.
     Whole,
-    /// The client notices it. Its sent bytes still arrive and are executed, and the replies are
-    /// lost.
+    /// Only the client notices the end. The bytes that it has sent still arrive and are executed.
+    /// The replies are lost.
     Replies,
-    /// No side notices it. The connection looks alive, but no more bytes arrive.
+    /// Neither side notices the end. The connection looks alive, but no more bytes arrive.
     Silence,
 }
 
-/// Everything that is wrong with a server.
+/// All faults of a server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     pub(super) requests: Delay,
     pub(super) replies: Delay,
     pub(super) reach: Reach,
-    /// As by SIGSTOP.
+    /// Whether the server is stopped, as by SIGSTOP.
     pub(super) stopped: bool,
-    /// As by SIGKILL.
+    /// Whether the server was killed, as by SIGKILL.
     pub(super) dead: bool,
-    /// It exchanges nothing with other servers.
+    /// Whether the server is cut off from all other servers.
     pub(super) isolated: bool,
     /// How many of a thousand messages to a subscriber are lost.
     pub(super) lost: u32,
     /// How many of a thousand commands are rejected.
     pub(super) refusals: BTreeMap<Refusal, u32>,
-    /// The words with which every command is refused.
+    /// The text with which every command is rejected.
     pub(super) failing: Option<String>,
-    /// How many replicas there seem to be that have everything at once.
+    /// How many imaginary replicas acknowledge every write at once.
     pub(super) replicas: usize,
     /// How far the clock is off, in microseconds.
     pub(super) step: i64,
@@ -133,7 +133,7 @@ impl Faults {
         if self.dead { self.reach.max(Reach::Refused) } else { self.reach }
     }
 
-    /// Whether it runs, and can exchange messages with other servers.
+    /// Returns whether the server runs and can exchange messages with other servers.
     pub(super) const fn is_among_others(&self) -> bool {
         !(self.stopped || self.dead || self.isolated)
     }

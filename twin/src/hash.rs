@@ -1,4 +1,4 @@
-//! A hash keeps its fields in the order of their insertion, as small ones do in Redis. A set is a
+//! A hash keeps its fields in the order of their insertion, as small hashes do in Redis. A set is a
 //! hash without values.
 
 /// Fields and their values.
@@ -20,11 +20,11 @@ impl Set {
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// Where a scan continues after this field.
+    /// The cursor with which a scan continues after this field.
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) value: Vec<u8>,
-    /// Its end, in milliseconds since 1970.
+    /// When the field ends, in milliseconds since 1970.
     pub(super) ends: Option<i64>,
 }
 
@@ -50,7 +50,7 @@ impl Hash {
         true
     }
 
-    /// Sets the value of a field, which keeps its end.
+    /// Sets the value of a field. The field keeps its end.
     pub(super) fn update(&mut self, name: &[u8], value: Vec<u8>) {
         match self.fields.iter_mut().find(|field| field.name == name) {
             Some(field) => field.value = value,

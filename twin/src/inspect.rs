@@ -11,26 +11,27 @@ use super::{
 };
 
 impl Twin {
-    /// Returns the fields and values of a hash, or `None` without it.
+    /// Returns the fields and values of a hash, or `None` if there is no such hash.
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
         self.value(key, |hash: &mut Hash| {
             hash.fields().map(|field| (text(&field.name), text(&field.value))).collect()
         })
     }
 
-    /// The members of a sorted set and their scores, in order, or `None`.
+    /// Returns the members of a sorted set and their scores, in order, or `None` if there is no
+    /// such set.
     pub fn zset(&self, key: &str) -> Option<Vec<(String, f64)>> {
         self.value(key, |set: &mut Zset| {
             set.ranked().map(|(member, score)| (text(member), score)).collect()
         })
     }
 
-    /// Returns the text under a key, or `None` without it.
+    /// Returns the text under a key, or `None` if there is no such text.
     pub fn text(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |text: &mut Vec<u8>| text.clone())
     }
 
-    /// Returns one field of the hash under a key, or `None` without it.
+    /// Returns one field of the hash under a key, or `None` if there is no such field.
     pub fn field(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         self.value(key, |hash: &mut Hash| hash.value(field.as_ref()).cloned()).flatten()
     }
@@ -46,17 +47,17 @@ impl Twin {
         }
     }
 
-    /// All keys, in order.
+    /// Returns all keys, in order.
     pub fn keys(&self) -> Vec<String> {
         self.keys_by(|_| true)
     }
 
-    /// All keys that stay for ever.
+    /// Returns all keys without a TTL.
     pub fn keys_without_ttl(&self) -> Vec<String> {
         self.keys_by(|ends| ends.is_none())
     }
 
-    /// The type of what lies under a key, as `TYPE` calls it.
+    /// Returns the type of the value under a key, as `TYPE` returns it.
     pub fn kind(&self, key: &str) -> Option<&'static str> {
         let mut core = self.core();
         core.tick();
@@ -64,29 +65,29 @@ impl Twin {
         core.database(0).entry(key.as_bytes(), now).map(|entry| Value::kind(&entry.value))
     }
 
-    /// How many clients listen to a channel.
+    /// Returns how many clients are subscribed to a channel.
     pub fn subscribers(&self, channel: &str) -> usize {
         let core = self.core();
         let listeners = |kind| core.listeners(kind, channel.as_bytes()).count();
         listeners(Scope::Plain) + listeners(Scope::Sharded)
     }
 
-    /// The connections that there are, the oldest first.
+    /// Returns all connections, the oldest first.
     pub fn connections(&self) -> Vec<Connection> {
         self.core().connections()
     }
 
-    /// Its address in a [`Net`](crate::Net), by which others name it.
+    /// Returns the address of the server in a [`Net`](crate::Net), by which other servers name it.
     pub fn address(&self) -> String {
         self.core().address.to_string()
     }
 
-    /// Returns whether it is a replica.
+    /// Returns whether the server is a replica.
     pub fn is_replica(&self) -> bool {
         self.core().is_replica()
     }
 
-    /// Whether this replica is connected to `primary`, and has all its writes.
+    /// Returns whether this replica is connected to `primary`, and has all of its writes.
     pub fn has_all_of(&self, primary: &Self) -> bool {
         let (up, has) = {
             let core = self.shared.core();
@@ -95,13 +96,13 @@ impl Twin {
         up && has == primary.shared.core().offset()
     }
 
-    /// How often each command ran, those that scripts called among them. Names are
-    /// in small letters, with their container before a `|`.
+    /// Returns how often each command ran, including calls by scripts. Names are in lower case,
+    /// such as `script|load`.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.core().calls.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     }
 
-    /// How many scripts ran.
+    /// Returns how many scripts ran.
     pub fn evals(&self) -> u64 {
         let core = self.core();
         ["eval", "evalsha"].iter().filter_map(|name| core.calls.get(name)).sum()

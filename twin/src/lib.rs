@@ -6,11 +6,11 @@
 //! random choices derive from the seed, so the same seed gives the same run.
 //!
 //! It replies as Redis 7.0 does to the commands that it knows, including scripts and permissions.
-//! `tests/differential.rs` sends the same to both and compares.
+//! `tests/differential.rs` sends the same commands to both servers, and compares the replies.
 //!
 //! Start with [`Twin::new`] and [`Twin::connect`]. Faults are [`stop`](Twin::stop),
 //! [`cut`](Twin::cut), [`refuse`](Twin::refuse), [`kill`](Twin::kill), [`delay`](Twin::delay), and
-//! a late [`replica`](Twin::replica). Several servers are in a [`Net`].
+//! a [`replica`](Twin::replica) that lags. A [`Net`] connects several servers.
 
 mod address;
 mod cluster;
@@ -61,7 +61,7 @@ pub use self::{
 /// The number of unread bytes that the network holds in one direction.
 const BUFFER: usize = 256 * 1024;
 
-/// A simulated server. Clones are the same one.
+/// A simulated server. A clone is a handle of the same server.
 ///
 /// # Examples
 ///
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the server runs, and reaches other servers.
+    /// Waits until the server runs and can reach other servers.
     async fn among_others(&self) {
         loop {
             let resumed = self.resumed.notified();
@@ -125,8 +125,8 @@ impl Twin {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Opens a connection, and returns the client's end. It waits for as long as a request and its
-    /// reply would.
+    /// Opens a connection, and returns the client's end. This takes as long as a request and its
+    /// reply.
     ///
     /// # Errors
     ///
@@ -139,7 +139,8 @@ impl Twin {
         self.connect_from("", Reach::default).await
     }
 
-    /// The same from a host, with the state of its path to the server.
+    /// Like [`connect`](Self::connect), from a host. `reached` returns the state of the path to the
+    /// server.
     async fn connect_from(
         &self,
         host: &str,
@@ -168,7 +169,7 @@ impl Twin {
     }
 
     /// Creates a replica. It receives writes and published messages after `lag`. It replies to
-    /// reads and serves subscribers, which this server does not count.
+    /// reads and serves subscribers. `PUBLISH` at this server does not count those subscribers.
     ///
     /// # Examples
     ///

@@ -1,7 +1,7 @@
 //! A network: servers have addresses, and clients dial them.
 //!
-//! A server may be out of reach for all clients, or for those of one [`Host`]. The
-//! address may lead to another server later, as a name in DNS does.
+//! A server may be unreachable for all clients, or only for those of one [`Host`]. Later, its
+//! address may lead to another server, as a DNS name may.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use super::{
     faults::{Cut, Reach},
 };
 
-/// A network of servers. Clones are the same one.
+/// A network of servers. A clone is a handle of the same network.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ use super::{
 /// assert!(net.dial("10.0.0.1:6379").await.is_ok());
 /// assert!(net.dial("10.0.0.2:6379").await.is_err());
 ///
-/// // one client is cut off, and no other
+/// Only the clients of this host are cut off.
 /// let host = net.host("app-1");
 /// host.reach("10.0.0.1:6379", Reach::Refused);
 /// assert!(host.dial("10.0.0.1:6379").await.is_err());
@@ -48,7 +48,7 @@ struct Inner {
     reaches: BTreeMap<(String, String), Reach>,
 }
 
-/// The host of all clients that dial without one.
+/// The host of all clients that dial without a host.
 const ANYWHERE: &str = "";
 
 impl Net {
@@ -71,7 +71,7 @@ impl Net {
         twin
     }
 
-    /// Gives a server its address.
+    /// Sets the address of a server.
     #[track_caller]
     pub(crate) fn place(&self, address: &str, server: &Twin) {
         let known: Result<Address, _> = address.parse();
@@ -79,18 +79,18 @@ impl Net {
         self.lead(address, server);
     }
 
-    /// Lets an address lead to `server` from now on, in place of an earlier server. The server
-    /// keeps the address by which others name it.
+    /// Lets an address lead to `server` from now on, instead of an earlier server. `server` keeps
+    /// the address by which other servers name it.
     pub fn lead(&self, address: &str, server: &Twin) {
         self.inner().servers.insert(address.into(), server.clone());
     }
 
-    /// The server at an address.
+    /// Returns the server at an address.
     pub fn at(&self, address: &str) -> Option<Twin> {
         self.inner().servers.get(address).cloned()
     }
 
-    /// A new connection to the server at `address`: see [`Twin::connect`].
+    /// Opens a connection to the server at `address`: see [`Twin::connect`].
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Net {
         self.host(ANYWHERE).dial(address).await
     }
 
-    /// Returns a host of some clients in the network.
+    /// Returns a host in the network, from which some clients dial.
     #[must_use]
     pub fn host(&self, name: &str) -> Host {
         Host { net: self.clone(), name: name.into() }
@@ -114,7 +114,7 @@ impl Net {
         self.host(ANYWHERE).reach(address, reach);
     }
 
-    /// Cuts all connections to `address`, and returns how many these were.
+    /// Cuts all connections to `address`, and returns their number.
     pub fn cut(&self, address: &str, cut: Cut) -> usize {
         self.at(address).map_or(0, |server| server.cut(cut, |_| true))
     }
@@ -156,7 +156,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A new connection from this host to the server at `address`.
+    /// Opens a connection from this host to the server at `address`.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl Host {
         self.net.inner().reaches.insert((self.name.clone(), address.into()), reach);
     }
 
-    /// Cuts the connections of this host to `address`, and returns how many these were.
+    /// Cuts the connections of this host to `address`, and returns their number.
     pub fn cut(&self, address: &str, cut: Cut) -> usize {
         let own = |server: Twin| server.cut(cut, |connection| connection.host == self.name);
         self.net.at(address).map_or(0, own)

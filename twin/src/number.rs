@@ -1,6 +1,6 @@
 //! Numbers as Redis reads and writes them.
 
-/// Reads an integer as the server accepts it: no plus sign, no leading zeros.
+/// Parses an integer as the server does: no plus sign, no leading zeros.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?;
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -9,14 +9,14 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     (plain && !odd).then(|| text.parse().ok()).flatten()
 }
 
-/// A double as the server accepts it.
+/// Parses a double as the server does.
 pub(super) fn double(text: &[u8]) -> Option<f64> {
     let number: f64 = str::from_utf8(text).ok()?.parse().ok()?;
     (!number.is_nan()).then_some(number)
 }
 
-/// Writes a number as `printf("%.17g")` does: 17 digits, and an exponent only if they do not
-/// suffice.
+/// Writes a number as `printf("%.17g")` does: with 17 digits, and with an exponent only if 17
+/// digits do not suffice.
 pub(super) fn written(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf".into() } else { "-inf".into() };
@@ -36,7 +36,7 @@ pub(super) fn written(number: f64) -> String {
     }
 }
 
-/// Without the zeros at the end of a fraction.
+/// Returns `number` without the zeros at the end of its fraction.
 fn trimmed(number: &str) -> &str {
     match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.'),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn integer_is_read_strictly() {
+    fn integer_with_any_other_notation_is_refused() {
         for odd in ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "9223372036854775808"] {
             assert_eq!(integer(odd.as_bytes()), None, "{odd:?}");
         }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn double_beyond_a_long_becomes_the_least_one() {
+    fn double_out_of_range_becomes_the_smallest_integer() {
         assert_eq!(truncated(2.9), 2);
         assert_eq!(truncated(-1.5), -1);
         assert_eq!(truncated(1e30), i64::MIN);

@@ -1,7 +1,7 @@
 -- The environment of a script: the part of Redis's library that the scripts of the store use.
 --
--- Returns the globals of scripts, the environment through which they see them, and the function
--- that runs one.
+-- Returns three values: the globals of scripts, the environment through which scripts see the
+-- globals, and the function that runs a script.
 
 local call, try, located, words, sha1hex = ...
 
@@ -13,10 +13,10 @@ local globals = {
     math = math, string = string, table = table,
 }
 
--- Random numbers would make two runs of one seed differ.
+-- Random numbers would make two runs with the same seed differ.
 math.random, math.randomseed = nil, nil
 
--- A script that catches the error of a command gets its text.
+-- If a script catches the error of a command, it gets the text of the error.
 local function caught(done, ...)
     if done then
         return true, ...

@@ -8,7 +8,7 @@ use super::number;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
     Status(Cow<'static, str>),
-    /// With its code as the first word.
+    /// An error, with its code as the first word.
     Error(Cow<'static, str>),
     Int(i64),
     Bulk(Vec<u8>),
@@ -16,15 +16,15 @@ pub(super) enum Reply {
     Verbatim(String),
     Double(f64),
     Nil,
-    /// A missing list. In RESP3 it is the same as any other missing value.
+    /// A missing list. RESP3 does not distinguish it from other missing values.
     NilList,
     List(Vec<Self>),
     Map(Vec<(Self, Self)>),
-    /// Members and scores: pairs in RESP3, one after the other in RESP2.
+    /// Members and scores: pairs in RESP3, alternating elements in RESP2.
     Scored(Vec<(Vec<u8>, f64)>),
-    /// A push, which has no request; a list in RESP2.
+    /// A push, which the server sends without a request. In RESP2 it is a list.
     Push(Vec<Self>),
-    /// No reply, because it was sent by other means.
+    /// No further reply: the command has already sent its reply.
     Said,
 }
 

@@ -4,18 +4,18 @@ use std::ops::Range;
 
 use super::number;
 
-/// The longest word, as a server has it by default.
+/// The longest word, the default of Redis.
 const LONGEST: i64 = 512 * 1024 * 1024;
 
 /// The most words of one command.
 const MOST: i64 = 1024 * 1024;
 
-/// The beginning of the bytes of a client.
+/// What the bytes of a client begin with.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Request {
-    /// A complete command. The words are in the given vector, and this many bytes are consumed.
+    /// A complete command. The words are in the given vector. The command has this number of bytes.
     Whole(usize),
-    /// An incomplete command.
+    /// An incomplete command: more bytes must come.
     Part,
     /// Invalid bytes. The client gets this error and is disconnected.
     Nonsense(String),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_read_when_it_is_complete() {
+    fn command_is_parsed_when_all_its_bytes_have_arrived() {
         let whole = "*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n";
         let (request, words) = read(whole);
         assert_eq!(request, Request::Whole(whole.len()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_command_is_named() {
+    fn error_names_an_invalid_command() {
         assert_eq!(read("*x\r\n").0, Request::Nonsense("invalid multibulk length".into()));
         assert_eq!(read("*1\r\n$-5\r\n").0, Request::Nonsense("invalid bulk length".into()));
         assert_eq!(read("*1\r\n+x\r\n").0, Request::Nonsense("expected '$', got '+'".into()));

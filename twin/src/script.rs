@@ -1,8 +1,8 @@
 //! Scripts run in Lua 5.1, as in Redis.
 //!
-//! Each thread has one Lua machine, which keeps compiled scripts, because many runs use the same
-//! few scripts. While a script runs, the machine owns the server, so that the calls of the script
-//! find it.
+//! Each thread has one Lua machine. The machine keeps compiled scripts, because many runs use the
+//! same few scripts. While a script runs, the machine owns the server, so that the script can call
+//! it.
 
 use std::{cell::RefCell, collections::BTreeMap, mem, rc::Rc};
 
@@ -48,7 +48,7 @@ thread_local! {
     static MACHINE: Machine = Machine::new().expect("the Lua machine starts");
 }
 
-/// The name of the text of every script in Lua.
+/// The name that Lua uses for the text of every script.
 const SOURCE: &str = "@user_script";
 
 struct Machine {
@@ -58,7 +58,7 @@ struct Machine {
     runner: Function,
     compiled: RefCell<BTreeMap<String, Function>>,
     running: Rc<RefCell<Option<Running>>>,
-    /// Stands in the place of the server while a script runs.
+    /// An empty server, which takes the place of the real one while a script runs.
     hollow: RefCell<Option<Core>>,
 }
 
@@ -114,7 +114,7 @@ impl Machine {
         Ok(Self { lua, globals, environment, runner, compiled, running, hollow })
     }
 
-    /// The script as a compiled function.
+    /// Returns the script as a compiled function.
     fn function(&self, script: &Script) -> Result<Function, Reply> {
         if let Some(function) = self.compiled.borrow().get(&script.hash) {
             return Ok(function.clone());

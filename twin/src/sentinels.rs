@@ -1,7 +1,7 @@
 //! A primary with replicas that sentinels watch.
 //!
-//! A failover happens when the test commands it. Each sentinel learns of it after the delay of the
-//! [`gossip`](Sentinels::gossip), and not before it can receive it.
+//! A failover happens when the test commands it. Each sentinel learns of the failover after the
+//! delay of the [`gossip`](Sentinels::gossip), and not before the sentinel can receive it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ use super::{
     net::Net,
 };
 
-/// A primary, its replicas and its sentinels. Clones are the same.
+/// A primary, its replicas and its sentinels. A clone is a handle of the same ones.
 ///
 /// # Examples
 ///
@@ -53,10 +53,11 @@ struct Truth {
 }
 
 impl Sentinels {
-    /// The name of the primary at the sentinels.
+    /// The name that the sentinels use for the primary.
     pub const NAME: &str = "mymaster";
 
-    /// Creates this many sentinels of a primary with `replicas`, which lag by `lag`.
+    /// Creates this number of `sentinels`, and a primary with `replicas`, which receive writes
+    /// after `lag`.
     #[must_use]
     pub fn start(net: &Net, sentinels: usize, replicas: usize, lag: Delay) -> Self {
         let servers: Vec<_> =
@@ -97,12 +98,12 @@ impl Sentinels {
         &self.0.sentinels
     }
 
-    /// Returns the servers, the first primary first.
+    /// Returns the servers. The server that was the first primary comes first.
     pub fn servers(&self) -> &[Twin] {
         &self.0.servers
     }
 
-    /// The primary.
+    /// Returns the primary.
     pub fn primary(&self) -> Twin {
         self.0.servers[self.truth().primary].clone()
     }
@@ -112,9 +113,9 @@ impl Sentinels {
         self.truth().gossip = delay;
     }
 
-    /// Promotes a replica with its current data. As soon as the other servers can learn of it, they
-    /// follow it and disconnect their clients. Returns the new primary, or `None` if no replica
-    /// runs.
+    /// Promotes a replica with its current data. As soon as the other servers learn of the
+    /// failover, they follow the new primary and disconnect their clients. Returns the new primary,
+    /// or `None` if no replica runs.
     pub fn fail_over(&self) -> Option<Twin> {
         let mut truth = self.truth();
         let (old, lag) = (truth.primary, truth.lag);
@@ -130,7 +131,7 @@ impl Sentinels {
         for (at, server) in self.0.servers.iter().enumerate().filter(|(at, _)| *at != new) {
             let (deployment, server, primary) = (self.clone(), server.clone(), promoted.clone());
             let demote = move || {
-                // A failover that another one has replaced is ignored.
+                // If a newer failover has replaced this one, the server ignores this one.
                 if deployment.truth().primary == new {
                     server.follow(&primary, lag);
                     server.cut(Cut::Whole, |_| true);
@@ -142,7 +143,7 @@ impl Sentinels {
         Some(promoted)
     }
 
-    /// Marks a sentinel as down, or as up, at the others.
+    /// Marks a sentinel as down, or as up, in the state of the other sentinels.
     pub fn set_down(&self, sentinel: usize, is_down: bool) {
         self.truth().watched.sentinels[sentinel].is_down = is_down;
         self.spread();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// Returns the slot of a key: that of the text in its first braces, unless it is empty.
+/// Returns the slot of a key. If the first braces of the key contain a text, only this text counts.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -15,7 +15,7 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
-/// CRC16 of XMODEM.
+/// Returns the CRC-16/XMODEM, as Redis computes it.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -24,8 +24,8 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The node of each slot: ranges by their first slots, of which the first is 0. Each range ends
-/// before the next one.
+/// The node of each slot. The key is the first slot of a range, which ends before the next key. The
+/// first key is 0.
 #[derive(Clone, Debug)]
 pub(super) struct Owners(BTreeMap<u16, usize>);
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_move_one_by_one_or_all() {
+    fn slots_move_to_a_node_one_by_one_or_all_at_once() {
         let mut owners = Owners::equal(3);
         assert_eq!(owners.ranges(), [((0, 5_461), 0), ((5_462, 10_923), 1), ((10_924, 16_383), 2)]);
         for (slot, node) in [(0, 1), (7, 1), (8, 2), (7, 2), (16_383, 0), (8, 0), (7, 0), (0, 0)] {

@@ -3,30 +3,30 @@
 /// The properties of a command, as a set of bits.
 pub(super) type Traits = u16;
 
-/// It may change data.
+/// The command may change data.
 pub(super) const WRITE: Traits = 1;
-/// It may take more memory.
+/// The command may take more memory.
 pub(super) const GROWS: Traits = 1 << 1;
 pub(super) const READ: Traits = 1 << 2;
-/// Scripts must not call it.
+/// Scripts must not call the command.
 pub(super) const NO_SCRIPT: Traits = 1 << 3;
-/// It works while the server loads its data.
+/// The command works while the server loads its data.
 pub(super) const LOADING: Traits = 1 << 4;
-/// It works before the login.
+/// The command works before the login.
 pub(super) const NO_AUTH: Traits = 1 << 5;
-/// It works while a script runs for too long.
+/// The command works while a script runs for too long.
 pub(super) const BUSY: Traits = 1 << 6;
 pub(super) const PUBSUB: Traits = 1 << 7;
 pub(super) const SCRIPTING: Traits = 1 << 8;
 pub(super) const CONNECTION: Traits = 1 << 9;
 pub(super) const ADMIN: Traits = 1 << 10;
 pub(super) const DANGEROUS: Traits = 1 << 11;
-/// A subscriber that speaks RESP2 may send it.
+/// A RESP2 subscriber may send the command.
 pub(super) const HEARING: Traits = 1 << 12;
-/// It fails while the server cannot write to its disk, even if it changes nothing.
+/// The command fails while the server cannot write to its disk, even if it changes nothing.
 pub(super) const DISK: Traits = 1 << 13;
 
-/// Its channels belong to slots.
+/// The channels of the command belong to slots.
 pub(super) const SHARDED: Traits = 1 << 14;
 
 /// The names of some traits in permissions.

@@ -35,11 +35,11 @@ enum RuleSubject {
     Command(String),
 }
 
-/// Returns whether a command or a container of a name exists.
+/// Returns whether a command or a container with a name exists.
 pub(super) type Exists<'a> = &'a dyn Fn(&str) -> bool;
 
 impl User {
-    /// The default user.
+    /// Returns the default user.
     pub(super) fn everybody() -> Self {
         Self {
             enabled: true,
@@ -120,7 +120,7 @@ impl User {
         self.enabled && (self.any_password || self.passwords.contains(password))
     }
 
-    /// Whether this user needs no login.
+    /// Returns whether this user needs no login.
     pub(super) fn is_open(&self) -> bool {
         self.enabled && self.any_password
     }
@@ -129,7 +129,8 @@ impl User {
         self.any_password
     }
 
-    /// Returns whether it may run the command called `name`, which may be `container|command`.
+    /// Returns whether the user may run the command called `name`, which may be
+    /// `container|command`.
     pub(super) fn may_run(&self, name: &str, traits: Traits) -> bool {
         let container = name.split('|').next().unwrap_or(name);
         let fits = |rule: &&Rule| match &rule.subject {
@@ -149,7 +150,7 @@ impl User {
     }
 }
 
-/// Adds a pattern, unless there is one for everything.
+/// Adds a pattern. Fails with `all` if the list already contains the pattern for everything.
 fn add(patterns: &mut Vec<Vec<u8>>, pattern: &str, all: &'static str) -> Result<(), &'static str> {
     match patterns.iter().any(|known| known == b"*") {
         true if pattern != "*" => Err(all),
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn last_rule_about_a_command_counts() {
+    fn last_acl_rule_for_a_command_applies() {
         let user = user("on +@all -@scripting +eval -client +client|setname");
         assert!(user.may_run("get", READ));
         assert!(user.may_run("eval", SCRIPTING));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_channels_and_passwords_are_as_the_rules_say() {
+    fn acl_rules_decide_about_keys_channels_and_passwords() {
         let user = user("on >secret ~a:* &b:*");
         assert!(user.admits("secret") && !user.admits("other") && !user.is_open());
         assert!(user.may_touch(b"a:1") && !user.may_touch(b"b:1"));

@@ -12,7 +12,7 @@ pub(super) enum Word {
 }
 
 impl Word {
-    /// Texts and numbers can be words.
+    /// Converts a text or a number. Other values cannot be words.
     pub(super) fn of(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Some(Self::Text(text.as_bytes())),
@@ -51,7 +51,7 @@ pub(super) fn value(lua: &Lua, reply: &Reply) -> Result<Value, Error> {
     })
 }
 
-/// A double is all that Lua 5.1 has.
+/// Lua 5.1 has only doubles.
 #[allow(clippy::cast_precision_loss)]
 fn as_double(number: i64) -> f64 {
     number as f64
@@ -71,7 +71,7 @@ fn listed<'a>(lua: &Lua, items: impl Iterator<Item = &'a Reply>) -> Result<Value
     Ok(Value::Table(table))
 }
 
-/// Returns the reply of a script's value.
+/// Returns the reply for the value that a script returned.
 pub(super) fn reply(value: &Value) -> Reply {
     match value {
         Value::String(text) => Reply::bulk(&*text.as_bytes()),
@@ -99,7 +99,7 @@ fn from_table(table: &Table) -> Reply {
     Reply::List(items.map(|item| reply(&item)).collect())
 }
 
-/// A value as an error shows it.
+/// Returns a value as an error shows it.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Error(error) => error.to_string(),

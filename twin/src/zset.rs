@@ -14,13 +14,13 @@ pub(super) struct Zset {
     order: BTreeSet<(Score, Vec<u8>)>,
 }
 
-/// A score that is some number.
+/// A score, which is never NaN.
 #[derive(Clone, Copy, Debug)]
 struct Score(f64);
 
 impl Ord for Score {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Not by `total_cmp`: here -0 is as much as 0.
+        // `total_cmp` would order -0 before 0, but they are the same score.
         self.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal)
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn range_may_leave_out_its_bounds() {
+    fn sorted_set_range_may_exclude_its_bounds() {
         let range = Range::read(b"(1", b"+inf").unwrap();
         assert!(!range.has(1.0) && range.has(1.1) && range.has(f64::INFINITY));
         assert!(Range::read(b"x", b"1").is_none());

@@ -48,7 +48,7 @@ async fn promoted_replica_lacks_writes_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subscriber_is_dismissed_when_its_slot_leaves() {
+async fn sharded_subscriber_is_unsubscribed_when_its_slot_moves() {
     let (cluster, slot) = cluster(0, Delay::None);
     let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let mut client = speaker(&cluster, from).await;
@@ -60,7 +60,7 @@ async fn subscriber_is_dismissed_when_its_slot_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_reaches_all_nodes_and_sharded_ones_their_shard() {
+async fn plain_message_reaches_all_nodes_and_a_sharded_one_its_shard() {
     let (cluster, slot) = cluster(1, Delay::None);
     let (owner, other) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
     let [mut at_owner, mut at_other] =
@@ -76,7 +76,7 @@ async fn message_reaches_all_nodes_and_sharded_ones_their_shard() {
 
 // Comparison with a real cluster.
 
-/// One node of each, for the same slots.
+/// A node of the real cluster and a node of the simulated one, with the same slots.
 struct Both {
     real: TcpStream,
     twin: Speaker,
@@ -91,7 +91,7 @@ impl Both {
         Self { real, twin, names: names.to_vec() }
     }
 
-    /// Sends a request to both, and returns the reply of the real node.
+    /// Sends a request to both nodes, and returns the reply of the real one.
     fn real(&mut self, words: &[&str]) -> String {
         self.real.write_all(&packed(words)).unwrap();
         let mut bytes = vec![0; 4096];
@@ -100,7 +100,7 @@ impl Both {
         self.names.iter().fold(output, |output, (real, twin)| output.replace(real, twin))
     }
 
-    /// No command may come between this and the next one.
+    /// Sends `ASKING` to both nodes. It counts only for the next command.
     async fn asking(&mut self) {
         self.twin.send(&["ASKING"]).await;
         assert_eq!(self.twin.within(ms(1)).await, self.real(&["ASKING"]));
@@ -120,7 +120,7 @@ const SCRIPT: &str = "return_redis.call('SET',ARGV[1],1)";
 const FORGETS: &str = "redis.call('DEL',KEYS[1])return_redis.call('GET',KEYS[1])";
 
 #[tokio::test(start_paused = true)]
-async fn nodes_reply_as_those_of_redis() {
+async fn simulated_cluster_nodes_reply_like_redis_nodes() {
     let redis = testkit::Cluster::options().replicas(0).start();
     let (twin, slot) = cluster(0, Delay::None);
     let from = twin.owner(slot);
@@ -195,7 +195,7 @@ async fn nodes_reply_as_those_of_redis() {
     }
 }
 
-/// Returns the roles of all nodes in a text.
+/// Returns the role of each node that `nodes` lists.
 fn roles(nodes: &str) -> Vec<String> {
     let role = |line: &str| line.split(' ').nth(2).unwrap_or_default().to_owned();
     let mut roles: Vec<_> = nodes.lines().map(role).collect();
@@ -204,7 +204,7 @@ fn roles(nodes: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clusters_describe_themselves_as_in_redis() {
+async fn simulated_cluster_describes_its_topology_like_redis() {
     let redis = testkit::Cluster::options().replicas(1).start();
     let (twin, _) = cluster(1, Delay::None);
     let real = redis.owner_of(0);

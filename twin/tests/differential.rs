@@ -1,8 +1,8 @@
 //! Does the simulated server reply as Redis does? Both get the same commands, from several clients
 //! in either protocol, and the tests compare every byte of the replies.
 //!
-//! Leases are drawn so that a few seconds of difference do not show. Values from a clock are left
-//! out: see [`same`].
+//! The random leases are chosen so that a difference of a few seconds does not show in a reply.
+//! Values that depend on a clock are left out: see [`same`].
 
 mod speaking;
 
@@ -18,7 +18,7 @@ use speaking::{ENDED, Speaker, before, packed, shown};
 use testkit::Redis;
 use tokio::time::advance;
 
-/// The same client of the real server.
+/// A client of the real server, with a counterpart at the simulated server.
 struct Real {
     stream: TcpStream,
     asked: u64,
@@ -57,7 +57,7 @@ impl Real {
     }
 }
 
-/// Both servers, and the same clients on both.
+/// Both servers, and the same clients at each.
 struct Both {
     redis: Redis,
     twin: Twin,
@@ -70,18 +70,20 @@ impl Both {
         Self { redis, twin: Twin::new(seed), clients: vec![], asked: vec![] }
     }
 
-    /// A new client. Returns its number.
+    /// Connects a client to both servers. Returns the number of the client.
     async fn connect(&mut self) -> usize {
         self.clients.push((Real::to(&self.redis), Speaker::to(&self.twin).await));
         self.clients.len() - 1
     }
 
-    /// Sends a request to both, and compares the bytes that this client and all others receive.
+    /// Sends a request to both servers, and compares the bytes that this client and all others
+    /// receive.
     async fn ask(&mut self, client: usize, words: &[&str]) {
         let brief = |word: &&str| word.chars().take(60).collect::<String>().replace('\n', " ");
         let brief: Vec<_> = words.iter().map(brief).collect();
         self.asked.push(format!("{client}: {}", brief.join(" ")));
-        // The next command comes after the time of this one, as on a real server.
+        // Advances the virtual time, so that two commands do not have the same time, as on a real
+        // server.
         advance(Duration::from_millis(1)).await;
         let (real, twin) = &mut self.clients[client];
         let (real, twin) = (real.ask(words), twin.ask_words(words).await);
@@ -126,7 +128,7 @@ fn sorted(answer: &str) -> String {
     words.join(" ")
 }
 
-/// Leases are some hundred thousand milliseconds and a half.
+/// Each lease is a multiple of this number of milliseconds, plus half of it.
 const UNIT: i64 = 100_000;
 
 /// Returns a reply without the parts that depend on a clock.
@@ -147,7 +149,7 @@ fn same(answer: &str) -> String {
 
 // The commands.
 
-/// A word for a command, of which some fit and some do not.
+/// Returns a random word for a command. Some of the words are valid, and some are not.
 fn pick(random: &mut Rng, from: &[&str]) -> String {
     (*random.choice(from).unwrap()).to_owned()
 }
@@ -164,7 +166,7 @@ fn lease(random: &mut Rng) -> String {
     (UNIT * random.i64(1..9) + UNIT / 2).to_string()
 }
 
-/// The shapes of commands. Each word is a choice, a lease, or itself.
+/// The shapes of commands. Each word stands for a random choice, for a lease, or for itself.
 const SHAPES: &[&str] = &[
     "DEL K K",
     "UNLINK K",
@@ -402,15 +404,15 @@ struct Own {
     arguments: Named,
 }
 
-/// A part that occurs once, and a part that is repeated.
+/// Names in a header: those that occur once, and those that are repeated together.
 struct Named {
     once: Vec<String>,
     each: Vec<String>,
 }
 
 impl Named {
-    /// A line of a header is `--   KEYS[1]  lock  meaning`. An index with a letter means a repeated
-    /// one.
+    /// Parses lines such as `--   KEYS[1]  lock  meaning`. If the index contains a letter, the name
+    /// is repeated.
     fn read(text: &str, array: &str) -> Self {
         let lines = text.lines().filter_map(|line| line.strip_prefix("--   "));
         let lines = lines.filter_map(|line| line.strip_prefix(array)?.split_once(']'));
@@ -434,8 +436,9 @@ fn lua_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns each script after the parts that it shares with others. The parts of several kinds are
-/// next to the folders. The part of one kind is the prelude in its folder.
+/// Returns the text of each script, after the parts that it shares with other scripts. The parts
+/// for several kinds are next to the folders of the kinds. The part for one kind is the prelude in
+/// its folder.
 fn own_scripts() -> Vec<Own> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/kinds");
     let read = |path: &PathBuf| fs::read_to_string(path).unwrap();
@@ -473,11 +476,11 @@ impl Own {
         let mut keys: Vec<_> =
             self.keys.repeated(rounds).map(|name| key(random, name, odd)).collect();
         if self.keys.each.is_empty() {
-            // The last arguments may be left out for some scripts.
+            // Some scripts also accept fewer keys.
             keys.truncate(random.usize(1..=keys.len()));
         }
-        // Two servers have two clocks, and a yield window depends on the clock. So both get the
-        // same time.
+        // The two servers have different clocks, and a yield window depends on the clock. So both
+        // scripts get the same time.
         let (second, micros) = (1_700_000_000 + random.u32(..4), random.u32(..1_000_000));
         let moment = format!("{{'{second}', '{micros}'}}");
         let text = self.text.replace("redis.pcall('TIME')", &moment);
@@ -509,12 +512,13 @@ fn argument(random: &mut Rng, name: &str) -> String {
     match name {
         "owner" => owner(random),
         "ttl" if random.bool() => "0".into(),
-        // The real server has no TTLs of fields.
+        // The real server does not support TTLs of fields.
         "field_ttl" => "0".into(),
         "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
         "idle" if random.bool() => "0".into(),
         "idle" => lease(random),
-        // Neither twice the value nor many times the value may end at a unit boundary.
+        // Twice this value, or many times it, must not be near a multiple of `UNIT`, because a
+        // small difference between the clocks would then show.
         "interval" => "131000".into(),
         "spacing" => "131000000".into(),
         "before" | "place" if random.bool() => String::new(),
@@ -533,7 +537,7 @@ fn argument(random: &mut Rng, name: &str) -> String {
                 "absent", "remove",
             ],
         ),
-        // A set of one element has an order.
+        // The set has at most one element, because Redis returns elements in any order.
         "element" => "one:1".into(),
         "writer" => format!("{}:write", owner(random)),
         "permits" => pick(random, &["1", "2", "7", "-3"]),
@@ -546,7 +550,7 @@ fn argument(random: &mut Rng, name: &str) -> String {
 
 // The comparisons.
 
-/// Two clients in RESP3 and one in RESP2.
+/// Returns servers with two RESP3 clients and one RESP2 client.
 async fn three(seed: u64) -> Both {
     let mut both = Both::start(Redis::start(), seed);
     for client in 0..3 {
@@ -568,7 +572,7 @@ async fn ask_all(both: &mut Both, client: usize, words: &[String]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_get_the_replies_of_redis() {
+async fn simulated_server_replies_to_commands_like_redis() {
     let mut both = three(1).await;
     let mut random = Rng::with_seed(fastrand_seed());
     for _ in 0..STEPS {
@@ -580,7 +584,7 @@ async fn commands_get_the_replies_of_redis() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripts_are_run_as_redis_runs_them() {
+async fn simulated_server_runs_scripts_like_redis() {
     let mut both = three(2).await;
     let mut random = Rng::with_seed(fastrand_seed());
     for _ in 0..STEPS {
@@ -591,14 +595,14 @@ async fn scripts_are_run_as_redis_runs_them() {
             }
             _ => evaluation(&mut random),
         };
-        // The third one is subscribed in RESP2, in which scripts are rejected.
+        // The third client is subscribed in RESP2, in which scripts are rejected.
         let client = random.usize(..3);
         ask_all(&mut both, client, &words).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripts_of_the_store_do_the_same_on_both() {
+async fn store_scripts_do_the_same_on_redis_and_simulated_server() {
     let mut both = three(3).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
     assert!(own.len() >= 6);
@@ -638,7 +642,7 @@ async fn scripts_of_the_store_do_the_same_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permissions_match_redis_and_change_at_once() {
+async fn simulated_acl_matches_redis_and_changes_at_once() {
     let mut both = three(4).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
     both.ask(0, &["ACL", "SETUSER", "limited", "reset", "on", ">secret", "+@all", "~*", "&*"])
@@ -680,7 +684,7 @@ async fn permissions_match_redis_and_change_at_once() {
             0 => {
                 let rule = *random.choice(&rules).unwrap();
                 let words = ["ACL", "SETUSER", "limited", rule];
-                // Without these the comparison itself would not work.
+                // The comparison itself needs these permissions.
                 let words = [&words[..], &["+ping", "+auth"]].concat();
                 both.ask(0, &words).await;
                 continue;
@@ -698,7 +702,7 @@ async fn permissions_match_redis_and_change_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_expires_on_both() {
+async fn key_expires_on_redis_and_simulated_server() {
     let mut both = three(5).await;
     let brief = ["SET a 1 PX 30", "HSET h1 f 1", "PEXPIRE h1 30", "ZADD z1 1 a", "PEXPIRE z1 30"];
     for command in brief {
@@ -713,7 +717,7 @@ async fn key_expires_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn field_expires_on_both() {
+async fn hash_field_expires_on_redis_and_simulated_server() {
     let mut both = Both::start(Redis::start_with_field_ttls(), 9);
     both.connect().await;
     let mut ask = async |commands: &[&str]| {
@@ -743,7 +747,7 @@ async fn field_expires_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_replies_as_redis_without_replicas() {
+async fn wait_without_replicas_replies_like_redis() {
     let mut both = three(8).await;
     let asked = [
         "SET a 1",
@@ -761,7 +765,7 @@ async fn wait_replies_as_redis_without_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiry_is_changed_as_requested_on_both() {
+async fn expiry_is_changed_alike_on_redis_and_simulated_server() {
     let mut both = three(7).await;
     both.ask(0, &["SET", "a", "1"]).await;
     for option in [
@@ -786,7 +790,7 @@ async fn expiry_is_changed_as_requested_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejections_have_the_same_text() {
+async fn rejections_match_between_redis_and_simulated_server() {
     let mut both = three(6).await;
     both.ask(0, &["HSET", "h1", "one:1", "1"]).await;
     let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
@@ -820,7 +824,7 @@ async fn rejections_have_the_same_text() {
     }
 }
 
-/// The seed of the sequences. Another seed sends other commands.
+/// The seed of the random commands. Another seed sends other commands.
 fn fastrand_seed() -> u64 {
     let given = std::env::var("LEASEHOLD_SEED").ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or(7)

@@ -1,7 +1,7 @@
 //! Which permissions for locks a user lacks, and the command that grants them.
 //!
-//! The permissions are those of the guide's page, so there is one list of them. Each server is asked
-//! by `ACL DRYRUN`, which executes nothing.
+//! The permissions come from the ACL page of the guide, so there is only one list of them. The
+//! client sends `ACL DRYRUN` to each server. This command executes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::{args::Doctor, exit::Exit};
 
 const PAGE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// No command for locks needs more words.
+/// The highest number of words in a call: no command for locks needs more.
 const MOST_WORDS: usize = 8;
 
-/// The names of the page.
+/// The names in the rules of the page.
 const EXAMPLE: &str = "app:*";
 
 pub(super) async fn check(
@@ -57,18 +57,19 @@ fn lacking(user: &str, server: &str, rules: &BTreeSet<String>) -> Finding {
     Finding::new(Severity::Error, "acl", server, text).remedy(line)
 }
 
-/// Why nothing can be checked.
+/// Returns why no permission can be checked, if that is so.
 async fn obstacle(client: &Client, user: &str) -> Result<Option<String>, Exit> {
     let replies = client.dry_run(user, &["ping"]).await?;
     Ok(replies.into_values().find(|reply| reply != "OK" && !is_denial(reply)))
 }
 
-/// Whether the reply is about the user, and not a rejection of `ACL DRYRUN` itself.
+/// Returns whether `reply` denies a permission of the user. A denial of `ACL DRYRUN` itself does
+/// not count.
 fn is_denial(reply: &str) -> bool {
     reply.contains("no permissions to") && !reply.contains("'acl|dryrun'")
 }
 
-/// The rules for locks on the guide's page.
+/// Returns the rules for locks on the page of the guide.
 fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
     let of = |heading: &str| {
         let section = PAGE.split_once(heading).map_or("", |(_, rest)| rest);
@@ -80,8 +81,8 @@ fn rules(is_cluster: bool) -> impl Iterator<Item = &'static str> {
     of("\n## Locks\n").chain(cluster).filter(|word| word.starts_with(['+', '~', '&']))
 }
 
-/// The rule for `name`, and calls that need it. A key or a channel is only known with a name. Of its
-/// calls, the first one counts whose command is permitted.
+/// Returns the rule for `name`, and calls that need this rule. Without a name, there are no calls
+/// for a rule about keys or channels. The first call whose command is permitted decides.
 fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     let (kind, pattern) = rule.split_at(1);
     if kind == "+" {
@@ -98,7 +99,7 @@ fn calls(rule: &str, name: Option<&str>) -> Option<(String, Vec<Vec<String>>)> {
     Some((format!("{kind}{key}"), calls.collect()))
 }
 
-/// The key or the channel of `name` that is like the one of the page.
+/// Returns the key or the channel of `name` that corresponds to `pattern` on the page.
 fn key(pattern: &str, name: &str) -> String {
     let closed = pattern.contains('{');
     match (pattern.strip_suffix(&format!("{{{EXAMPLE}")), name.contains('{')) {
@@ -108,14 +109,16 @@ fn key(pattern: &str, name: &str) -> String {
     }
 }
 
-/// The servers that deny the first of `calls` whose command they permit, or that permit none.
+/// Returns the servers that deny the rule. At each server, the first of `calls` decides whose
+/// command the user may run. If the user may run none of the commands, the server also denies the
+/// rule.
 async fn denying(
     client: &Client,
     user: &str,
     rule: &str,
     calls: &[Vec<String>],
 ) -> Result<BTreeSet<String>, Exit> {
-    // The key of a rule for a command is any: it may be denied.
+    // In a check of a command, the key is arbitrary, so a denied key does not count.
     let counts = !rule.starts_with('+');
     let mut open = None;
     let mut denying = BTreeSet::new();
@@ -136,8 +139,8 @@ async fn denying(
     Ok(denying)
 }
 
-/// Asks each server. A command without its arguments is not checked, so it gets more until there are
-/// enough.
+/// Sends `ACL DRYRUN` to each server. A server does not check a command with too few arguments, so
+/// this function adds arguments until there are enough.
 async fn dry_run(
     client: &Client,
     user: &str,
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acl_rules_are_those_of_the_guide() {
+    fn acl_rules_match_the_rules_in_the_guide() {
         let single: Vec<_> = rules(false).collect();
         for rule in ["~app:*", "&redisson_lock__channel:{app:*", "+evalsha", "+pubsub|numsub"] {
             assert!(single.contains(&rule), "{rule}");
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_name() {
+    fn acl_patterns_expand_to_the_keys_of_a_name() {
         let queue = "leasehold_lock__queue:{app:*";
         assert_eq!(key("app:*", "orders"), "orders");
         assert_eq!(key(queue, "orders"), "leasehold_lock__queue:{orders}");
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn rejection_of_the_dry_run_is_no_denial() {
+    fn rejected_acl_dryrun_does_not_count_as_a_denied_command() {
         assert!(is_denial("User app has no permissions to run the 'hset' command"));
         assert!(!is_denial("NOPERM User app has no permissions to run the 'acl|dryrun' command"));
         assert!(!is_denial("OK"));

@@ -9,7 +9,8 @@ use super::{
     Severity::{Error, Note, Warning},
 };
 
-/// Clients close no idle connection, so a server that does makes them reconnect.
+/// Clients never close an idle connection. If the server closes it sooner than this, they have to
+/// reconnect.
 const SHORT_TIMEOUT: u64 = 60;
 
 /// Findings about one server.
@@ -40,7 +41,8 @@ fn identity(report: &ServerReport) -> Finding {
     Finding::new(Note, "server", &report.server, text)
 }
 
-/// A command that was rejected. One server is no cluster, so its failure there says nothing.
+/// Returns a finding about a rejected command. `CLUSTER INFO` always fails on a server outside a
+/// cluster, so that failure is ignored.
 fn denied(report: &ServerReport, command: &str, failure: &str) -> Option<Finding> {
     let is_expected = command == "CLUSTER INFO" && !is_cluster(report);
     let text = format!("{command} cannot be checked: {failure}");
@@ -52,7 +54,7 @@ pub(super) fn is_cluster(report: &ServerReport) -> bool {
     report.info.get("cluster_enabled").is_some_and(|is_on| is_on == "1")
 }
 
-/// Whether all slots of a cluster have a node that works.
+/// Returns whether all slots of a cluster have a node that works.
 fn coverage(report: &ServerReport) -> Option<Finding> {
     let ok = report.info.get("cluster_slots_ok").filter(|_| is_cluster(report))?;
     let text = format!("{ok} of 16384 slots have a node that works");
@@ -63,7 +65,7 @@ fn coverage(report: &ServerReport) -> Option<Finding> {
     })
 }
 
-/// What a restart of the server does to locks.
+/// Returns what a restart of the server does to locks.
 fn persistence(report: &ServerReport) -> Finding {
     let is = |name: &str, value: &str| report.info.get(name).is_some_and(|it| it == value);
     let has_aof = is("aof_enabled", "1");
@@ -118,7 +120,7 @@ fn connections(report: &ServerReport) -> Vec<Finding> {
     timeout.into_iter().chain(keepalive).collect()
 }
 
-/// Findings of the client itself.
+/// Returns the findings of the client itself.
 pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Finding> {
     let has_limit = reports.iter().any(|it| it.info.get("maxmemory").is_some_and(|it| it != "0"));
     let hazards = health.findings.iter().map(|finding| {
@@ -137,7 +139,7 @@ pub(super) fn of_health(health: &Health, reports: &[ServerReport]) -> Vec<Findin
 
 fn severity(hazard: &Hazard, has_limit: bool) -> super::Severity {
     match hazard {
-        // Without a limit of memory, nothing is evicted.
+        // Without a limit of memory, the server evicts nothing.
         Hazard::Evicts { .. } if !has_limit => Warning,
         Hazard::Evicts { .. }
         | Hazard::Replica
@@ -153,8 +155,8 @@ fn severity(hazard: &Hazard, has_limit: bool) -> super::Severity {
     }
 }
 
-/// Compares sorted round trips to the lease. A renewal is due at a third of it, so at least two
-/// round trips must fit into the rest.
+/// Compares sorted round trips with the lease. A renewal is due at a third of the lease, so at
+/// least two round trips must fit into the rest.
 pub(super) fn of_latency(round_trips: &[Duration], ttl: Duration) -> Option<Finding> {
     let (median, slowest) = (round_trips.get(round_trips.len() / 2)?, round_trips.last()?);
     let text = format!("round trip {median:.1?}, slowest {slowest:.1?}, for leases of {ttl:?}");
@@ -166,7 +168,7 @@ pub(super) fn of_latency(round_trips: &[Duration], ttl: Duration) -> Option<Find
     Some(Finding::new(severity, "latency", "health check", text).remedy("use a longer ttl"))
 }
 
-/// The libraries of all clients. Servers before Redis 7.2 do not know them.
+/// Returns the libraries of all clients. Servers before Redis 7.2 do not know them.
 pub(super) fn of_clients(reports: &[ServerReport]) -> Option<Finding> {
     let mut counts = BTreeMap::new();
     for client in reports.iter().flat_map(|report| &report.clients) {
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_hazard_follows_from_persistence_and_replicas() {
+    fn restart_hazard_depends_on_persistence_and_replicas() {
         let of = |aof, save, fsync, replicas| {
             let info = [("aof_enabled", aof), ("connected_slaves", replicas)];
             persistence(&report(&info, &[("save", save), ("appendfsync", fsync)])).severity
@@ -221,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn failed_write_of_persistence_is_an_error() {
+    fn doctor_reports_an_error_when_persistence_failed_to_write() {
         let failed = report(&[("aof_last_write_status", "err")], &[]);
         assert_eq!(failed_writes(&failed).unwrap().severity, Error);
         assert!(failed_writes(&report(&[("aof_last_write_status", "ok")], &[])).is_none());
     }
 
     #[test]
-    fn slot_without_node_is_an_error() {
+    fn doctor_reports_an_error_for_a_slot_without_a_node() {
         let of = |ok| coverage(&report(&[("cluster_enabled", "1"), ("cluster_slots_ok", ok)], &[]));
         assert_eq!(of("16384").unwrap().severity, Note);
         assert_eq!(of("16000").unwrap().severity, Error);
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_compared_with_the_lease() {
+    fn doctor_compares_the_latency_with_the_lease() {
         let of = |millis| of_latency(&[Duration::from_millis(millis)], Duration::from_secs(3));
         for (millis, severity) in [(1, Note), (301, Warning), (1_001, Error)] {
             assert_eq!(of(millis).unwrap().severity, severity, "{millis}");
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn several_versions_of_redisson_are_a_warning() {
+    fn doctor_warns_of_several_redisson_versions() {
         let client = |name, version| map(&[("lib-name", name), ("lib-ver", version)]);
         let of = |clients: &[BTreeMap<String, String>]| {
             let mut report = ServerReport::default();

@@ -1,7 +1,7 @@
 //! `leasehold doctor`: checks a deployment, and prints findings with their remedies.
 //!
-//! `checks.rs` judges what the servers report, `acl.rs` the permissions. This file judges what the
-//! client sees: its health, the latency, a lock of its own, and the objects.
+//! `checks.rs` judges what the servers report, and `acl.rs` judges the permissions. This file
+//! judges what the client finds: its health, the latency, a lock of its own, and the objects.
 
 mod acl;
 mod checks;
@@ -22,7 +22,7 @@ use crate::{
 /// The number of round trips that are measured.
 const ROUND_TRIPS: usize = 10;
 
-/// How bad a finding is. The exit code is that of the worst one.
+/// How bad a finding is. The worst finding decides the exit code.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Severity {
     Note,
@@ -116,7 +116,7 @@ async fn measure(client: &Client) -> (Health, Vec<Duration>) {
     (health, round_trips)
 }
 
-/// Acquires and releases a lock: this loads the scripts, and executes them with the permissions of
+/// Acquires and releases a lock. This loads the scripts, and executes them with the permissions of
 /// this user.
 async fn trial(client: &Client, name: Option<&str>) -> Finding {
     let name = name.map_or_else(String::new, |name| format!("{name}:")) + "leasehold-doctor";
@@ -132,7 +132,7 @@ async fn trial(client: &Client, name: Option<&str>) -> Finding {
     }
 }
 
-/// The last releases by force: of one object, or of all.
+/// Returns the last releases by force: of one object, or of all.
 async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let note = |text| Finding::new(Severity::Note, "forced", name.unwrap_or("*"), text);
     match client.forced_releases().await {
@@ -141,7 +141,8 @@ async fn forced(client: &Client, name: Option<&str>) -> Vec<Finding> {
     }
 }
 
-/// Looks for what is odd: at one object, or at all except those that may belong to another program.
+/// Returns what is odd about one object, or about all objects except those that may belong to
+/// another program.
 async fn objects(client: &Client, name: Option<&str>) -> Vec<Finding> {
     let (mut count, mut findings) = (0, vec![]);
     let mut look = |of: &str, found: Result<Option<Inspection>, Error>| match found {

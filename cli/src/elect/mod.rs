@@ -25,7 +25,7 @@ use crate::{
     server,
 };
 
-/// When the leader is read again after a rejection.
+/// The pause after a rejection before the client reads the leader again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) async fn elect(elect: &Elect) -> Result<u8, Exit> {
@@ -67,7 +67,7 @@ pub(crate) async fn elect(elect: &Elect) -> Result<u8, Exit> {
     result
 }
 
-/// Runs the command as the leader. Without a command it leads until a signal.
+/// Runs the command as the leader. Without a command, this process leads until it gets a signal.
 async fn lead(
     elect: &Elect,
     job: &Job,
@@ -95,7 +95,7 @@ async fn lead(
     }
 }
 
-/// Prints each leader, until nobody reads.
+/// Prints each leader, until the reader of stdout is gone.
 async fn observe(elect: &Elect) -> Result<u8, Exit> {
     let client = server::connect(&elect.server).await?;
     let mut leaders = client.election(&elect.name)?.observe()?;

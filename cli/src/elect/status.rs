@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Request, Response, Site};
 
-/// The leader that was seen last, and the leadership of this process. Clones share it.
+/// The leader that was seen last, and the leadership of this process. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status(Arc<Mutex<State>>);
 
@@ -20,8 +20,7 @@ struct State {
     own: Option<(LockContext, String)>,
 }
 
-/// Answers by HTTP whether this process leads, for readiness probes: 200 for the leader, 503 for
-/// others.
+/// Replies by HTTP whether this process leads, for readiness probes: 200 if it leads, else 503.
 impl Site for Status {
     async fn respond(&self, request: &Request, _: SocketAddr) -> Response {
         let status = if self.leads() { "200 OK" } else { "503 Service Unavailable" };
@@ -44,7 +43,8 @@ impl Status {
         self.state().own = Some((leadership.context(), value.to_owned()));
     }
 
-    /// Whether this process leads. It reads a clock, so it is `false` before the lease ends in Redis.
+    /// Returns whether this process leads. It uses the clock of this process, so it returns `false`
+    /// before the lease ends in Redis.
     pub(super) fn leads(&self) -> bool {
         self.state().own.as_ref().is_some_and(|(own, _)| own.is_held())
     }
@@ -65,13 +65,14 @@ impl Status {
         })
     }
 
-    /// A line of JSON, or `VALUE TERM`.
+    /// Returns a line of JSON, or `VALUE TERM`.
     pub(super) fn line(&self, as_json: bool) -> String {
         let json = self.as_json();
         if as_json {
             return format!("{json}\n");
         }
-        // A Redisson client has no value, and nobody has a term.
+        // A Redisson client has no value, so its owner is printed. If nobody leads, there is no
+        // term.
         let leader = json["leader"].as_str().or_else(|| json["owner"].as_str()).unwrap_or("-");
         let leader = leader.replace(char::is_control, " ");
         match json["term"].as_u64() {

@@ -1,8 +1,9 @@
 //! The command that runs under the lock: its start, its process group, its end.
 //!
-//! Normally the command leads a process group of its own, so signals reach its descendants, too. In
-//! the foreground of a terminal it stays in the group of this process, because a group in the
-//! background may not read from the terminal. There, signals reach only the command itself.
+//! Normally the command leads a process group of its own, so that signals reach its descendants,
+//! too. In the foreground of a terminal, the command stays in the group of this process, because a
+//! group in the background may not read from the terminal. Then signals reach only the command
+//! itself.
 
 use std::{fs::File, io, process::ExitStatus, time::Duration};
 
@@ -34,7 +35,8 @@ pub(super) struct Command {
 impl Command {
     pub(super) fn start(job: &Job, hold: &Hold, in_terminal: bool) -> Result<Self, Exit> {
         let failed = |error: io::Error| Exit::os("start", "command", &error);
-        // Without a handler, if the parent ignores SIGCHLD, the kernel keeps no exit code.
+        // If the parent of this process ignores SIGCHLD, this process ignores it, too. The kernel
+        // would then keep no exit code of the command. A handler prevents this.
         drop(signal(SignalKind::child()).map_err(failed)?);
         // The watcher starts first, so that it gets the command as soon as it exists.
         let mut watcher = Watcher::start().map_err(failed)?;
@@ -57,22 +59,22 @@ impl Command {
         self.child.wait().await
     }
 
-    /// Whether its group is left after its end.
+    /// Returns whether processes of its group are left after the command has ended.
     pub(super) fn has_descendants(&self) -> bool {
         self.target.outlives_its_command()
     }
 
-    /// Ends the watcher, which kills nothing then.
+    /// Ends the watcher, so that it kills nothing.
     pub(super) fn end(mut self) {
         self.watcher.end();
     }
 
-    /// Lets it run for this time, from now on.
+    /// Lets the command run for the time `left`, from now on.
     pub(super) fn allow(&mut self, left: Duration) {
         self.watcher.allow(self.target, left);
     }
 
-    /// Forwards a signal, unless the terminal has sent it to the command as well.
+    /// Forwards a signal, unless the terminal has also sent it to the command.
     pub(super) fn forward(&self, signal: Signal) {
         let by_terminal = [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::TSTP, Signal::CONT];
         match self.target {
@@ -81,7 +83,7 @@ impl Command {
         }
     }
 
-    /// Sends TERM. A stopped process would not receive it.
+    /// Sends TERM, and then CONT, because a stopped process would not handle TERM.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);

@@ -1,4 +1,4 @@
-//! The hold of `run`: a lock of some kind, or a permit.
+//! The hold of `run`: a lock of some kind, a permit, or the leadership of an election.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -67,7 +67,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the hold of a lock in Redis. Anything else is released in the background.
+    /// Leaves the hold of a lock in Redis. A permit or a leadership is released in the background.
     pub(crate) fn forget(self) {
         match self {
             Self::Lock(guard) => guard.forget(),
@@ -76,7 +76,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the hold of `lock` in Redis for so long, from now on.
+    /// Leaves the hold of `lock` in Redis for the time `left`, from now on.
     pub(super) async fn leave(self, lock: &Lock, left: Duration) -> Result<Release, Error> {
         let owner = self.owner().clone();
         self.forget();
@@ -95,13 +95,13 @@ impl Hold {
 #[derive(Debug)]
 pub(super) enum Acquired {
     Hold(Hold),
-    /// Another owner has it.
+    /// Another owner holds the lock.
     Busy,
-    /// A command has started in this period, which ends after this time.
+    /// A command has already started in this period, which ends after this time.
     Done(Duration),
 }
 
-/// Acquires what `run` needs, and records the start of its command.
+/// Acquires the lock that `run` needs, and records the start of its command.
 pub(super) async fn acquire(client: &Client, run: &Run) -> Result<Acquired, Exit> {
     let (name, waiting) = (&run.name, &run.waiting);
     if let Some(number) = run.permits {
@@ -138,7 +138,7 @@ async fn begun<K>(
     }
 }
 
-/// The lock of `run`.
+/// Returns the lock of `run`.
 pub(super) fn lock_of(client: &Client, run: &Run) -> Result<Lock, Error> {
     let lock = match run.fair {
         true => client.fair_lock(&run.name)?,
@@ -147,7 +147,7 @@ pub(super) fn lock_of(client: &Client, run: &Run) -> Result<Lock, Error> {
     Ok(because(lock, run))
 }
 
-/// The same lock, with the reason of `run`.
+/// Returns the same lock, with the reason of `run`.
 fn because<K>(lock: Lock<K>, run: &Run) -> Lock<K> {
     match &run.reason {
         Some(reason) => lock.reason(reason),
@@ -155,7 +155,7 @@ fn because<K>(lock: Lock<K>, run: &Run) -> Lock<K> {
     }
 }
 
-/// Reports that another owner has the lock, with its name.
+/// Reports that another owner holds the lock, and names that owner.
 pub(crate) async fn busy(client: &Client, run: &Run) -> Result<u8, Exit> {
     match run.permits {
         _ if run.busy_ok => Ok(0),
@@ -181,7 +181,7 @@ pub(crate) async fn is_held(lock: &Lock, waiting: &Waiting) -> Result<u8, Exit> 
     Ok(waiting.conflict_exit_code)
 }
 
-/// The lock `name`, or a side of a read-write lock.
+/// Returns the lock `name`, or a side of a read-write lock.
 pub(crate) fn of_side(client: &Client, name: &str, side: &Side) -> Result<Lock, Error> {
     match (side.shared, side.exclusive) {
         (true, _) => Ok(client.read_write_lock(name)?.read()),
@@ -220,7 +220,7 @@ fn or_busy<T>(acquired: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// The semaphore `name`, if it has this number of permits, or had none.
+/// Returns the semaphore `name`, if it has this number of permits, or had no number before.
 async fn semaphore(client: &Client, name: &str, number: u32) -> Result<ExpirableSemaphore, Exit> {
     let semaphore = client.expirable_semaphore(name)?;
     if semaphore.set_if_absent(number).await? {

@@ -2,13 +2,13 @@
 //!
 //! Three processes work together.
 //!
-//! - This one acquires the lock, renews it, forwards signals, and stops the command if the lock is
-//!   lost. It sends TERM so early that the grace period ends before the lease does.
-//! - The command. It begins as this program in the mode `__start`, which asks the kernel to kill
-//!   it when this process dies, and then becomes the command. See `starter.rs`.
-//! - The watcher, this program in the mode `__watch`. It kills the process group of the command
-//!   when this process dies, or has not renewed the lease in time because it was stopped. See
-//!   `watcher.rs`.
+//! - This process acquires the lock, renews it, forwards signals, and stops the command if the lock
+//!   is lost. It sends TERM so early that the grace period ends before the lease does.
+//! - The command begins as this program in the mode `__start`. It asks the kernel to kill it when
+//!   `leasehold run` dies, and then becomes the command. See `starter.rs`.
+//! - The watcher is this program in the mode `__watch`. It kills the process group of the command
+//!   when `leasehold run` dies, or when `leasehold run` was stopped and has not renewed the lease
+//!   in time. See `watcher.rs`.
 
 mod command;
 mod environment;
@@ -40,17 +40,17 @@ use crate::{
     server,
 };
 
-/// How long a release may take when the command has ended, or a waiter is interrupted.
+/// How long a release may take after the command has ended or a signal has ended the wait.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What other clients and `show` see of this process.
+/// The application name that other clients and `show` display for this process.
 const PUBLISHED: &str = "leasehold run";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
-/// How often the group of a command that was stopped is checked after the command has ended.
+/// How often this process checks the group of a stopped command after the command itself has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A command, and its lock.
@@ -65,14 +65,15 @@ pub(crate) struct Job {
 
 impl Job {
     fn of(run: &Run) -> Result<Self, Exit> {
-        // A renewal with a shorter lease would break `--hold-at-least` if this process is killed.
+        // The lease is at least `--hold-at-least`. Otherwise the lock would end too early if this
+        // process is killed.
         let ttl = run.ttl.max(run.hold_at_least.unwrap_or_default());
         let words = words(run.shell.as_ref(), &run.command);
         Ok(Self { name: run.name.clone(), words, ttl, grace: grace(run.grace, ttl)? })
     }
 }
 
-/// The words of the command, or the shell and its text.
+/// Returns the words of the command, or the shell and its text.
 fn words(shell: Option<&OsString>, command: &[OsString]) -> Vec<OsString> {
     let program = || env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     match shell {
@@ -125,7 +126,7 @@ pub(crate) async fn run(run: &Run) -> Result<u8, Exit> {
     result
 }
 
-/// Releases the hold, or leaves it in Redis until this time.
+/// Releases the hold, or leaves it in Redis until the time `until`.
 async fn release(
     client: &Client,
     run: &Run,
@@ -141,7 +142,8 @@ async fn release(
     }
 }
 
-/// Completes releases and withdrawals that are left. Locks that remain end with their leases.
+/// Completes pending releases and withdrawals. Locks that are still held after that end with their
+/// leases.
 pub(crate) async fn farewell(client: &Client) {
     let shutdown = client.shutdown(FAREWELL).await;
     if shutdown.pending > 0 {
@@ -152,7 +154,7 @@ pub(crate) async fn farewell(client: &Client) {
 /// The end of a command: its status, and why it was stopped, if it was.
 pub(crate) type Ended = (ExitStatus, Option<String>);
 
-/// Runs the command until it has ended. The lock is still held then, or was lost.
+/// Runs the command until it has ended. At that time the lock is still held, or was lost.
 pub(crate) async fn supervise(
     job: &Job,
     hold: &Hold,
@@ -166,7 +168,7 @@ pub(crate) async fn supervise(
     Ok(ended)
 }
 
-/// The exit code of a command whose lock was released with this result.
+/// Returns the exit code of a command. `released` is the result of the release after its end.
 pub(crate) fn finish(
     job: &Job,
     (status, stopped): Ended,
@@ -189,8 +191,8 @@ pub(crate) fn finish(
     }
 }
 
-/// Waits for the command, and after a loss or TERM also for its group: no process of the group may
-/// run without the lock. Returns why the command was stopped, if it was.
+/// Waits for the command. After a loss or TERM, also waits for its group, because no process of the
+/// group may run without the lock. Returns why the command was stopped, if it was.
 async fn attend(
     job: &Job,
     hold: &Hold,
@@ -222,13 +224,13 @@ async fn attend(
             status = command.wait(), if ended.is_none() => {
                 ended = Some(status?);
                 if stopped.is_some() || terminated {
-                    // After a KILL or a loss, the grace period has begun already.
+                    // If the command was stopped, the grace period has already begun.
                     let rest = if stopped.is_some() { Duration::ZERO } else { grace };
                     kill_at = kill_at.or_else(|| Some(Instant::now() + rest));
                 }
             }
             reason = &mut lost, if stopped.is_none() => {
-                // After an expiry there is no grace period.
+                // If the lease has expired, there is no grace period.
                 let grace = if reason == LostReason::NotOwned { grace } else { Duration::ZERO };
                 command.terminate();
                 (stopped, kill_at) = (Some(reason.to_string()), Some(Instant::now() + grace));
@@ -251,7 +253,7 @@ async fn attend(
     }
 }
 
-/// The code of a shell for this end of a command.
+/// Returns the exit code that a shell has for this end of a command.
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let signal = || status.signal().map(|signal| i32::from(SIGNALLED) + signal);

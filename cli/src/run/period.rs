@@ -1,9 +1,9 @@
 //! `--once-per`: the record that a command has started in the present period.
 //!
-//! It is a key next to the lock, whose TTL is the period. A command records its start under the lock
-//! and before it starts, so nothing can start it twice: neither a crash nor a lost lock. Nothing
-//! removes the record before the period ends, because nothing can prove that a command which failed
-//! has done no work.
+//! It is a key next to the lock, whose TTL is the period. `run` writes the record while it holds
+//! the lock, and before the command starts. So neither a crash nor a lost lock can start the
+//! command twice. Nothing removes the record before the period ends, because nothing can prove that
+//! a failed command has done no work.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ const BEGIN: &str = "\
     if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -1 end
     return redis.call('pttl', KEYS[1])";
 
-/// Records the start of the command. Returns the rest of the period if one has started before.
+/// Records the start of the command. If a command has already started in this period, returns the
+/// rest of the period.
 pub(super) async fn begin<K>(
     guard: &Guard<Lock<K>>,
     period: Duration,
@@ -36,7 +37,7 @@ pub(super) async fn begin<K>(
     }
 }
 
-/// A key in the slot of the lock, as Leasehold names its other keys.
+/// Returns a key in the slot of the lock, named as Leasehold names its other keys.
 fn key(name: &str) -> String {
     match name.contains('{') {
         true => format!("leasehold_run__started::{name}"),
@@ -44,7 +45,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// Reports that the command has started in this period.
+/// Reports that a command has already started in this period.
 pub(super) fn is_over_in(run: &Run, left: Duration) -> u8 {
     if run.busy_ok {
         return 0;

@@ -8,8 +8,8 @@ use tokio::{
 
 use crate::exit::{Exit, SIGNALLED};
 
-/// The signals that are forwarded. TSTP is not among them in the foreground of a terminal, where
-/// the shell must see that this process stops, too.
+/// The signals that are forwarded. In the foreground of a terminal, TSTP is not caught, because the
+/// shell must see that this process stops, too.
 const FORWARDED: [Signal; 9] = [
     Signal::INT,
     Signal::TERM,
@@ -30,7 +30,8 @@ const FATAL: [Signal; 6] =
 pub(crate) struct Signals(UnboundedReceiver<Signal>);
 
 impl Signals {
-    /// Catches all signals, except those that are ignored, as under `nohup`.
+    /// Catches all signals, except those that this process ignores from its start, as under
+    /// `nohup`.
     pub(crate) fn catch(in_terminal: bool) -> Result<Self, Exit> {
         let (sender, receiver) = unbounded_channel();
         let ignored = ignored();
@@ -51,12 +52,12 @@ impl Signals {
     pub(super) async fn next(&mut self) -> Signal {
         match self.0.recv().await {
             Some(signal) => signal,
-            // All of them are ignored.
+            // All signals are ignored.
             None => std::future::pending().await,
         }
     }
 
-    /// Waits for a signal that ends a process.
+    /// Waits for a signal that would end a process.
     pub(crate) async fn fatal(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -71,13 +72,13 @@ pub(super) fn is_term(signal: Signal) -> bool {
     signal == Signal::TERM
 }
 
-/// The exit code after `signal`.
+/// Returns the exit code after `signal`.
 pub(crate) fn code(signal: Signal) -> u8 {
     SIGNALLED + u8::try_from(signal.as_raw()).unwrap_or_default()
 }
 
-/// The signals that this process was started to ignore, a bit for each. Only Linux shows them
-/// without unsafe code; elsewhere this process catches them all.
+/// Returns the signals that this process ignores from its start, one bit for each. Only Linux shows
+/// them without unsafe code. On other systems, this process catches all signals.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,10 +1,10 @@
 //! The mode `__start PARENT COMMAND…`: becomes the command.
 //!
-//! On Linux it first asks the kernel to kill it when its parent dies. `pre_exec` could do so between
-//! fork and exec, but only with unsafe code. The request survives the exec, unless the command is
-//! setuid or setgid. If the parent died before the request, this process has another parent by now.
-//! The request does not cover descendants of the command, and other systems have none: for these
-//! there is the watcher.
+//! On Linux, this process first asks the kernel to kill it when its parent dies. `pre_exec` could
+//! do so between fork and exec, but only with unsafe code. The request survives the exec, unless
+//! the command is setuid or setgid. If the parent died before the request, this process has another
+//! parent by now, and does not start the command. The request does not cover descendants of the
+//! command, and other systems have no such request. In these cases the watcher kills the command.
 
 use std::{
     env,
@@ -50,7 +50,7 @@ fn die_with(_parent: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// This program, to be started again. On Linux also if its file was replaced.
+/// Returns the path to start this program again. On Linux, it works even if the file was replaced.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     match cfg!(target_os = "linux") {
         true => Ok("/proc/self/exe".into()),

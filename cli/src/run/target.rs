@@ -18,13 +18,13 @@ impl Target {
             Self::Process(process) => kill_process(process, signal),
         };
         match sent {
-            // It has ended.
+            // The target has already ended.
             Err(rustix::io::Errno::SRCH) => Ok(()),
             sent => Ok(sent?),
         }
     }
 
-    /// Whether a process is left in the group of a command that has ended.
+    /// Returns whether a process is left in the group of a command that has ended.
     pub(super) fn outlives_its_command(self) -> bool {
         match self {
             Self::Group(group) => test_kill_process_group(group) != Err(rustix::io::Errno::SRCH),

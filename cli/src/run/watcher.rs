@@ -1,12 +1,12 @@
 //! The mode `__watch`: kills the command if the process that holds the lock cannot.
 //!
 //! The watcher reads lines `group|process ID DEADLINE` from its input, each of which replaces the
-//! one before. It kills when the input ends, because the holder died, or when the deadline passes
-//! without another line, because the holder was stopped or could not renew. The deadline is that of
-//! the lease, by a clock that continues in suspend.
+//! one before. It kills the group or the process in two cases. If the input ends, the holder has
+//! died. If the deadline passes without another line, the holder was stopped or could not renew.
+//! The deadline is that of the lease, by a clock that continues in suspend.
 //!
 //! The watcher has a process group of its own, so that no signal for the command or from the
-//! terminal ends it. Before the holder exits in order, it ends the watcher.
+//! terminal ends it. Before the holder exits normally, it ends the watcher.
 
 use std::{
     ffi::OsString,
@@ -27,10 +27,11 @@ use crate::exit::{OS, say};
 
 pub(crate) const WATCH: &str = "__watch";
 
-/// After a suspend the watcher notices at most this late, because its timer was suspended too.
+/// After a suspend, the watcher notices a deadline at most this late, because its timer was
+/// suspended, too.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A deadline that changes by less is not sent again.
+/// If the deadline changes by less than this, the holder does not send it again.
 const SMALL: Duration = Duration::from_millis(5);
 
 /// The watcher, as the process that holds the lock sees it. Dropping it without `end` closes its
@@ -50,13 +51,13 @@ impl Watcher {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn()?;
         if let Some(input) = &child.stdin {
-            // A watcher that is stopped must not stop this process.
+            // The write must not block, because a stopped watcher must not stop this process.
             ioctl_fionbio(input, true)?;
         }
         Ok(Self { child, deadline: Duration::ZERO, is_reachable: true })
     }
 
-    /// Lets `target` run for this time, from now on.
+    /// Lets `target` run for the time `left`, from now on.
     pub(super) fn allow(&mut self, target: Target, left: Duration) {
         let deadline = now() + left;
         if deadline.abs_diff(self.deadline) < SMALL || !self.is_reachable {
@@ -78,7 +79,7 @@ impl Watcher {
         }
     }
 
-    /// Ends it. It kills nothing.
+    /// Ends the watcher, which then kills nothing.
     pub(super) fn end(&mut self) {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         if let Err(error) = ended {
@@ -97,13 +98,13 @@ pub(crate) fn watch(_: impl Iterator<Item = OsString>) -> ExitCode {
                 order = newest(&mut text).or(order);
             }
             Ok(false) if !left.is_zero() => {}
-            // It has ended, cannot be read, or the time is over.
+            // The input has ended or cannot be read, or the deadline has passed.
             _ => return kill(order),
         }
     }
 }
 
-/// A command, and the time until when it may run.
+/// A command, and until when it may run.
 #[derive(Debug)]
 struct Order {
     target: Target,
@@ -120,8 +121,8 @@ fn has_input(wait: Duration) -> io::Result<bool> {
     }
 }
 
-/// Reads some input, without the buffer of `Stdin`, which `poll` does not see. Returns whether there
-/// was any.
+/// Reads some input. It does not use the buffer of `Stdin`, because `poll` does not see that
+/// buffer. Returns whether there was any input.
 fn read(text: &mut Vec<u8>) -> bool {
     let mut bytes = [0; 512];
     let count = rustix::io::read(io::stdin(), &mut bytes).unwrap_or(0);
@@ -129,7 +130,7 @@ fn read(text: &mut Vec<u8>) -> bool {
     count > 0
 }
 
-/// Takes the complete lines out of `text`, and reads the last one.
+/// Removes the complete lines from `text`, and parses the last one.
 fn newest(text: &mut Vec<u8>) -> Option<Order> {
     let end = text.iter().rposition(|byte| *byte == b'\n')?;
     let lines: Vec<u8> = text.drain(..=end).collect();
@@ -155,7 +156,7 @@ fn kill(order: Option<Order>) -> ExitCode {
     }
 }
 
-/// The time since the machine was started.
+/// Returns the time since the machine was started.
 fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_complete_line_is_the_order() {
+    fn watcher_obeys_the_last_complete_line() {
         let mut text = b"group 7 100\nprocess 8 200\ngroup 9".to_vec();
         let order = newest(&mut text).unwrap();
         assert!(matches!(order.target, Target::Process(id) if id.as_raw_nonzero().get() == 8));

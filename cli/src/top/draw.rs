@@ -1,6 +1,7 @@
-//! Draws `top`. Nothing here reads a server or a terminal, so tests compare whole screens.
+//! Draws `top`. This file reads no server and no terminal, so tests can compare whole screens.
 //!
-//! Names and owners come from outside: `ratatui` draws no control characters.
+//! Other clients choose names and owners. This is safe, because `ratatui` draws no control
+//! characters.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 
-/// The lines of the list of events, with its border.
+/// The number of lines of the list of events, including its border.
 const EVENTS: u16 = 8;
 
 const GOOD: Color = Color::Green;
@@ -76,7 +77,7 @@ fn header(sample: &Sample) -> Vec<Line<'static>> {
     ]
 }
 
-/// Why the sample is old, and the hazards of the server.
+/// Returns why the sample is old, and the hazards of the server.
 fn problems(sample: &Sample) -> Vec<Line<'static>> {
     let error = sample.error.iter().map(|error| format!("cannot read the server: {error}"));
     let hazards = sample.hazards.iter().map(|hazard| format!("hazard: {hazard}"));
@@ -105,7 +106,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, sample: &Sample, view: &mut View) {
 /// A title, a width, and the cell of a row.
 type Column = (&'static str, Constraint, fn(&Row) -> Cell<'static>);
 
-/// The columns that fit a terminal.
+/// Returns the columns that fit a terminal.
 fn columns(width: u16) -> Vec<Column> {
     let columns: [(u16, Column); 9] = [
         (0, ("NAME", Constraint::Fill(3), |row| Cell::new(row.name.to_string()))),
@@ -146,7 +147,7 @@ fn holder(row: &Row) -> String {
     }
 }
 
-/// The start of an owner, and its number: a popup shows the whole.
+/// Returns the start of an owner, and its number. A popup shows the whole owner.
 fn brief(owner: &str) -> String {
     match owner.split_once(':') {
         Some((client, number)) => {
@@ -156,7 +157,8 @@ fn brief(owner: &str) -> String {
     }
 }
 
-/// How long it is held. A hold whose grant was not seen is older.
+/// Returns how long the object has been held. If the grant was not seen, the hold is older, and has
+/// a `>`.
 fn held(row: &Row) -> String {
     let mark = if row.holders.iter().all(|it| it.is_exact) { "" } else { ">" };
     row.held_for().map(|held| format!("{mark}{}", short(held))).unwrap_or_default()
@@ -175,7 +177,7 @@ fn odd(row: &Row) -> String {
     odd.collect::<Vec<_>>().join(", ")
 }
 
-/// A time in at most seven letters.
+/// Returns a time in at most seven characters.
 fn short(time: Duration) -> String {
     match time.as_secs() {
         ..60 => seconds(time),
@@ -221,7 +223,7 @@ fn footer(view: &View) -> Paragraph<'static> {
     Paragraph::new(if view.is_typing { filter } else { keys.to_owned() + &filter })
 }
 
-/// The state of one object, or the question about it.
+/// Draws the state of one object, or the question about it.
 fn popup(frame: &mut Frame<'_>, view: &View) {
     let Some(popup) = &view.popup else { return };
     let mut lines: Vec<_> = popup.text.lines().map(|line| Line::from(line.to_owned())).collect();
@@ -272,7 +274,7 @@ mod tests {
         }
     }
 
-    /// A sample of a lock that lost its holder, and of locks in several states.
+    /// Returns a sample of a lock that lost its holder, and of locks in several states.
     fn sample() -> Sample {
         let mut table = Table::default();
         let waits = Waiting { owner: OTHER.into(), waited: Some(secs(75)), is_overdue: false };
@@ -317,7 +319,7 @@ mod tests {
         text.lines().map(|line| line.trim_matches('"').trim_end().to_owned() + "\n").collect()
     }
 
-    /// Compares with a file, which shows the whole screen.
+    /// Compares a screen with a file, which has the whole expected screen.
     #[track_caller]
     fn is(drawn: &str, expected: &str) {
         assert!(drawn == expected, "drawn:\n{drawn}\nexpected:\n{expected}");
@@ -329,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn screen_shows_fewer_columns_when_it_is_narrow() {
+    fn narrow_screen_shows_fewer_columns() {
         let mut sample = sample();
         sample.error = Some("Redis is unreachable".into());
         is(&screen(80, &mut View::default(), &sample), include_str!("screens/narrow.txt"));
     }
 
     #[test]
-    fn screen_shows_the_question_before_a_release() {
+    fn screen_asks_for_confirmation_before_a_forced_release() {
         let mut view = View { filter: "orders".into(), ..View::default() };
         view.ask(format!("orders/42: lock\n  held by     {OWNER} ×1, lease ends in 25.0 s\n"));
         is(&screen(120, &mut view, &sample()), include_str!("screens/question.txt"));

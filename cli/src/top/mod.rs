@@ -1,7 +1,8 @@
 //! `leasehold top`: a live view in the terminal.
 //!
-//! `screen.rs` owns the terminal, `draw.rs` draws, and `view.rs` is what the user has chosen. Requests
-//! for a popup or a release run in tasks, so that a server without replies blocks no key.
+//! `screen.rs` owns the terminal, `draw.rs` draws, and `view.rs` keeps what the user has chosen.
+//! Requests for a popup or a release run in tasks, so that the keys still work if the server does
+//! not reply.
 
 mod draw;
 mod screen;
@@ -55,7 +56,7 @@ pub(crate) async fn top(top: &Top) -> Result<u8, Exit> {
         signal = signals.fatal() => return Ok(signals::code(signal)),
     };
     let watch = Watch::start(client.clone(), &top.watching.pattern, top.watching.interval);
-    // It restores the terminal when it is dropped, also by a panic.
+    // `screen` restores the terminal when it is dropped, also after a panic.
     let mut screen = Screen::open()?;
     show(&mut screen, &client, watch, &mut signals).await
 }
@@ -69,7 +70,7 @@ async fn show(
     let mut keys = screen::keys()?;
     let (sender, mut found) = unbounded_channel();
     let mut view = View::default();
-    // The lock that the user is asked about.
+    // The lock about which the user is asked.
     let mut asked: Option<Arc<Forcible>> = None;
     loop {
         let sample = watch.last();
@@ -144,7 +145,7 @@ fn start(
     let results = results.clone();
     task::spawn(async move {
         let found = work.await.unwrap_or_else(|exit| Found::Message(exit.reason().to_owned()));
-        // If `top` has ended, nobody looks at it.
+        // The error is ignored: if `top` has ended, it needs no result.
         drop(results.send(found));
     });
 }

@@ -16,8 +16,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::exit::Exit;
 
-/// The terminal in raw mode, with another screen. The drop restores it: at the end, after a signal,
-/// and after an error. A panic restores it before its message, which would be lost otherwise.
+/// The terminal in raw mode, with an alternate screen. The drop restores the terminal: at the end,
+/// after a signal, and after an error. A panic restores it before the panic message is printed,
+/// because the alternate screen would lose the message.
 pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
 
 impl Screen {
@@ -52,13 +53,13 @@ impl Drop for Screen {
 }
 
 fn restore() {
-    // Each is tried, even if the terminal is gone.
+    // Both steps are tried, even if the terminal is gone.
     drop(execute!(stdout(), LeaveAlternateScreen, Show));
     drop(disable_raw_mode());
 }
 
-/// The events of the terminal, read by a thread. It ends with the process, because nothing
-/// interrupts its read.
+/// Returns the events of the terminal, which a thread reads. The thread ends with the process,
+/// because nothing interrupts its read.
 pub(super) fn keys() -> Result<UnboundedReceiver<Event>, Exit> {
     let (sender, receiver) = unbounded_channel();
     let reads = move || while read().is_ok_and(|event| sender.send(event).is_ok()) {};
@@ -78,7 +79,7 @@ mod tests {
 
     const CHILD: &str = "LEASEHOLD_TEST_SCREEN";
 
-    /// A terminal of `script` runs this test again, which panics there.
+    /// Runs this test again in a terminal of `script`, where it panics.
     #[test]
     fn panic_restores_the_terminal_before_its_message() {
         if env::var_os(CHILD).is_some() {

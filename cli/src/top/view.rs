@@ -28,11 +28,11 @@ pub(super) struct View {
 #[derive(Debug)]
 pub(super) struct Popup {
     pub(super) text: String,
-    /// Whether it asks to release a lock by force.
+    /// Whether the popup asks to release a lock by force.
     pub(super) is_question: bool,
 }
 
-/// What a key asks for.
+/// What a key requests.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Act {
     Quit,
@@ -58,7 +58,7 @@ impl Default for View {
 }
 
 impl View {
-    /// The rows that pass the filter, in their order.
+    /// Returns the rows that pass the filter, in their order.
     pub(super) fn rows<'a>(&self, sample: &'a Sample) -> Vec<&'a Row> {
         let mut rows: Vec<_> = sample.rows.iter().filter(|row| self.passes(row)).collect();
         self.order.sort(&mut rows);
@@ -90,7 +90,7 @@ impl View {
             return Some(Act::Interrupt);
         }
         if let Some(popup) = self.popup.take() {
-            // Any other key is a no.
+            // Any other key means no.
             let is_yes = popup.is_question && key.code == KeyCode::Char('y');
             return is_yes.then_some(Act::Force);
         }
@@ -135,14 +135,14 @@ impl View {
         self.order = Order::ALL[(at + 1) % Order::ALL.len()];
     }
 
-    /// Selects another row. Without a selection, the first one.
+    /// Selects another row. If no row is selected, selects the first one.
     fn select(&mut self, sample: &Sample, to: impl FnOnce(usize) -> usize) {
         let rows = self.rows(sample);
         let at = self.at(&rows).map_or(0, to).min(rows.len().saturating_sub(1));
         self.selected = rows.get(at).map(|row| row.name.clone());
     }
 
-    /// The index of the selected row. It stays selected if it moves.
+    /// Returns the index of the selected row. A row stays selected when it moves.
     pub(super) fn at(&self, rows: &[&Row]) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         rows.iter().position(|row| row.name == *selected)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_y_releases_by_force() {
+    fn only_the_y_key_confirms_a_forced_release() {
         let mut view = View::default();
         assert_eq!(press(&mut view, "f"), None, "nothing is selected");
         assert_eq!(press(&mut view, "↓↓f"), Some(Act::Ask(Name::new("c").unwrap())));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn selection_follows_its_row() {
+    fn selection_stays_on_its_row_when_the_rows_move() {
         let mut view = View::default();
         press(&mut view, "↓");
         assert_eq!(view.at(&view.rows(&sample())), Some(0));

@@ -1,11 +1,12 @@
 //! `leasehold ui`: one local page that shows what `top` shows.
 //!
-//! What protects it:
+//! Three rules protect the page:
 //!
-//! - The `Host` of a request must be an address, `localhost`, or a name that the user has given. A page
-//!   of another site that rebinds its DNS name to this address sends its own name.
-//! - A release by force needs `--allow-force`, the same `Origin`, and a token that no other site and
-//!   no other user of this machine knows: only the printed address has it, in its fragment.
+//! - The `Host` of a request must be an address, `localhost`, or a name that the user has given. If
+//!   another site rebinds its DNS name to this address, its page sends that name, and is rejected.
+//! - A release by force needs `--allow-force`, the same `Origin`, and a token. No other site and no
+//!   other user of this machine knows the token, because only the fragment of the printed address
+//!   has it.
 //! - The page writes names as text, never as HTML, and its policy allows no other scripts.
 
 mod state;
@@ -101,8 +102,8 @@ impl http::Site for Site {
 }
 
 impl Site {
-    /// Returns whether a browser may know this server by `host`. A site of an attacker has a name,
-    /// so an address is safe.
+    /// Returns whether a browser may use `host` for this server. An address is safe, because the
+    /// site of an attacker has a name.
     fn is_host(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
@@ -114,7 +115,7 @@ impl Site {
             || self.hosts.iter().any(|it| it.eq_ignore_ascii_case(name))
     }
 
-    /// Releases the holders of a lock that the request names, and that still hold it.
+    /// Releases those holders of a lock that the request names and that still hold the lock.
     async fn force(&self, request: &Request, peer: SocketAddr) -> Response {
         if !self.may_force(request) {
             let cause = "a release by force needs `leasehold ui --allow-force` and its address";
@@ -162,7 +163,8 @@ impl Site {
     }
 }
 
-/// Compares without an early end, so that the time of a refusal shows nothing.
+/// Compares without an early end, so that the time of a rejection does not reveal a part of the
+/// token.
 fn is_same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

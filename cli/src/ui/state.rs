@@ -9,7 +9,7 @@ use crate::watch::{
     table::{Event, Order, Row},
 };
 
-/// The number of rows, and of holders and waiters in each.
+/// The highest number of rows, and of holders and waiters in each row.
 const ROWS: usize = 500;
 const OWNERS: usize = 20;
 

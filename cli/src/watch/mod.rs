@@ -1,10 +1,10 @@
 //! Samples the server for `leasehold top` and `leasehold ui`.
 //!
-//! A round has two halves. The first reads the objects of the table again, the longest unread
-//! first. The second reads the next pages of `SCAN`, and the objects that they name. Each half has
-//! a tenth of the interval, and the pause after a round lasts at least four times as long as the
-//! round. So a server spends at most a fifth of its time on this process, whatever its speed, and a
-//! pass over many keys takes more rounds.
+//! A round has two halves. The first half reads the objects of the table again, the longest unread
+//! first. The second half reads the next pages of `SCAN`, and the objects that they name. Each half
+//! has a tenth of the interval, and the pause after a round lasts at least four times as long as
+//! the round. So a server spends at most a fifth of its time on this process, even if it is slow. A
+//! pass over many keys then takes more rounds.
 
 pub(crate) mod table;
 
@@ -35,19 +35,19 @@ const CHECK: Duration = Duration::from_secs(5);
 pub(crate) struct Sample {
     /// When this process began to read.
     pub(crate) started: SystemTime,
-    /// The time of this sample, since then.
+    /// The time of this sample, since `started`.
     pub(crate) now: Duration,
-    /// How long its round took.
+    /// How long the round of this sample took.
     pub(crate) took: Duration,
     pub(crate) rows: Vec<Row>,
     pub(crate) events: Vec<Event>,
     /// For each of the last rounds: its time, the grants, the releases and the losses.
     pub(crate) history: Vec<table::Bin>,
-    /// The last whole pass over the keys. During the first one, what was read of it.
+    /// The counts of the last whole pass over the keys. During the first pass, its counts so far.
     pub(crate) tally: Tally,
-    /// How long the last whole pass took. `None` during the first one.
+    /// How long the last whole pass took. `None` during the first pass.
     pub(crate) pass: Option<Duration>,
-    /// The losses since the start.
+    /// The number of losses since the start.
     pub(crate) lost: u64,
     /// Hazards of the server, with remedies.
     pub(crate) hazards: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The grants per second that were seen.
+    /// Returns how many grants per second the samples have shown.
     pub(crate) fn rate(&self) -> f64 {
         self.rows.iter().fold(0.0, |all, row| all + row.rate)
     }
@@ -91,7 +91,7 @@ impl Watch {
 
     /// Records a release by force.
     pub(crate) fn forced(&self, name: Name, owners: Vec<String>) {
-        // Without a task there is no table.
+        // The error is ignored: without the task, there is no table.
         drop(self.forced.send((name, owners)));
     }
 }
@@ -142,7 +142,7 @@ impl Sampler {
             let start = Instant::now();
             let ended = self.round(start).await;
             if ended.is_err() {
-                // The servers may be others than those that the cursor knows.
+                // The cursor may not fit the servers any more, so the pass starts again.
                 self.cursor = NameCursor::default();
                 self.table.restart_pass();
                 self.pass.0 = self.now();
@@ -199,7 +199,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Continues the pass over the keys. `began` is when this round began.
+    /// Continues the pass over the keys. This round began at `began`.
     async fn search(&mut self, began: Duration, until: Instant) -> Result<(), Error> {
         loop {
             let mut names = self.client.next_names(&self.pattern, &mut self.cursor).await?;
@@ -222,8 +222,8 @@ impl Sampler {
         }
     }
 
-    /// Reads these objects into the table. A failure of the connection fails all of them; what
-    /// cannot be read of one object is shown in its row.
+    /// Reads these objects into the table. If the connection fails, the whole read fails. If one
+    /// object cannot be read, its row shows the error.
     async fn read(&mut self, names: &[Name]) -> Result<Vec<Seen>, Error> {
         let mut reads = JoinSet::new();
         for name in names {
@@ -232,7 +232,7 @@ impl Sampler {
         }
         let mut all = vec![];
         while let Some(read) = reads.join_next().await {
-            // A panic is on stderr, and its object is read again in the next round.
+            // The panic was printed to stderr. The next round reads the object again.
             let Ok((found, name)) = read else { continue };
             let seen = match found {
                 Ok(found) => seen(name, found),

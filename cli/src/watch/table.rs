@@ -1,9 +1,10 @@
 //! The objects that are watched, and the differences between two samples of each. Pure: times come
 //! as parameters, since the start of the process.
 //!
-//! The table has a bounded size, whatever the server has: `MOST` objects, of each the first `SHOWN`
-//! holders and waiters, the last `EVENTS` events and `BINS` rounds. If there are more objects, it
-//! keeps those that are odd, and then those with the most waiters. All others are counted.
+//! The table has a bounded size, however many objects the server has. It has `MOST` objects, the
+//! first `SHOWN` holders and waiters of each, the last `EVENTS` events and the last `BINS` rounds.
+//! If there are more objects, the table keeps those that are odd, and then those with the most
+//! waiters. All others are only counted.
 
 use std::{
     cmp::Reverse,
@@ -32,7 +33,7 @@ pub(crate) struct Seen {
     pub(crate) name: Name,
     /// `None` if there is no such object.
     pub(crate) kind: Option<String>,
-    /// Owners, and the rests of their leases.
+    /// Owners, and the remaining time of their leases.
     pub(crate) holders: Vec<(String, Option<Duration>)>,
     pub(crate) waiters: Vec<Waiting>,
     pub(crate) subscribers: usize,
@@ -57,7 +58,7 @@ impl Seen {
         }
     }
 
-    /// The waiters. Those of Redisson show only as subscribers.
+    /// Returns the number of waiters. Waiting Redisson clients show only as subscribers.
     fn waiting(&self) -> usize {
         self.waiters.len().max(self.subscribers)
     }
@@ -71,7 +72,7 @@ impl Seen {
     }
 }
 
-/// How much an object needs an operator.
+/// How urgently an operator should see an object: whether it is odd, and its number of waiters.
 type Rank = (bool, usize);
 
 /// An object in the table.
@@ -92,10 +93,10 @@ pub(crate) struct Row {
     pub(crate) odd: Vec<&'static str>,
     pub(crate) error: Option<String>,
     pub(crate) read_at: Duration,
-    /// The grants per second that were seen, averaged.
+    /// How many grants per second the samples have shown, as an average.
     pub(crate) rate: f64,
     free_since: Option<Duration>,
-    /// The last pass that has counted it.
+    /// The last pass that has counted the object.
     counted: Option<u64>,
 }
 
@@ -104,13 +105,13 @@ impl Row {
         (self.error.is_some() || !self.odd.is_empty(), self.waiting)
     }
 
-    /// The first holder's time with this object, at least.
+    /// Returns for how long at least the first holder has held the object.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         let since = self.holders.iter().map(|it| it.since).min()?;
         Some(self.read_at.saturating_sub(since))
     }
 
-    /// The longest wait that is known.
+    /// Returns the longest known wait.
     pub(crate) fn waited(&self) -> Option<Duration> {
         self.waiters.iter().filter_map(|it| it.waited).max()
     }
@@ -120,21 +121,22 @@ impl Row {
 pub(crate) struct Holding {
     pub(crate) owner: String,
     pub(crate) remaining: Option<Duration>,
-    /// When it was first seen.
+    /// When the hold was first seen.
     pub(crate) since: Duration,
-    /// Whether its grant was seen, so that `since` is not only a bound.
+    /// Whether the grant was seen. Otherwise the hold may be older than `since`.
     pub(crate) is_exact: bool,
-    /// The longest rest of its lease that was seen.
+    /// The longest remaining time of its lease that was seen.
     longest: Option<Duration>,
 }
 
 impl Holding {
-    /// Returns whether its lease runs down without a renewal. A watchdog renews it at two thirds.
+    /// Returns whether the lease runs down without a renewal. A watchdog renews a lease when two
+    /// thirds of it are left.
     fn is_not_renewed(&self) -> bool {
         self.remaining.zip(self.longest).is_some_and(|(left, longest)| left < longest / 3)
     }
 
-    /// Returns whether its lease ended during `gap`, so that nothing released it.
+    /// Returns whether the lease ended during `gap`, and not by a release.
     fn has_expired(&self, gap: Duration) -> bool {
         let is_renewed = |left: Duration| self.longest.is_some_and(|it| left >= it / 2);
         self.remaining.is_some_and(|left| left <= gap && !is_renewed(left))
@@ -155,7 +157,7 @@ pub(crate) struct Event {
     pub(crate) name: Name,
     pub(crate) change: Change,
     pub(crate) owner: String,
-    /// For how long it was held, at least.
+    /// For how long at least the hold lasted.
     pub(crate) held: Option<Duration>,
 }
 
@@ -163,9 +165,9 @@ pub(crate) struct Event {
 pub(crate) enum Change {
     Granted,
     Released,
-    /// The lease ended: nobody released it.
+    /// The lease ended without a release.
     Expired,
-    /// Released by force, by this process.
+    /// This process released the hold by force.
     Forced,
 }
 
@@ -223,7 +225,7 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: HashMap<Name, Row>,
-    /// The lowest rank in a full table. An object of no higher rank is only counted.
+    /// The lowest rank in a full table. An object with this rank or a lower one is only counted.
     floor: Option<Rank>,
     events: VecDeque<Event>,
     history: VecDeque<Bin>,
@@ -256,7 +258,7 @@ impl Table {
         self.whole.as_ref().unwrap_or(&self.current)
     }
 
-    /// The names of all rows, the longest unread first.
+    /// Returns the names of all rows, the longest unread first.
     pub(crate) fn longest_unread(&self) -> Vec<Name> {
         let mut rows: Vec<_> = self.rows.values().collect();
         rows.sort_by_key(|row| row.read_at);
@@ -267,8 +269,8 @@ impl Table {
         self.current.names += names;
     }
 
-    /// Counts an object that was read since `began`, or was counted in this pass. Returns whether it
-    /// was, so that it need not be read.
+    /// Counts an object that was read since `began`, unless this pass has already counted it.
+    /// Returns false if the object must be read first.
     pub(crate) fn count_known(&mut self, name: &Name, began: Duration) -> bool {
         let Some(row) = self.rows.get_mut(name) else { return false };
         if row.counted == Some(self.pass) {
@@ -303,7 +305,7 @@ impl Table {
         self.pass += 1;
     }
 
-    /// Brings the row of an object to what was read at `now`.
+    /// Updates the row of an object with what was read at `now`.
     pub(crate) fn update(&mut self, seen: &Seen, now: Duration) {
         match self.rows.remove(&seen.name) {
             Some(row) => {
@@ -315,7 +317,7 @@ impl Table {
         }
     }
 
-    /// Adds an object, in place of one of a lower rank if the table is full.
+    /// Adds an object. If the table is full, the object replaces one with a lower rank.
     fn add(&mut self, seen: &Seen, now: Duration) {
         if self.rows.len() >= MOST {
             if self.floor.is_some_and(|floor| seen.rank() <= floor) {
@@ -331,7 +333,8 @@ impl Table {
             }
             self.rows.remove(&name);
         }
-        // Before the end of the first pass, and once objects were left out, it may be an old hold.
+        // A hold is new only if the table had all objects before. During the first pass, or after
+        // objects were left out, the hold may be an old one.
         let is_new = self.whole.is_some() && self.floor.is_none();
         let mut row = Row {
             name: seen.name.clone(),
@@ -394,7 +397,8 @@ impl Table {
             row.holders =
                 seen.holders.iter().take(SHOWN).map(|it| holding(it, now, false)).collect();
         }
-        // Each grant of a fenced lock raises its token, also those between two samples.
+        // Each grant of a fenced lock raises its token. So the token also shows the grants between
+        // two samples.
         let tokens = seen.token.zip(row.token).map_or(0, |(new, old)| new.saturating_sub(old));
         let unseen = tokens.saturating_sub(granted);
         self.bin.granted += unseen;
@@ -426,7 +430,8 @@ impl Table {
         self.events.push_back(Event { at, name, change, owner, held });
     }
 
-    /// Records a release by force. A round may have read it before, and called it a release.
+    /// Records a release by force. If a round has already recorded it as an ordinary release,
+    /// changes that event.
     pub(crate) fn forced(&mut self, name: &Name, owners: &[String], now: Duration) {
         for owner in owners {
             let row = self.rows.get_mut(name);
@@ -450,7 +455,7 @@ impl Table {
         }
     }
 
-    /// Ends a round: forgets what is free for long.
+    /// Ends a round. Removes the objects that have been free for `LINGERS`.
     pub(crate) fn end_round(&mut self, now: Duration) {
         self.rows.retain(|_, row| row.free_since.is_none_or(|since| now < since + LINGERS));
         if self.rows.len() < MOST {
@@ -468,7 +473,7 @@ fn holding((owner, remaining): &(String, Option<Duration>), now: Duration, seen:
     Holding { owner, remaining, since: now, is_exact: seen, longest: remaining }
 }
 
-/// Copies into a row what needs no comparison.
+/// Copies the facts that need no comparison into a row.
 fn fill(row: &mut Row, seen: &Seen, now: Duration) {
     row.error.clone_from(&seen.error);
     row.read_at = now;
@@ -492,7 +497,8 @@ fn fill(row: &mut Row, seen: &Seen, now: Duration) {
     };
 }
 
-/// A rate after `count` more events in `gap`: an average whose past fades.
+/// Returns the rate after `count` more events in `gap`. The rate is an average in which older
+/// events count less.
 fn averaged(rate: f64, count: u64, gap: Duration) -> f64 {
     let gap = gap.as_secs_f64().max(0.001);
     let kept = (-gap / AVERAGED).exp();
@@ -558,7 +564,7 @@ mod tests {
         Seen { kind: Some("lock".into()), holders: holders.collect(), ..Seen::absent(name(of)) }
     }
 
-    /// A table after its first pass.
+    /// Returns a table after its first pass.
     fn table() -> Table {
         let mut table = Table::default();
         table.end_pass();
@@ -570,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_that_is_there_at_the_start_is_not_a_grant() {
+    fn hold_found_in_the_first_pass_is_not_shown_as_a_grant() {
         let mut table = Table::default();
         table.update(&held("door", &[("a", Some(30))]), secs(0));
         assert_eq!(changes(&table), []);
@@ -582,11 +588,11 @@ mod tests {
     }
 
     #[test]
-    fn released_hold_differs_from_an_expired_one() {
+    fn watch_distinguishes_released_holds_from_expired_holds() {
         for (left, change) in [
-            // The lease would have lasted longer, so someone released it.
+            // The lease would have lasted longer, so a release ended the hold.
             (20, Change::Released),
-            // It ran down unrenewed, and ended between the samples.
+            // The lease was not renewed, and ended between the samples.
             (1, Change::Expired),
         ] {
             let mut table = table();
@@ -600,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn short_renewed_lease_that_ends_is_a_release() {
+    fn end_of_a_short_renewed_lease_is_shown_as_a_release() {
         let mut table = table();
         for at in 0..5 {
             table.update(&held("door", &[("a", Some(1))]), secs(at));
@@ -610,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_that_runs_down_is_marked() {
+    fn hold_is_marked_when_its_lease_is_not_renewed() {
         let mut table = table();
         let mut odd_at = |at, left| {
             table.update(&held("door", &[("a", Some(left))]), secs(at));
@@ -623,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_count_the_grants_between_two_samples() {
+    fn token_difference_counts_the_grants_between_two_samples() {
         let mut table = table();
         let with = |token, owner| Seen { token: Some(token), ..held("door", &[(owner, None)]) };
         table.update(&with(5, "a"), secs(0));
@@ -635,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn forced_release_is_a_loss_also_when_it_was_read_before() {
+    fn forced_release_is_a_loss_even_if_its_record_is_read_later() {
         for is_read_before in [false, true] {
             let mut table = table();
             table.update(&held("door", &[("a", None), ("b", None)]), secs(0));
@@ -652,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_bounded_and_keeps_what_needs_an_operator() {
+    fn full_table_keeps_odd_contended_and_crowded_objects() {
         let mut table = table();
         for number in 0..3 * MOST {
             let seen = held(&format!("lock:{number}"), &[("a", Some(30))]);
@@ -688,7 +694,7 @@ mod tests {
         for _ in 0..2 {
             table.update(&door, secs(0));
             table.count(&door);
-            // The second page of the pass has it again, before and after another read of it.
+            // `SCAN` returns the object again in this pass, before and after another read of it.
             assert!(table.count_known(&door.name, secs(1)));
             assert!(table.count_known(&door.name, secs(0)));
             table.end_pass();
@@ -710,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_object_keeps_its_last_state() {
+    fn unreadable_object_keeps_its_last_known_state() {
         let mut table = table();
         table.update(&held("door", &[("a", Some(30))]), secs(0));
         let error = Some("WRONGTYPE".to_owned());

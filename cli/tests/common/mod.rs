@@ -20,28 +20,29 @@ pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// `leasehold` with these words, and without a server.
+/// Returns the command `leasehold` with these words, and without a server.
 pub(crate) fn command(words: &[&str]) -> Command {
     let mut command = with_all_signals(env!("CARGO_BIN_EXE_leasehold"));
     command.args(words).env_remove("REDIS_URL").env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
-/// A program that ignores no signal. Tests in the background of a script ignore INT.
+/// Returns a program that ignores no signal. In the background of a script, tests and their
+/// children ignore INT.
 pub(crate) fn with_all_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);
     command
 }
 
-/// `leasehold` with these words, running.
+/// Starts `leasehold` with these words.
 pub(crate) fn leasehold(redis: &Redis, words: &[&str]) -> Process {
     let mut command = command(words);
     command.env("REDIS_URL", redis.url());
     Process::of(command)
 }
 
-/// `leasehold run OPTIONS door -c TEXT`, running.
+/// Starts `leasehold run OPTIONS door -c TEXT`.
 pub(crate) fn shell(redis: &Redis, options: &[&str], text: &str) -> Process {
     leasehold(redis, &[&["run"], options, &["door", "-c", text]].concat())
 }
@@ -79,12 +80,12 @@ end
 return redis.call('DBSIZE')
 "#;
 
-/// Writes this number of keys: a divisor of 100,000.
+/// Writes this number of keys, which must divide 100,000.
 pub(crate) fn fill(redis: &Redis, keys: i64) {
     assert_eq!(redis.command(&["EVAL", FILL, "0", &keys.to_string()]).number(), keys);
 }
 
-/// A running process. It is killed with this value.
+/// A running process. Dropping this value kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -103,7 +104,7 @@ pub(crate) struct Ended {
 
 impl Process {
     pub(crate) fn of(mut command: Command) -> Self {
-        // In a group of its own it is in the background of any terminal.
+        // A process with a group of its own is in the background of any terminal.
         command.process_group(0).env("SHELL", "/bin/sh");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -145,7 +146,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The processes that it has started, and that run.
+    /// Returns the processes that this process has started and that still run.
     pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.pid();
         let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
@@ -174,7 +175,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -210,7 +211,7 @@ pub(crate) fn kill(pid: u32, signal: Signal) {
     kill_process(pid, signal).expect("it is there");
 }
 
-/// The number at the end of a line.
+/// Returns the number at the end of a line.
 pub(crate) fn pid_in(line: &str) -> u32 {
     line.rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("the line ends with a number")
 }

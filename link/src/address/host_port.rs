@@ -10,7 +10,7 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    /// Reads it, with or without brackets. The host may be empty.
+    /// Parses `host:port`. The host may be in brackets, or empty.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -25,7 +25,7 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Writes `host` and `port`.
+/// Writes `host:port`, with brackets around an IPv6 address.
 pub(crate) fn written(host: &str, port: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match host.contains(':') {
         true => write!(f, "[{host}]:{port}"),
@@ -46,7 +46,7 @@ mod tests {
             assert_eq!(it.to_string(), text);
             assert_eq!(HostPort::read(text), Some(it));
         }
-        // some servers write no brackets, and an empty host for their own address
+        // Some servers write no brackets, and an empty host for their own address.
         assert_eq!(HostPort::read("::1:2"), Some(HostPort { host: "::1".into(), port: 2 }));
         assert_eq!(HostPort::read(":2"), Some(HostPort { host: String::new(), port: 2 }));
         for odd in ["", "host", "host:", "host:0", "host:70000", "host:x"] {

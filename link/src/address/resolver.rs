@@ -23,12 +23,12 @@ use tokio::{
 
 use crate::mutex::Mutex;
 
-/// How long a silent address delays the attempt at the next one.
+/// How long the client waits for one address before it also tries the next one.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The system's name service, or a test's.
+/// Resolves host names by the system, or by a function of the caller.
 #[derive(Clone)]
 pub struct Resolver {
     lookup: Arc<Lookup>,
@@ -36,8 +36,9 @@ pub struct Resolver {
 }
 
 /// The lookups in flight, by host and port. A lookup cannot be cancelled: it blocks a thread of the
-/// runtime until the system answers. So all connection attempts to a server share one lookup. A
-/// silent name server blocks one thread, and delays no other server.
+/// runtime until the system answers. For this reason, all connection attempts to a server share one
+/// lookup. If the lookup of one host hangs, it blocks one thread, and lookups of other hosts
+/// continue.
 #[derive(Default)]
 struct Running(Mutex<HashMap<(String, u16), (AbortHandle, Answer)>>);
 
@@ -45,8 +46,8 @@ struct Running(Mutex<HashMap<(String, u16), (AbortHandle, Answer)>>);
 type Answer = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, (ErrorKind, String)>>>;
 
 impl Running {
-    /// Joins a running lookup of `host`, or starts one. Finished lookups are forgotten: no
-    /// address is cached.
+    /// Joins a running lookup of `host`, or starts one. Results are not cached: a call after the
+    /// end of a lookup starts a new lookup.
     fn join(&self, host: &str, port: u16, lookup: &Arc<Lookup>) -> Answer {
         let mut running = self.0.lock();
         running.retain(|_, (task, _)| !task.is_finished());
@@ -71,7 +72,7 @@ impl Default for Resolver {
 }
 
 impl Resolver {
-    /// Resolves host names by a function, in place of the system.
+    /// Resolves host names by the function `known` instead of the system.
     pub fn by(known: impl Fn(&str) -> Vec<SocketAddr> + Send + Sync + 'static) -> Self {
         Self::asking(move |host, _| Ok(known(host)))
     }
@@ -87,7 +88,7 @@ impl Resolver {
         first_of(self.addresses(host, port).await?).await
     }
 
-    /// The addresses of `host`. An address in digits needs no lookup.
+    /// Returns the addresses of `host`. An IP address needs no lookup.
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, port)]);
@@ -103,8 +104,9 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// Returns the first connection that is accepted. The next address is tried as soon as one has
-/// rejected it, or has not replied for a while. So a silent address delays no other one.
+/// Returns the first connection that a server accepts. The client tries the next address as soon as
+/// one address rejects the connection, or has not replied for `HEAD_START`. For this reason, a
+/// silent address does not block the others.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
@@ -137,7 +139,8 @@ mod tests {
 
     use super::*;
 
-    /// An address that neither accepts nor rejects connections, while the other value is kept.
+    /// Returns an address that neither accepts nor rejects connections as long as the second value
+    /// is kept.
     fn silent() -> (SocketAddr, impl Drop) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -167,9 +170,9 @@ mod tests {
         listening().0
     }
 
-    /// Only the first address was tried until the timeout.
+    /// Formerly, the client tried only the first address until the timeout.
     #[tokio::test]
-    async fn silent_or_refusing_address_delays_no_other() {
+    async fn silent_or_refusing_address_delays_no_other_address() {
         let ((open, _listener), (silent, _waiting)) = (listening(), silent());
         for addresses in [
             vec![open, silent],
@@ -192,10 +195,11 @@ mod tests {
         assert_eq!(no_address.to_string(), "the name has no address");
     }
 
-    /// Each attempt that timed out left a thread behind, until the runtime had none. A common limit
-    /// for all hosts was no remedy, because one silent host delayed every other one.
+    /// Formerly, each attempt that timed out left a blocked thread behind, until the runtime had no
+    /// threads left. A limit shared by all hosts did not help, because one silent host then delayed
+    /// all other hosts.
     #[tokio::test]
-    async fn silent_host_keeps_one_thread_and_delays_no_other() {
+    async fn silent_name_lookup_keeps_one_thread_and_delays_no_host() {
         let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
         let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
         let resolver = Resolver::asking(move |host, _| {
@@ -212,7 +216,7 @@ mod tests {
         let other = resolver.connect("other.test", 1).await.unwrap_err();
         assert_eq!(other.kind(), ErrorKind::TimedOut);
 
-        // The name server answers at last, and the next attempt begins.
+        // Now the name server replies, so the next attempt starts a new lookup.
         silence.wait();
         let refused = resolver.connect("silent.test", 1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TimedOut);

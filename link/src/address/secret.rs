@@ -12,7 +12,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text. Passwords are made only from text.
+    /// Returns a password as text. Passwords are always made from text.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }

@@ -10,28 +10,28 @@ use crate::{channels::Channels, pipe::connector::Connector};
 /// A script that each new connection for commands loads.
 #[derive(Clone, Debug)]
 pub struct Preload {
-    /// The SHA-1 of its text, which the server must return.
+    /// The SHA-1 of `text`. The server must return the same one.
     pub hash: String,
-    /// Its text.
+    /// The source of the script.
     pub text: &'static str,
 }
 
 /// Returns the scripts to load on a connection for commands.
 pub type Scripts = fn(Channels) -> Vec<Preload>;
 
-/// Counts a lost connection: the server, and the name of the traffic.
+/// Counts a lost connection. The arguments are the server and the name of the traffic.
 pub type OnLoss = fn(&str, &'static str);
 
 /// How to reach the servers and to log in, and how long to wait.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The timeout of a connection attempt: of each address, and of the login.
+    /// The timeout of a whole connection attempt: to find the server, to connect, and to log in.
     pub connect_timeout: Duration,
     /// How long a command may take, and how long it waits for a connection.
     pub command_timeout: Duration,
-    /// The user; it has priority over the URL.
+    /// The user. If set, it replaces the user in the URL.
     pub user: Option<String>,
-    /// The password; it has priority over the URL.
+    /// The password. If set, it replaces the password in the URL.
     pub password: Option<Secret>,
     /// The credentials for sentinels.
     pub sentinel: Credentials,
@@ -39,15 +39,15 @@ pub struct Settings {
     pub translation: Translation,
     /// Resolves host names.
     pub resolver: Resolver,
-    /// Makes the streams, in place of a network.
+    /// Makes the streams to the servers instead of the network, for example in a simulation.
     pub connector: Option<Connector>,
     /// The number of the database.
     pub database: Option<u32>,
-    /// The scripts of the user.
+    /// Returns the scripts to load on each new connection for commands.
     pub scripts: Scripts,
-    /// Notified of each lost connection.
+    /// Called when a connection is lost.
     pub on_loss: OnLoss,
-    /// Whether sentinels speak TLS; by default as the servers do.
+    /// Whether sentinels use TLS. If unset, they use TLS if the servers do.
     pub sentinels_speak_tls: Option<bool>,
     /// The certificates.
     #[cfg(feature = "tls")]
@@ -84,7 +84,7 @@ impl Default for Settings {
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
-    /// The trusted authorities, in place of those of the system.
+    /// The trusted authorities, instead of those of the system.
     pub authorities: Option<Vec<u8>>,
     /// The certificate of this client, and its key.
     pub client: Option<(Vec<u8>, Secret)>,
@@ -96,7 +96,7 @@ impl TlsSettings {
         self.authorities.is_some() || self.client.is_some()
     }
 
-    /// Returns these settings, and those of `others` for each missing one.
+    /// Returns these settings. Each setting that is missing comes from `others`.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
         let client = self.client.as_ref().or(others.client.as_ref());

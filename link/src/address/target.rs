@@ -27,9 +27,9 @@ impl fmt::Display for Address {
 /// Where to look for the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// At this address, whether it is the primary or not.
+    /// At this address, whether its server is a primary or a replica.
     At(Address),
-    /// At the one of these addresses that is the primary.
+    /// At the one of these addresses whose server is the primary.
     Among(Vec<Address>),
     /// At the address that these sentinels name.
     Sentinels(Watched),
@@ -47,12 +47,12 @@ pub struct Credentials {
 /// A primary, and the sentinels that name its address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Watched {
-    /// Its name at the sentinels.
+    /// The name that the sentinels use for the primary.
     pub(crate) master: String,
     pub(crate) sentinels: Vec<Address>,
     /// The credentials for the sentinels.
     pub(crate) credentials: Credentials,
-    /// Whether the servers that they name speak TLS.
+    /// Whether the servers that the sentinels name use TLS.
     pub(crate) tls: bool,
 }
 
@@ -63,7 +63,7 @@ impl Address {
 }
 
 impl Place {
-    /// The addresses of the URL.
+    /// Returns the addresses that the URL names.
     pub(crate) fn addresses(&self) -> &[Address] {
         match self {
             Self::At(address) => std::slice::from_ref(address),

@@ -1,5 +1,5 @@
-//! Maps announced addresses to reachable ones: a container or a cloud may announce an address that
-//! is unreachable from outside.
+//! Maps announced addresses to reachable ones. A server in a container or a cloud may announce an
+//! address that is unreachable from outside.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,8 @@ use crate::{
     shown::shown,
 };
 
-/// Returns the reachable address for an announced one; `None` if that is reachable itself.
+/// Returns the reachable address for an announced one, or `None` if the announced address is itself
+/// reachable.
 pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// The user's translation of announced addresses.
@@ -21,19 +22,19 @@ pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct Translation(Option<Arc<Translate>>);
 
 impl Translation {
-    /// Translates by a function, which returns the reachable address for an announced one, or
-    /// `None` if that is reachable itself.
+    /// Translates by a function. It returns the reachable address for an announced one, or `None`
+    /// if the announced address is itself reachable.
     pub fn by(translate: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(translate)))
     }
 
-    /// The place of the server that is announced as `host` and `port`.
+    /// Returns the place of the server that is announced as `host` and `port`.
     pub(crate) fn place(&self, host: &str, port: u16, tls: bool) -> Result<Place, Error> {
         let reached = self.of(host, port, tls).map(Place::At);
         reached.map_err(|failure| failure.before(shown(&format!("{host}:{port}"))))
     }
 
-    /// The reachable address of the server that is announced as `host` and `port`.
+    /// Returns the reachable address of the server that is announced as `host` and `port`.
     pub(crate) fn of(&self, host: &str, port: u16, tls: bool) -> Result<Address, ConnectFailure> {
         let announced = Address::Tcp { host: host.to_owned(), port, tls };
         let Some(translated) = self.0.as_ref().and_then(|it| it(&announced.to_string())) else {
@@ -48,7 +49,7 @@ impl Translation {
     }
 }
 
-/// Reads `host:port`.
+/// Parses `host:port`.
 fn read(text: &str, tls: bool) -> Option<Address> {
     let HostPort { host, port } = HostPort::read(text).filter(|it| !it.host.is_empty())?;
     Some(Address::Tcp { host, port, tls })
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_translation_is_named_in_the_failure() {
+    fn failure_names_an_invalid_address_translation() {
         for odd in ["", "host", "host:", ":1", "host:0", "host:70000", "host:x"] {
             let table = Translation::by(move |_| Some(odd.to_owned()));
             let words = table.of("10.0.0.1", 6379, false).unwrap_err().to_string();

@@ -17,8 +17,8 @@ use crate::{
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_PORT_OF_SENTINELS: u16 = 26379;
 
-/// Options of other clients. An error names such an option, but no other word: that may be a part
-/// of a password.
+/// URL options of other clients. If a URL has an unknown option, the error names the option only if
+/// it is in this list. Any other word may be part of a password.
 const OPTIONS_OF_OTHERS: [&str; 17] = [
     "client_name",
     "db",
@@ -50,7 +50,7 @@ pub(crate) enum Servers {
     Cluster(Vec<Target>),
 }
 
-/// Reads `url`. `settings` have priority.
+/// Parses `url`. A value in `settings` replaces the one in the URL.
 pub(crate) fn servers(url: &str, settings: &Settings) -> Result<Servers, Error> {
     let url = url.trim();
     let one = |url: &str| target(url, settings);
@@ -61,19 +61,20 @@ pub(crate) fn servers(url: &str, settings: &Settings) -> Result<Servers, Error> 
     }
 }
 
-/// Reads `user:password@host:port,host:port`.
+/// Parses the URL of a cluster: `rest` is `user:password@host:port,host:port`.
 fn nodes(
     scheme: &str,
     rest: &str,
     one: impl Fn(&str) -> Result<Target, Error>,
 ) -> Result<Servers, Error> {
     let all = format!("{scheme}://{rest}");
-    // The whole text first, because a character in a password may look like its end.
+    // This checks the whole text before it is split, because a character in a password may look
+    // like the end of the password.
     check(&all)?;
     let written = Written::of(&all);
     let Written { credentials, hosts, behind, .. } = &written;
     let node = |host: &&str| one(&format!("{scheme}://{credentials}{host}{behind}"));
-    // This comes first, so that the error names the wrong one of several addresses.
+    // This check comes first, because its error names which of several addresses is wrong.
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
@@ -82,7 +83,7 @@ fn nodes(
     }
 }
 
-/// Reads `url`, of one server.
+/// Parses a `url` that does not name a cluster.
 pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     let url = url.trim();
     check(url)?;
@@ -97,8 +98,8 @@ pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     Ok(target)
 }
 
-/// The parts of a URL, before they are parsed. Other clients accept several hosts in one URL, and
-/// the crate `url` accepts one.
+/// The parts of a URL, before each is parsed. A URL may name several hosts, but the crate `url`
+/// accepts only one.
 struct Written<'a> {
     scheme: String,
     /// User and password with the `@`, or an empty text.
@@ -121,7 +122,8 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Returns a URL for each host, with a scheme that has a port and a host.
+    /// Returns one URL for each host. The crate `url` checks host and port only for schemes that
+    /// have both, so the caller passes such a `scheme`.
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
         let Self { credentials, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
@@ -138,8 +140,8 @@ impl<'a> Written<'a> {
         hosts.iter().enumerate().map(alone).collect()
     }
 
-    /// Returns a text that names the address with this `index`. It does not contain the host, which
-    /// may be a part of a password if an `@` is not escaped.
+    /// Returns a text that names the address by its `index`. The text does not contain the host: if
+    /// an `@` is not escaped, the host may be part of the password.
     fn which(&self, index: usize) -> String {
         match self.hosts.len() {
             1 => String::new(),
@@ -148,7 +150,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Whether `scheme` is that of TLS.
+/// Returns whether `scheme` requires TLS.
 fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
     match scheme {
         "redis" | "valkey" => Ok(false),
@@ -160,8 +162,9 @@ fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
     }
 }
 
-/// Rejects a URL that has another meaning than it seems. A character in a password may end it or be
-/// left out. Then the client would show the rest of the password as another part of the URL.
+/// Rejects a URL that would not mean what the user intended, because a character in the password
+/// ends the password early or is dropped. The client would then show the rest of the password as
+/// another part of the URL.
 fn check(url: &str) -> Result<(), Error> {
     if url.contains('#') {
         return Err(wrong(
@@ -207,14 +210,15 @@ fn unknown_scheme(scheme: &str, url: &str) -> String {
     if is_host {
         return format!("the scheme is missing; write redis://{url}");
     }
-    // Without the slashes it may be a user, or a password.
+    // Without `://`, the text before the `:` may be a user or a password, so the error must not
+    // show it.
     match (url.contains("://") || !url.contains('@')) && scheme.len() <= SHOWN {
         true => format!("unknown scheme `{scheme}`; {SCHEMES}"),
         false => format!("unknown scheme; {SCHEMES}"),
     }
 }
 
-/// Whether a scheme is repeated before a later host.
+/// Returns whether a host after the first one has its own scheme, as in `redis://a,redis://b`.
 fn repeats_scheme(rest: &str) -> bool {
     let Some((before, _)) = rest.split_once("://") else { return false };
     let Some((_, last)) = before.rsplit_once(',') else { return false };
@@ -233,7 +237,7 @@ fn wrong(what: impl Into<String>) -> Error {
     Error::Url(what.into())
 }
 
-/// The error shows no part of the URL, which may contain a password.
+/// Describes a parse error without any part of the URL, because each part may contain a password.
 fn explain(error: ParseError, which: &str) -> String {
     match error {
         ParseError::EmptyHost => "the host is missing; write redis://host:port".into(),
@@ -245,7 +249,8 @@ fn explain(error: ParseError, which: &str) -> String {
     }
 }
 
-/// Returns one server, or several addresses of one deployment.
+/// Returns the target of a URL that names one server, or several servers of which one is the
+/// primary.
 fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     if written.hosts.len() == 1 {
         let parts = Url::parse(url).map_err(|error| wrong(explain(error, &written.which(0))))?;
@@ -266,7 +271,7 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     Ok(target)
 }
 
-/// Returns a primary that sentinels name.
+/// Returns the target of a URL that names sentinels.
 fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Target, Error> {
     let each = written.each("redis")?;
     let parts =
@@ -303,7 +308,7 @@ fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Ta
     at(place, parts, numbers.first().map_or("", String::as_str))
 }
 
-/// Returns the address of each URL, without repeated ones.
+/// Returns the address of each URL, without duplicates.
 fn addresses(each: &[Url], default_port: u16, tls: bool) -> Result<Vec<Address>, Error> {
     let mut addresses = Vec::new();
     for parts in each {
@@ -326,7 +331,7 @@ fn address(parts: &Url, default_port: u16, tls: bool) -> Result<Address, Error> 
     Ok(Address::Tcp { host, port, tls })
 }
 
-/// The server at `place`, with the user and the password in `parts`.
+/// Returns the target at `place`, with the user and the password of the URL `parts`.
 fn at(place: Place, parts: &Url, number: &str) -> Result<Target, Error> {
     let user = decoded(parts.username())?;
     let password = decoded(parts.password().unwrap_or_default())?.map(Secret::from);
@@ -394,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_is_named_by_some_of_its_nodes() {
+    fn cluster_url_lists_some_of_its_nodes() {
         let read = |url| match servers(url, &Settings::default()) {
             Ok(Servers::Cluster(nodes)) => nodes,
             other => panic!("{other:?}"),
@@ -423,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_scheme_is_refused() {
+    fn url_with_a_repeated_scheme_is_refused() {
         for url in [
             "redis-sentinel://a,redis-sentinel://b/mymaster",
             "redis://a,redis://b",
@@ -457,7 +462,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn scheme_with_two_s_means_tls() {
+    fn url_scheme_rediss_means_tls() {
         for url in ["rediss://localhost", "rediss://a,b", "rediss-sentinel://a,b/mymaster"] {
             let is_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
             assert!(read(url).place.addresses().iter().all(is_tls), "{url}");
@@ -466,7 +471,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn sentinels_use_tls_as_servers_do_unless_set() {
+    fn sentinels_use_tls_like_the_servers_unless_configured() {
         for (scheme, setting, servers, sentinels) in [
             ("redis", None, false, false),
             ("rediss", None, true, true),
@@ -483,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn several_addresses_are_each_named_once() {
+    fn url_with_a_repeated_address_lists_it_once() {
         let among = read("redis://u:a,b@one,two:7000,[::1]:7001,one:6379/3");
         assert_eq!(among.place.to_string(), "one:6379, two:7000, [::1]:7001");
         assert_eq!((among.user.as_deref(), among.database), (Some("u"), 3));
@@ -586,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_port_error_numbers_its_address() {
+    fn invalid_port_error_gives_the_position_of_its_address() {
         for (url, which) in [
             ("redis://u:pw@h1:port", "the port must be a number"),
             ("redis://u:pw@h1,h2:99999/0", "the port of address 2 must be a number"),
@@ -605,7 +610,8 @@ mod tests {
         }
     }
 
-    /// URLs with a password in each unusual place, and with each unusual character in it.
+    /// Returns URLs that have the password in unusual places, or unusual characters in the
+    /// password.
     fn odd_urls() -> Vec<String> {
         let mut urls: Vec<String> = [
             "redis://u:hunter2@localhost:port",

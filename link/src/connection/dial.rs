@@ -32,7 +32,7 @@ use crate::{
 /// too.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Once a server has replied that it is not the primary, the others have this long to reply.
+/// Once one server has failed, or is not the primary, the others have this long to reply.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection, the future that carries its bytes, and the server that it leads to.
@@ -51,7 +51,7 @@ pub(crate) struct Purpose {
     pub(crate) commands: bool,
 }
 
-/// Knows how to reach one server, wherever it is.
+/// Finds one server, whose address may change, and connects to it.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     target: Target,
@@ -60,7 +60,7 @@ pub(crate) struct Dialer {
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
-    /// Whether it leads to one of several servers, of which another one has accepted the login.
+    /// Whether the server is one of several, and another one has accepted the login.
     earlier_login: bool,
     /// Counts lost connections.
     on_loss: OnLoss,
@@ -79,7 +79,7 @@ impl Dialer {
         Self::by(reach, target, settings, client_id, preloads)
     }
 
-    /// The same, with streams that other dialers share.
+    /// Like [`new`](Self::new), but opens streams by `reach`, which other dialers also use.
     pub(crate) fn by(
         reach: Arc<Reach>,
         target: Target,
@@ -115,12 +115,12 @@ impl Dialer {
         }
     }
 
-    /// Returns a dialer to a node of a cluster in which another node has accepted the login.
+    /// Returns a dialer for a node of a cluster in which another node has accepted the login.
     pub(crate) fn after_earlier_login(self) -> Self {
         Self { earlier_login: true, ..self }
     }
 
-    /// Finds the address of the server.
+    /// Returns the discovery of the server's address.
     pub(crate) fn discovery(&self) -> &PrimaryDiscovery {
         &self.discovery
     }
@@ -141,7 +141,7 @@ impl Dialer {
         self.discovery.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
-    /// Whether both lead to the same server.
+    /// Returns whether `other` leads to the same server.
     pub(crate) fn has_same_target(&self, other: &Self) -> bool {
         self.target.place == other.target.place
     }
@@ -162,8 +162,8 @@ impl Dialer {
         self.discovery.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
-    /// Whether a primary replies at `address`. `None` if there is no reply, because only this
-    /// client may be cut off.
+    /// Returns whether the server at `address` is a primary. Returns `None` if there is no reply,
+    /// because then only this client may be cut off.
     async fn is_primary(&self, address: &Address) -> Option<bool> {
         let met = timeout(self.limit, self.meet(address)).await.ok()?;
         Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))
@@ -194,7 +194,7 @@ impl Dialer {
         dialled
     }
 
-    /// The error of a connection attempt that ended with `failure`.
+    /// Returns the error of a connection attempt that ended with `failure`.
     pub(crate) fn error(&self, failure: ConnectFailure) -> Error {
         failure.before(self.discovery.to_string())
     }
@@ -233,7 +233,7 @@ impl Dialer {
         asked.map(|replies| (replies, about)).map_err(|failure| self.error(failure))
     }
 
-    /// No server at `addresses` has replied in time.
+    /// The failure if no server at `addresses` has replied in time.
     fn silence(&self, addresses: &[Address]) -> ConnectFailure {
         let silent = |it: &Address| match self.discovery.origin(it) {
             Some(origin) => {
@@ -245,7 +245,7 @@ impl Dialer {
         ConnectFailure::of_all(silences)
     }
 
-    /// The failure at `address`, which is named only if there may be several.
+    /// Adds `address` to the failure if the address of the server may change.
     fn located(&self, address: &Address, failure: ConnectFailure) -> ConnectFailure {
         match self.discovery.may_change() {
             true => failure.at(address),
@@ -325,10 +325,10 @@ impl Dialer {
     }
 }
 
-/// Two primaries: the client cannot know which one is right.
+/// The failure if two servers call themselves primaries: the client cannot know which one is right.
 fn two(one: &Dialled, other: &Dialled) -> ConnectFailure {
     ConnectFailure::passing(format!(
-        "{} and {} are both primaries; demote one of them, or use only one address",
+        "{} and {} are both primaries; demote one of them, or use only one address address",
         one.address, other.address
     ))
 }

@@ -1,9 +1,10 @@
 //! A connection that is restored when it is lost.
 //!
-//! A command waits for the connection no longer than the command timeout. Once it is sent, it has
-//! no timer of its own, which would take 6 % of the instructions of a pair: `watch.rs` ends a
-//! connection that does not reply, and all its commands fail. The link never sends an unanswered
-//! command again: only the engine knows whether that is safe.
+//! A command waits for the connection no longer than the command timeout. A sent command has no
+//! timer of its own, because the timer would take 6 % of the instructions of an acquisition and its
+//! release. Instead, `watch.rs` ends a connection whose server does not reply, and all commands on
+//! that connection fail. The link never sends an unanswered command again, because only the engine
+//! knows whether that is safe.
 
 use std::{
     fmt, slice,
@@ -39,7 +40,7 @@ pub(crate) struct Link {
     watcher: Arc<dyn Watcher>,
     supervisor: Mutex<Option<AbortHandle>>,
     command_timeout: Duration,
-    /// Whether callers get a rejected login at once.
+    /// Whether calls fail at once if the server rejects the login.
     reports_rejection: bool,
 }
 
@@ -55,7 +56,7 @@ impl Link {
         let link = Self::new(dialer, watcher, command_timeout);
         let passing = |failure: Failure| ConnectFailure::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
-            // The supervisor sets `live` as soon as it runs.
+            // This call returns as soon as the supervisor has run and set `state.live`.
             Ok(()) => link.live().await.map(drop).map_err(passing),
             Err(failure) => Err(passing(failure)),
         };
@@ -63,15 +64,15 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, now if there is a runtime, else with the first call. Until then
-    /// it counts as unreachable.
+    /// Connects in the background: now if the caller has a runtime, else at the first call. Until
+    /// the connection is up, the server counts as unreachable.
     pub(crate) fn connect_lazy(
         dialer: Arc<Dialer>,
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Self {
         let link = Self::new(dialer, watcher, command_timeout);
-        // Without a runtime the next caller starts the supervisor.
+        // The error is ignored: without a runtime, the next caller starts the supervisor.
         drop(link.keep_up());
         link
     }
@@ -82,14 +83,15 @@ impl Link {
         Self { state, dialer, watcher, supervisor, command_timeout, reports_rejection }
     }
 
-    /// Lets callers get a rejected login at once. Then they do not wait for a server that rejects
-    /// it, because another server may accept it.
+    /// Lets calls fail at once if the server rejects the login, instead of waiting until a login
+    /// succeeds. Nodes of a cluster use this, because another node has accepted the login.
     pub(crate) fn reporting_rejection(mut self) -> Self {
         self.reports_rejection = true;
         self
     }
 
-    /// Starts a supervisor on the runtime of the caller, unless one runs. Each call does this.
+    /// Starts a supervisor on the runtime of the caller, unless one runs. Each call does this
+    /// first.
     ///
     /// # Errors
     ///
@@ -104,8 +106,8 @@ impl Link {
     fn supervise(&self, first: Option<Dialled>) -> Result<(), Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let Self { state, dialer, watcher, .. } = self;
-        // Locked before the supervisor starts, so that its handle is stored before that of the next
-        // one.
+        // The lock is taken before the supervisor starts. Otherwise, if this supervisor ended at
+        // once, the next one could store its handle first, and this handle would replace it.
         let mut task = self.supervisor.lock();
         if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
             *task = Some(runtime.spawn(supervisor.run(first)).abort_handle());
@@ -137,7 +139,8 @@ impl Link {
     fn check_rejections(&self, wire: &Arc<Wire>, replies: &[Value]) {
         for reply in replies {
             let Value::ServerError(refusal) = reply else { continue };
-            // Another connection may lead to another server by now.
+            // By now, the link may have a new connection, to another server. The rejection does not
+            // concern that server.
             let is_live = |live: &Arc<Wire>| Arc::ptr_eq(live, wire);
             if self.state.live.lock().as_ref().is_some_and(is_live) {
                 self.dialer.discovery().refused(refusal);
@@ -163,8 +166,8 @@ impl Link {
         }
     }
 
-    /// Ends the connection, healthy or not: callers that wait for a reply get none. The next call
-    /// restores it.
+    /// Ends the connection, even if it is healthy. Calls that wait for a reply fail. The next call
+    /// connects again.
     pub(crate) fn cut(&self) {
         if let Some(supervisor) = self.supervisor.lock().take() {
             supervisor.abort();
@@ -173,12 +176,12 @@ impl Link {
 
     /// Returns the connection, and waits for it while it is down.
     async fn live(&self) -> Result<Arc<Wire>, Failure> {
-        // Timers need a runtime; without one they would panic.
+        // Without a runtime, the timers below would panic.
         Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         if let Some(wire) = &*self.state.live.lock() {
             return Ok(Arc::clone(wire));
         }
-        // Boxed, because it is rare: the future of a request that need not wait stays small.
+        // Boxed, because waiting is rare: the future of a request that does not wait stays small.
         Box::pin(self.until_live()).await
     }
 
@@ -196,13 +199,13 @@ impl Link {
             if timeout_at(until, changed).await.is_err() || Instant::now() >= until {
                 return Err(self.failure());
             }
-            // A runtime that shuts down drops the supervisor, which notifies this task. Yielding
-            // lets the runtime drop this task, too.
+            // A runtime that shuts down drops the supervisor, which wakes this task. The yield lets
+            // the runtime drop this task, too.
             yield_now().await;
         }
     }
 
-    /// The failure of requests while the connection is down.
+    /// Returns the failure of requests while the connection is down.
     pub(crate) fn failure(&self) -> Failure {
         self.rejection().unwrap_or_else(|| self.unreachable())
     }
@@ -212,27 +215,27 @@ impl Link {
         Failure::unreachable(failure.unwrap_or_else(|| "still connecting".into()))
     }
 
-    /// The rejection of the login, if this link reports it.
+    /// Returns the rejection of the login, if this link reports it to calls.
     fn rejection(&self) -> Option<Failure> {
         self.state.rejection().filter(|_| self.reports_rejection)
     }
 
-    /// Why the connection is down, if that is known.
+    /// Returns why the connection is down, if that is known.
     pub(crate) fn connect_failure(&self) -> Option<String> {
         self.state.connect_failure()
     }
 
-    /// For how long the connection has been down.
+    /// Returns for how long the connection has been down.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         self.state.lost_for()
     }
 
-    /// How often the connection was lost and restored.
+    /// Returns how often the connection was lost and restored.
     pub(crate) fn reconnects(&self) -> u64 {
         self.state.reconnects()
     }
 
-    /// How often the connection was lost.
+    /// Returns how often the connection was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.state.losses()
     }
@@ -317,7 +320,7 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let link = Arc::new(runtime.block_on(link(&redis, &watcher)));
         let caller = Arc::clone(&link);
-        // It runs while the runtime drops all sleeping tasks, including that of the connection.
+        // This task still runs while the runtime drops all sleeping tasks, such as the supervisor.
         runtime.spawn(async move {
             std::thread::sleep(Duration::from_millis(300));
             caller.call(&cmd("PING")).await

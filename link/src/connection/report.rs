@@ -1,5 +1,5 @@
-//! Decides when the state of a connection is logged: when it changes, and at intervals while it is
-//! down. An unstable connection fills no log.
+//! Decides when the client logs the state of a connection: when the state changes, and at intervals
+//! while the connection is down. A connection that is lost again and again does not fill the log.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Notes that it is down, from now on unless it was down before.
+    /// Notes that the connection is down, since `now` or since an earlier loss.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.lost_at.get_or_insert(now);
     }
 
-    /// Notes a loss. Returns the number of losses since the last log, if it is time to log.
+    /// Notes a loss. If it is time to log, returns the number of losses since the last log.
     pub(crate) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);
         self.losses += 1;
@@ -34,8 +34,8 @@ impl Reports {
         self.logged.then(|| std::mem::take(&mut self.losses))
     }
 
-    /// Notes that it is still lost. Returns for how long, if it is time to log. The first rejected
-    /// login is logged at once, because the loss does not explain it.
+    /// Notes that the connection is still down. If it is time to log, returns for how long. The
+    /// first rejected login is logged at once, because the log of the loss does not mention it.
     pub(crate) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
         if rejected && is_long_ago(self.rejection_logged_at, now) {
             self.logged_at = None;
@@ -46,14 +46,14 @@ impl Reports {
         due.then(|| self.lost_for(now))
     }
 
-    /// Notes that it is restored. Returns after how long, if its loss was logged.
+    /// Notes that the connection is restored. If the loss was logged, returns how long it lasted.
     pub(crate) fn back(&mut self, now: Instant) -> Option<Duration> {
         let lost_for = self.lost_for(now);
         self.lost_at = None;
         std::mem::take(&mut self.logged).then_some(lost_for)
     }
 
-    /// Whether it is time to log. The caller then logs.
+    /// Returns whether it is time to log. If so, counts this moment as the last log.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = is_long_ago(self.logged_at, now);
         if due {
@@ -62,12 +62,12 @@ impl Reports {
         due
     }
 
-    /// For how long it has been down.
+    /// Returns for how long the connection has been down.
     pub(crate) fn absence(&self, now: Instant) -> Option<Duration> {
         self.lost_at.map(|at| now.saturating_duration_since(at))
     }
 
-    /// The duration of the loss, rounded for people.
+    /// Returns for how long the connection has been down, in whole milliseconds.
     fn lost_for(&self, now: Instant) -> Duration {
         let lost_for = self.absence(now).unwrap_or_default();
         Duration::from_millis(u64::try_from(lost_for.as_millis()).unwrap_or(u64::MAX))

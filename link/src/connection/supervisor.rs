@@ -1,6 +1,7 @@
-//! Keeps one connection up: carries it while it lives, and reconnects.
+//! Keeps one connection up: carries its bytes while it lives, and connects again when it is lost.
 //!
-//! It is a task and ends with its runtime. Then the next caller starts another one.
+//! The supervisor is a task, and ends with its runtime. The next caller then starts another
+//! supervisor.
 
 use std::{
     convert::Infallible,
@@ -50,15 +51,15 @@ pub(crate) struct State {
     pub(crate) supervised: AtomicBool,
     /// How many connections there were.
     connections: AtomicU64,
-    /// How many connections have ended. It counts before `live` changes.
+    /// How many connections have ended. This count rises before `live` changes.
     losses: AtomicU64,
-    /// The server of the last connection, or before the first one its place in the URL.
+    /// The server of the last connection. Before the first connection: the place in the URL.
     server: Mutex<String>,
-    /// Why it is not up.
+    /// Why the connection is down.
     connect_failure: Mutex<Option<Outage>>,
     /// The last known state of the server.
     about: Mutex<About>,
-    /// The log of this connection, of this and earlier supervisors.
+    /// What was logged about this connection, also by earlier supervisors.
     reports: Mutex<Reports>,
 }
 
@@ -71,7 +72,7 @@ struct Outage {
 }
 
 impl Outage {
-    /// `None` if this client ended the connection because of a reply. Then the reply explains more.
+    /// Returns `None` if a reply made this client end the connection. The reply explains more.
     fn lost(ending: &Ending) -> Option<Self> {
         let by_words = matches!(ending, Ending::Demoted);
         let words = || format!("connection lost: {ending}");
@@ -117,7 +118,7 @@ impl State {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// For how long there has been no connection.
+    /// Returns for how long the connection has been down.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         self.reports.lock().absence(Instant::now())
     }
@@ -151,8 +152,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Returns a supervisor of the connection of `state`, or `None` if another one runs. It forgets
-    /// the failure of the earlier supervisor, which may be over.
+    /// Returns a supervisor for the connection of `state`, or `None` if one runs. Clears the
+    /// failure that an earlier supervisor noted, because its cause may be gone.
     pub(crate) fn of(
         state: &Arc<State>,
         dialer: &Arc<Dialer>,
@@ -173,8 +174,9 @@ impl Supervisor {
         })
     }
 
-    /// Maintains the connection for ever, and asks sentinels for the primary. It starts with the
-    /// connection `first`. Without `first` there was no connection yet, or its runtime has ended.
+    /// Keeps the connection up for ever, and asks sentinels for the primary. Starts with the
+    /// connection `first`, if the caller passes one. Otherwise there was no connection yet, or the
+    /// runtime of the last one has ended.
     pub(crate) async fn run(self, first: Option<Dialled>) {
         let dialer = Arc::clone(&self.dialer);
         tokio::select! {
@@ -198,7 +200,7 @@ impl Supervisor {
         loop {
             let since = Instant::now();
             let ending = self.run_connection(dialled).await;
-            // A connection that ends at once is no success, so the backoff continues.
+            // A connection that ends soon does not count as a success, so the backoff continues.
             let was_good = since.elapsed() > PAUSES.1;
             if was_good {
                 self.backoff = Backoff::default();
@@ -219,8 +221,8 @@ impl Supervisor {
         }
         self.watcher.connected(&about);
         self.state.connected(&about);
-        // This comes before a caller can use the connection: the watcher has reset its state when
-        // the first reply comes.
+        // Called before any caller can use the connection, so that the watcher resets its state
+        // before the first reply comes.
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
@@ -233,10 +235,11 @@ impl Supervisor {
                 false => discovery.until_moved(&about).await,
             }
         };
-        // Together, so that each is polled only when it is woken, and not with each reply.
+        // `FuturesUnordered` polls each future only when it is woken. `select!` alone would poll
+        // all of them with each reply.
         let mut reasons: FuturesUnordered<_> =
             [gives_up.boxed(), is_gone.boxed(), until_moved.boxed()].into_iter().collect();
-        // Received bytes are read before the server counts as silent.
+        // The driver comes first: it reads the received bytes before the server counts as silent.
         let ending = tokio::select! {
             biased;
             ending = driver => ending,
@@ -335,12 +338,13 @@ impl Supervisor {
     }
 }
 
-/// Its runtime or its link was dropped.
+/// Runs when the runtime or the link is dropped.
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.is_down();
         self.state.supervised.store(false, Ordering::Release);
-        // A caller that waits for the connection can start the next supervisor.
+        // Wakes the callers that wait for the connection, so that one of them starts the next
+        // supervisor.
         self.state.changed.notify_waiters();
     }
 }

@@ -1,5 +1,5 @@
 //! The user of a supervised connection. It is notified when the connection is made and lost, and
-//! works while it lasts.
+//! runs its own work while the connection lasts.
 
 use std::{convert::Infallible, future::pending};
 
@@ -12,7 +12,8 @@ use crate::{health::About, pipe::wire::Wire};
 pub(crate) trait Watcher: Send + Sync {
     /// The name of the traffic of the link, for logs.
     fn traffic(&self) -> &'static str;
-    /// Whether all other connections to this server must lead to the server of this one.
+    /// Whether this is the connection for commands. All other connections to this server must lead
+    /// to the same server as this one.
     fn leads(&self) -> bool {
         false
     }
@@ -20,11 +21,11 @@ pub(crate) trait Watcher: Send + Sync {
     fn connected(&self, _about: &About) {}
     /// The link is up, for the first time or again.
     fn up(&self) {}
-    /// Works as long as this connection lasts, in the task that drives it.
+    /// Runs as long as this connection lasts, in the task that drives the connection.
     fn serve<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(pending())
     }
-    /// The link is down: its traffic is lost.
+    /// The link is down: messages may be lost until it is up again.
     fn down(&self) {}
     /// The server pushed a message.
     fn pushed(&self, _info: PushInfo) {}

@@ -1,8 +1,9 @@
-//! Finds the server: at one address, at one of several, or at the address that sentinels name.
+//! Finds the server: at one address, at one of several addresses, or at the address that sentinels
+//! name.
 //!
-//! A connection never survives a failover: the client closes it, even if it works, and makes
-//! another one. A connection that learns of a demotion reports it here, and all connections to that
-//! server end.
+//! After a failover, the client closes each connection to the old primary, even if the connection
+//! works. If one connection learns of the demotion, it reports the demotion to this module, and all
+//! connections to that server end.
 
 use std::{
     collections::BTreeSet,
@@ -39,15 +40,16 @@ use crate::{
     session::{about, reach::Reach},
 };
 
-/// How often the client asks one of several servers whether it is still the primary.
+/// How often the client asks a server whether it is still the primary, if the URL names several.
 const EACH: Duration = Duration::from_secs(1);
 
-/// The longest pause before the client replaces a connection to a replica, and the part of the time
-/// at that replica that the pause is. Thousands of clients may share that server.
+/// Before the client replaces a connection to a replica, it waits for 1 / `PART` of the time that
+/// it has been connected to replicas, but at most `SELDOM`. This limits the load of a replica that
+/// thousands of clients share.
 const SELDOM: Duration = Duration::from_secs(10);
 const PART: u32 = 4;
 
-/// How many addresses are remembered at most.
+/// The highest number of addresses in `reached`.
 const MOST: usize = 64;
 
 /// The state of the address of one server.
@@ -58,7 +60,7 @@ pub(crate) struct PrimaryDiscovery {
     sentinels: Option<Sentinels>,
     /// Whether this client ever reached a primary.
     met_primary: AtomicBool,
-    /// Since when connections lead to a replica, if the last one did.
+    /// When connections began to lead to a replica, or `None` if the last one did not.
     replica_since: Mutex<Option<Instant>>,
     /// The addresses, named by sentinels, at which a server replied.
     reached: Mutex<BTreeSet<String>>,
@@ -66,9 +68,10 @@ pub(crate) struct PrimaryDiscovery {
     suspicions: Notify,
     /// The server that commands go to. All other connections must lead there, too.
     leader: Published<Leader>,
-    /// The other addresses whose server calls itself a primary.
+    /// The other addresses of the URL whose servers also call themselves primaries.
     others: Mutex<Vec<String>>,
-    /// Whether the last connection without commands reached another server than the commands do.
+    /// Whether the last connection that carries no commands reached a different server than the
+    /// commands.
     leads_elsewhere: AtomicBool,
 }
 
@@ -80,7 +83,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Whether its run id is known and differs from `run_id`.
+    /// Returns whether the run id of the leader is known and differs from `run_id`.
     fn is_another(&self, run_id: &str) -> bool {
         self.run_id.as_ref().is_some_and(|it| it != run_id)
     }
@@ -109,7 +112,7 @@ impl PrimaryDiscovery {
         Ok(Self::new(place, sentinels))
     }
 
-    /// Returns the discovery of `place`, whose address the sentinels name if there are any.
+    /// Returns the discovery of `place`. If there are sentinels, they name its address.
     pub(crate) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
         let replica_since = Mutex::default();
@@ -128,12 +131,12 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Whether its address may change, so that the client accepts only a primary.
+    /// Returns whether the address may change. If so, the client accepts only a primary.
     pub(crate) fn may_change(&self) -> bool {
         !matches!(self.place, Place::At(_))
     }
 
-    /// Returns its current addresses. Meanwhile another task must [keep
+    /// Returns the current addresses of the server. Meanwhile another task must [keep
     /// informed](Self::keep_informed).
     pub(crate) async fn now(&self) -> Result<Vec<Address>, ConnectFailure> {
         match &self.sentinels {
@@ -142,7 +145,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Asks sentinels for its address, for ever, if there are sentinels.
+    /// Asks sentinels for the address for ever, if there are sentinels.
     pub(crate) async fn keep_informed(&self) -> Infallible {
         match &self.sentinels {
             Some(sentinels) => sentinels.keep_asking().await,
@@ -150,7 +153,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until its address changes.
+    /// Waits until the address of the server changes.
     pub(crate) async fn until_changed(&self) {
         match &self.sentinels {
             Some(sentinels) => sentinels.until_changed().await,
@@ -166,7 +169,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Why its address is unknown.
+    /// Returns why the address of the server is unknown.
     pub(crate) fn failure(&self) -> Option<ConnectFailure> {
         self.sentinels.as_ref().map(Sentinels::failure)
     }
@@ -181,25 +184,25 @@ impl PrimaryDiscovery {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
-    /// The origin of `address`, if sentinels named it and it may be wrong.
+    /// Returns the origin of `address` as a hint, if sentinels named it and it may be wrong.
     pub(crate) fn origin(&self, address: &Address) -> Option<String> {
         let reached = self.reached.lock().contains(&address.to_string());
         self.sentinels.as_ref()?.origin(address, reached)
     }
 
-    /// Returns the other addresses, if it is one of several.
+    /// If the URL names several addresses, returns those that commands do not use.
     pub(crate) fn other_addresses(&self) -> Vec<&Address> {
         let Place::Among(addresses) = &self.place else { return Vec::new() };
         let server = self.leader.read(|it| it.server.clone());
         addresses.iter().filter(|it| it.to_string() != server).collect()
     }
 
-    /// Whether the server at `address` called itself a primary, too, the last time.
+    /// Returns whether the server at `address` called itself a primary at the last check.
     pub(crate) fn is_other(&self, address: &String) -> bool {
         self.others.lock().contains(address)
     }
 
-    /// Notes the other servers that call themselves a primary now.
+    /// Notes the other addresses whose servers call themselves primaries now.
     pub(crate) fn found(&self, others: Vec<String>) {
         *self.others.lock() = others;
     }
@@ -210,28 +213,30 @@ impl PrimaryDiscovery {
         self.leader.set(Leader { server: met.server.clone(), run_id: met.run_id.clone() });
     }
 
-    /// Notes that commands go to no server for a moment, so that another connection may already
-    /// reach the next one.
+    /// Notes that the connection for commands is down. Until it is up again, any server counts as
+    /// the right one, because another connection may be the first to reach the new primary.
     pub(crate) fn leads_nowhere(&self) {
         let server = self.leader.read(|it| it.server.clone());
         self.leader.set(Leader { server, run_id: None });
     }
 
-    /// Waits until commands go to another server than this connection, which carries no commands
-    /// and leads to `met`. A DNS name may change between the two connections.
+    /// Waits until commands go to another server than this connection, which leads to `met` and
+    /// carries no commands. The servers differ if a DNS name has changed between the two connection
+    /// attempts.
     pub(crate) async fn until_moved(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let until_moved = |leader: &Leader| leader.is_another(own);
         let from_the_start = self.leader.read(until_moved);
         self.leads_elsewhere.store(from_the_start, Ordering::Relaxed);
         if from_the_start {
-            // The servers differed from the start. The next connection may reach the right one.
+            // The servers differ from the start. After a pause, the next connection may reach the
+            // right one.
             sleep(EACH).await;
         }
         self.leader.until(|it| until_moved(it).then_some(Ending::Astray)).await
     }
 
-    /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.
+    /// Waits until the server at `address`, to which `wire` leads, is no longer the primary.
     pub(crate) async fn is_gone(&self, address: &Address, wire: &Wire, met: &About) -> Ending {
         if !self.may_change() {
             self.may_have_moved(met).await;
@@ -245,15 +250,16 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Waits until it is time to resolve a single address again. Managed services move theirs at a
-    /// failover. But if it always led to a replica, the user wants that.
+    /// Waits until it is time to resolve a single address again. At a failover, a managed service
+    /// moves its address to the new primary. If the address has only ever led to a replica, the
+    /// client stays there, because the user wants a replica.
     async fn may_have_moved(&self, met: &About) {
         let is_new_here =
             met.role == Some(Role::Replica) && self.met_primary.load(Ordering::Relaxed);
         if !is_new_here {
             self.suspicions.notified().await;
         }
-        // Until then the replica rejects each write itself.
+        // During this pause, the replica itself rejects each write.
         let since = self.replica_since.lock().map(|at| at.elapsed());
         sleep(spread((since.unwrap_or_default() / PART).clamp(EACH, SELDOM))).await;
     }
@@ -275,7 +281,7 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Whether one of several servers has accepted the login before.
+    /// Returns whether the address may change and one of its servers has accepted the login.
     pub(crate) fn has_accepted_login(&self) -> bool {
         self.may_change() && self.met_primary.load(Ordering::Relaxed)
     }
@@ -291,15 +297,16 @@ impl PrimaryDiscovery {
         }
     }
 
-    /// Asks the server itself, where no sentinel reports a demotion.
+    /// If the URL names several servers, asks the server itself until it is no longer the primary.
+    /// With sentinels, the sentinels report a demotion.
     async fn is_demoted(&self, wire: &Wire) {
         if !matches!(self.place, Place::Among(_)) {
             return pending().await;
         }
         loop {
             sleep(EACH).await;
-            // On a connection with RESP3, HELLO only returns the role. The watch of the connection
-            // notices a missing reply.
+            // If the connection already uses RESP3, this command changes nothing and returns the
+            // role. If no reply comes, the watch of the connection ends the connection.
             if let Ok(Value::Map(facts)) = wire.call(cmd("HELLO").arg(3)).await
                 && let Ok(about) = about::greeted(&facts)
                 && about::must_be_primary(&about).is_err()

@@ -1,7 +1,8 @@
-//! A value that one task changes and others wait for.
+//! A value that one task changes and other tasks wait for.
 //!
-//! Tokio's `watch` wakes its receivers in random order, so a simulation would not repeat. This type
-//! wakes them in the order in which they began to wait. The mutex is a leaf.
+//! Tokio's `watch` wakes its receivers in random order, so a simulation could not be repeated. This
+//! type wakes waiters in the order in which they began to wait. No other lock is taken while the
+//! mutex is held.
 
 use tokio::sync::Notify;
 
@@ -29,7 +30,7 @@ impl<T: PartialEq> Published<T> {
         }
     }
 
-    /// Waits until `found` finds something in the value.
+    /// Waits until `found` returns `Some` for the value.
     pub(crate) async fn until<R>(&self, found: impl Fn(&T) -> Option<R>) -> R {
         loop {
             let changed = self.changed.notified();
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn waiters_wake_in_order() {
+    async fn waiters_for_a_published_value_wake_in_order() {
         let (value, woken) =
             (Arc::new(Published::<u32>::default()), Arc::<Mutex<Vec<u32>>>::default());
         for number in 0..20 {

@@ -1,8 +1,10 @@
-//! Keeps the last reply of each sentinel, and decides where the primary is. Pure.
+//! Keeps the last reply of each sentinel, and decides where the primary is. Pure: the caller passes
+//! the replies and the time.
 //!
-//! Sentinels number their failovers with epochs, and spread the newest one among themselves. So the
-//! client believes the highest epoch, and remembers it. A sentinel that missed a failover does not
-//! lead the client back, even if no other sentinel replies. Within one epoch the majority decides.
+//! Sentinels number their failovers with epochs, and exchange the newest one. For this reason, the
+//! client follows the report with the highest epoch, and remembers that epoch. A sentinel that
+//! missed a failover cannot lead the client back, even if no other sentinel replies. If reports
+//! have the same epoch, the majority decides.
 
 use std::{
     cmp::Reverse,
@@ -16,7 +18,7 @@ use crate::{
     address::target::Address, connect_failure::ConnectFailure, session::hazards::SentinelQuorum,
 };
 
-/// An older reply has no vote: its sentinel may be cut off.
+/// A reply older than this has no vote, because its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The primary that a sentinel reports.
@@ -33,9 +35,9 @@ struct SentinelView {
     report: Option<(ReportedPrimary, Instant)>,
     failure: Option<ConnectFailure>,
     at: Instant,
-    /// How many sentinels it counts.
+    /// How many sentinels this sentinel counts.
     quorum: Option<SentinelQuorum>,
-    /// Its run id: two addresses may lead to one sentinel.
+    /// The run id of the sentinel. Two addresses with the same run id lead to one sentinel.
     id: Option<String>,
 }
 
@@ -64,8 +66,8 @@ impl SentinelViews {
         self.all.insert(sentinel.to_string(), view);
     }
 
-    /// Records that `sentinel` knows no primary. Returns whether this is news: it knew one before,
-    /// it was unknown, or its earlier failure was temporary.
+    /// Records that `sentinel` knows no primary. Returns whether this is new: the sentinel knew a
+    /// primary before, was unknown, or its earlier failure was temporary.
     pub(crate) fn record_unknown(
         &mut self,
         sentinel: &Address,
@@ -80,8 +82,8 @@ impl SentinelViews {
         is_news
     }
 
-    /// Records how many sentinels `sentinel` counts, and its run id. Follows a report of the same
-    /// reply.
+    /// Records how many sentinels `sentinel` counts, and its run id. The caller first records the
+    /// report in the same reply.
     pub(crate) fn record_quorum(
         &mut self,
         sentinel: &Address,
@@ -93,15 +95,15 @@ impl SentinelViews {
         }
     }
 
-    /// Returns the counts of the sentinel that sees the most others, among those that replied
-    /// recently.
+    /// Returns the counts of the sentinel that counts the most usable sentinels, among those that
+    /// replied recently.
     pub(crate) fn quorum(&self, now: Instant) -> Option<SentinelQuorum> {
         let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
         fresh.filter_map(|view| view.quorum).max_by_key(|quorum| (quorum.usable, quorum.known))
     }
 
     /// Records that `sentinel` does not reply; its earlier report stays. Returns whether this is
-    /// news: it replied before, or its earlier failure was temporary.
+    /// new: the sentinel replied before, or its earlier failure was temporary.
     pub(crate) fn record_failure(
         &mut self,
         sentinel: &Address,
@@ -116,13 +118,14 @@ impl SentinelViews {
         news
     }
 
-    /// Forgets `sentinel`, which no other sentinel lists any more.
+    /// Forgets `sentinel`. A sentinel that is not in the URL stays known only as long as it
+    /// replies.
     pub(crate) fn forget(&mut self, sentinel: &Address) {
         self.all.remove(&sentinel.to_string());
     }
 
-    /// Returns the address of the primary if any sentinel reports one. The URL lists `listed`
-    /// sentinels.
+    /// Returns the address of the primary if any sentinel reports one. `listed` is the number of
+    /// sentinels in the URL.
     pub(crate) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
         self.all.values().find(|view| view.report.is_some())?;
         let listed = listed.saturating_sub(self.doubles());
@@ -137,8 +140,7 @@ impl SentinelViews {
         ids.clone().count() - ids.collect::<BTreeSet<_>>().len()
     }
 
-    /// The last report of each sentinel, if it is fresh. A sentinel with two addresses has one
-    /// vote.
+    /// Returns the fresh reports. A sentinel with two addresses has one vote.
     fn fresh(&self, now: Instant) -> Vec<&ReportedPrimary> {
         let reported_at = |view: &'_ SentinelView| view.report.as_ref().map(|(_, at)| *at);
         let mut views = Vec::from_iter(self.all.values());
@@ -152,14 +154,14 @@ impl SentinelViews {
             .collect()
     }
 
-    /// Whether each of `sentinels` has replied or failed since.
+    /// Returns whether each of `sentinels` has replied or failed after the time `since`.
     pub(crate) fn have_all_answered(&self, sentinels: &[Address], since: Instant) -> bool {
         let answered =
             |it: &Address| self.all.get(&it.to_string()).is_some_and(|it| it.at >= since);
         sentinels.iter().all(answered)
     }
 
-    /// How many of `sentinels` have reported a primary since.
+    /// Returns how many of `sentinels` have reported a primary after the time `since`.
     pub(crate) fn reports_since(&self, sentinels: &[Address], since: Instant) -> usize {
         let views = sentinels.iter().filter_map(|it| self.all.get(&it.to_string()));
         views.filter(|view| view.report.as_ref().is_some_and(|(_, at)| *at >= since)).count()
@@ -173,17 +175,17 @@ impl SentinelViews {
         }))
     }
 
-    /// Whether `sentinel` has ever reported a primary.
+    /// Returns whether `sentinel` has ever reported a primary.
     pub(crate) fn has_reported(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.report.is_some())
     }
 
-    /// Whether the last request to `sentinel` got a reply.
+    /// Returns whether the last request to `sentinel` got a reply.
     pub(crate) fn is_well(&self, sentinel: &Address) -> bool {
         self.all.get(&sentinel.to_string()).is_some_and(|view| view.failure.is_none())
     }
 
-    /// Whether all of `sentinels` were asked, and no sentinel names the primary.
+    /// Returns whether all of `sentinels` were asked and no sentinel names the primary.
     pub(crate) fn name_no_primary(&self, sentinels: &[Address]) -> bool {
         let all_asked = sentinels.iter().all(|it| self.all.contains_key(&it.to_string()));
         all_asked && self.all.values().all(|view| view.failure.is_some())
@@ -193,8 +195,9 @@ impl SentinelViews {
 /// Decides between the report that the client followed `before` and the `fresh` reports of some of
 /// the `sentinels`.
 ///
-/// The highest epoch wins, and within it most votes. Sentinels that were set up again begin at
-/// epoch 0: so a lower epoch wins if most sentinels agree on it, and none reports a higher one.
+/// The highest epoch wins. Among reports with the same epoch, the primary with the most votes wins.
+/// Sentinels that were set up again begin at epoch 0. For this case, a lower epoch wins if most
+/// sentinels agree on it, and no sentinel reports a higher one.
 fn decide<'a>(
     before: Option<&'a ReportedPrimary>,
     fresh: &[&'a ReportedPrimary],
@@ -209,12 +212,13 @@ fn decide<'a>(
     before.filter(|it| !is_outdated(it)).or(newest)
 }
 
-/// Whether `why` is logged after `before`. Of temporary failures only the first one is logged.
+/// Returns whether the failure `why` is logged after the failure `before`. If temporary failures
+/// follow each other, only the first one is logged.
 fn is_news(why: &ConnectFailure, before: Option<&ConnectFailure>) -> bool {
     before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }
 
-/// `sentinel` has not replied yet.
+/// The failure of a `sentinel` that has not replied yet.
 fn no_answer(sentinel: &Address) -> ConnectFailure {
     match sentinel {
         Address::Tcp { tls: true, .. } => {
@@ -232,7 +236,7 @@ mod tests {
         Address::Tcp { host: "h".into(), port, tls: false }
     }
 
-    /// Views in which each sentinel in turn reports a primary and an epoch.
+    /// Returns the views of several sentinels. Each of `reports` has a primary and an epoch.
     fn views(reports: &[(u16, u64)], now: Instant) -> SentinelViews {
         let mut views = SentinelViews::default();
         for (sentinel, (master, epoch)) in (1..).zip(reports) {
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_epoch_wins_and_votes_decide_within_it() {
+    fn newest_epoch_wins_and_most_reports_decide_within_an_epoch() {
         let now = Instant::now();
         for (reports, expected) in [
             (&[][..], None),
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinel_alone_is_outvoted_by_those_it_knows() {
+    fn lone_sentinel_is_outvoted_if_it_knows_other_sentinels() {
         let now = Instant::now();
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
@@ -342,9 +346,10 @@ mod tests {
         }
     }
 
-    /// Two addresses of one sentinel counted as two sentinels, so that one vote was no majority.
+    /// Formerly, two addresses of one sentinel counted as two sentinels, so that one vote was no
+    /// majority.
     #[test]
-    fn sentinel_listed_twice_is_a_majority_alone() {
+    fn only_sentinel_is_a_majority_though_it_is_listed_twice() {
         let now = Instant::now();
         let mut views = views(&[(72, 4), (72, 4)], now);
         assert_eq!(views.master(2, now), Some(at(72)));
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_names_each_sentinel() {
+    fn discovery_failure_names_each_sentinel() {
         let now = Instant::now();
         let (mut views, sentinels) = (SentinelViews::default(), [at(1), at(2)]);
         let none = || ConnectFailure::lasting("it knows no `main`");

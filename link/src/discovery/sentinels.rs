@@ -1,13 +1,14 @@
-//! Asks sentinels for the address of the primary, as long as it may change.
+//! Asks sentinels for the address of the primary again and again, because it may change.
 //!
-//! The client asks all of them at once: each second, when one publishes a new primary, and when a
-//! caller needs the primary. A published message only makes the client ask. `sentinel_views.rs`
-//! decides which reply counts. The client also asks sentinels that other sentinels list, as long as
-//! they reply.
+//! The client asks all sentinels at once: each second, when a sentinel publishes a new primary, and
+//! when a caller needs the primary. A published message only makes the client ask; the address
+//! comes from the replies. `sentinel_views.rs` decides which reply counts. The client also asks
+//! sentinels that other sentinels list, as long as they reply.
 //!
-//! Each link runs this, but only the link that has the seat asks, for all of them. One mutex guards
-//! what is known of the sentinels. The address of the primary is published under it, so that an
-//! older decision never overwrites a newer one. No other waiter is notified under it.
+//! Each link runs this code, but only the link that holds the lock `asking` sends requests, for all
+//! links. The mutex `known` guards what is known of the sentinels. The address of the primary is
+//! published while `known` is held, so that an older decision never overwrites a newer one. No
+//! other waiter is notified while `known` is held.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,24 +54,25 @@ const EACH: Duration = Duration::from_secs(1);
 /// The first and the longest pause before the client connects again to an unreachable sentinel.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// How long an unreachable sentinel that is not in the URL stays known. Then the client forgets it
-/// until another sentinel lists it again.
+/// How long the client remembers an unreachable sentinel that is not in the URL. After this time,
+/// it forgets the sentinel until another sentinel lists it again.
 const REST: Duration = Duration::from_secs(5);
 
-/// A reply that is this recent is not requested again.
+/// If a sentinel has replied this recently, the client does not ask it again.
 const JUST_NOW: Duration = Duration::from_millis(100);
 
-/// How long the remaining sentinels may report a newer failover once most have replied.
+/// Once most sentinels have replied, the client waits this long for the others. They may report a
+/// newer failover.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// How long the client waits for a majority. Then it uses the replies so far, or the earlier
-/// address. The first reply may come from a sentinel with an old address.
+/// How long the client waits for a majority, because the first reply may come from a sentinel with
+/// an old address. After this time, it uses the replies that it has, or the earlier address.
 const MAJORITY_WAIT: Duration = Duration::from_millis(500);
 
-/// How many sentinels that are not in the URL are asked at most.
+/// The highest number of sentinels outside the URL that the client asks.
 const MOST: usize = 16;
 
-/// The sentinels of one master.
+/// The sentinels of one primary.
 pub(crate) struct Sentinels {
     watched: Watched,
     /// Whether sentinels speak TLS.
@@ -86,7 +88,7 @@ pub(crate) struct Sentinels {
     answered: Notify,
     /// Notified when a caller needs the primary.
     looked_for: Notify,
-    /// Notified when a sentinel lists one that was unknown.
+    /// Notified when a sentinel lists a sentinel that this client did not know.
     there_are_new: Notify,
     asking: TurnLock<()>,
 }
@@ -95,11 +97,11 @@ pub(crate) struct Sentinels {
 #[derive(Default)]
 struct Known {
     views: SentinelViews,
-    /// The sentinels that other sentinels list.
+    /// The sentinels outside the URL, which other sentinels list.
     others: BTreeMap<String, Address>,
-    /// The announced address, by the address that the translation returned for it.
+    /// The announced address for each address that the translation returned.
     made_of: BTreeMap<String, String>,
-    /// Whether the hazard that no sentinel names the primary was logged.
+    /// Whether the client logged that no sentinel names the primary.
     hazard_logged: bool,
 }
 
@@ -156,20 +158,21 @@ impl Sentinels {
         }
     }
 
-    /// Whether all sentinels of the URL have replied or failed since, and whether most of them
-    /// named a primary.
+    /// Returns two facts about the replies after the time `since`: whether all sentinels of the URL
+    /// have replied or failed, and whether most of them named a primary.
     fn have_answered(&self, since: Instant) -> (bool, bool) {
         let (known, sentinels) = (self.known.lock(), &self.watched.sentinels);
         let reports = known.views.reports_since(sentinels, since);
         (known.views.have_all_answered(sentinels, since), 2 * reports > sentinels.len())
     }
 
-    /// Why no sentinel names the primary.
+    /// Returns why no sentinel names the primary.
     pub(crate) fn failure(&self) -> ConnectFailure {
         self.known.lock().views.failure(&self.watched.sentinels)
     }
 
-    /// The hazards of this deployment: there may be too few sentinels.
+    /// Returns the hazards of the sentinels: there may be too few of them, or none may name the
+    /// primary.
     pub(crate) fn hazards(&self) -> Vec<Hazard> {
         let views = &self.known.lock().views;
         if views.name_no_primary(&self.watched.sentinels) {
@@ -178,8 +181,8 @@ impl Sentinels {
         views.quorum(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
     }
 
-    /// The origin of `address`, as a hint at what may be wrong with it. `None` if a server was
-    /// `reached` at it.
+    /// Returns where `address` comes from, as a hint why it may be wrong. Returns `None` if a
+    /// server was `reached` at the announced address.
     pub(crate) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
         match self.known.lock().made_of.get(&address.to_string()) {
             Some(announced) => {
@@ -228,7 +231,7 @@ impl Sentinels {
     }
 
     /// Asks one sentinel: for ever if the URL lists it, else as long as it replies. Returns its
-    /// address.
+    /// address when it stops.
     async fn poll_sentinel(&self, sentinel: Address, listed: bool) -> Address {
         let mut backoff = Backoff::default();
         loop {
@@ -270,7 +273,7 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs that a sentinel replies and names no primary, when this is new.
+    /// Logs that a sentinel replied without a primary. The caller calls this only if that is new.
     fn log_missing_primary(&self, sentinel: &Address, cause: &ConnectFailure) {
         let is_listed = self.watched.sentinels.contains(sentinel);
         let master = shown(&self.watched.master);
@@ -283,7 +286,8 @@ impl Sentinels {
         self.log_hazard();
     }
 
-    /// Logs it if no sentinel names the primary. The last one that did need not be in the URL.
+    /// Logs a hazard if no sentinel names the primary. Called after each failure, also after that
+    /// of a sentinel that is not in the URL.
     fn log_hazard(&self) {
         if self.known.lock().lacks_primary_anew(&self.watched.sentinels) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
@@ -298,7 +302,7 @@ impl Sentinels {
         known.views.forget(sentinel);
     }
 
-    /// Connects to `sentinel` and asks it until that fails. Returns why.
+    /// Connects to `sentinel` and asks it until a request fails. Returns the failure.
     async fn visit(&self, sentinel: &Address) -> ConnectFailure {
         let hints = Arc::new(Notify::new());
         let opened = self.reach.open(sentinel, Some(self.hints_to(&hints)));
@@ -329,7 +333,7 @@ impl Sentinels {
         })
     }
 
-    /// Logs in, subscribes and asks, until a reply does not come. Returns why.
+    /// Logs in, subscribes, and asks until a reply is missing. Returns the failure.
     async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> ConnectFailure {
         match timeout(self.limit, self.log_in(wire)).await {
             Err(_) => return silence(self.limit, sentinel),
@@ -337,7 +341,8 @@ impl Sentinels {
             Ok(Ok(())) => {}
         }
         loop {
-            // This is also polled while the sentinel replies.
+            // Created before the request, so that a caller that comes while the sentinel replies
+            // also counts.
             let looked_for = self.looked_for.notified();
             let asked_at = Instant::now();
             match timeout(self.limit, wire.call_all(&self.requests())).await {
@@ -375,7 +380,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// In one write, so that no failover can happen between the replies.
+    /// The client sends these requests in one write, so that no failover can happen between the
+    /// replies.
     fn requests(&self) -> [Cmd; 4] {
         let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
         let id = cmd("SENTINEL").arg("MYID").clone();
@@ -400,7 +406,8 @@ impl Sentinels {
             text(id).map(str::to_owned),
         );
         let believed = views.master(self.watched.sentinels.len(), now);
-        // Under the lock: another sentinel's later reply must not be overwritten.
+        // `known` is still locked, so that this decision never overwrites a later one, from the
+        // reply of another sentinel.
         self.master.set(believed);
         let is_resolved = recorded.is_ok() && std::mem::take(&mut known.hazard_logged);
         drop(known);
@@ -479,7 +486,8 @@ impl Sentinels {
 }
 
 impl Known {
-    /// Returns whether none of `sentinels` names the primary, if that was not logged yet.
+    /// Returns whether no sentinel names the primary and this was not logged yet. If so, it counts
+    /// as logged.
     fn lacks_primary_anew(&mut self, sentinels: &[Address]) -> bool {
         let is_new = self.views.name_no_primary(sentinels) && !self.hazard_logged;
         self.hazard_logged |= is_new;
@@ -493,7 +501,7 @@ impl fmt::Debug for Sentinels {
     }
 }
 
-/// Counts the sentinels, by the replies of one of them.
+/// Counts the sentinels from the replies of one sentinel.
 fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     let Value::Array(others) = others else { return None };
     let is_down = |other: &Value| {
@@ -504,7 +512,7 @@ fn sentinel_quorum(master: &Value, others: &Value) -> Option<SentinelQuorum> {
     Some(SentinelQuorum { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
 }
 
-/// A host and a port as a sentinel announces them, if they are valid.
+/// Returns a host and a port as a sentinel announces them, if they are valid.
 fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
     const LONGEST: usize = 255;
     let sound = !host.is_empty()
@@ -514,7 +522,7 @@ fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
     sound.then_some((host, port))
 }
 
-/// The value of one field in the reply of a sentinel.
+/// Returns the value of one field in the reply of a sentinel.
 fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
     match facts {
         Value::Map(facts) => {

@@ -1,4 +1,4 @@
-//! Streams that the caller makes, in place of a network.
+//! Streams that the caller makes, instead of a network.
 
 use std::{fmt, future::Future, io, sync::Arc};
 

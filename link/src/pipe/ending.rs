@@ -7,30 +7,31 @@ use crate::failure::Failure;
 /// Why a connection has ended, as text for a person.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    /// Commands go to another server now.
+    /// Commands now go to another server than this connection.
     Astray,
-    /// The server replied too late for too long.
+    /// The server replies, but the oldest request has waited too long.
     Behind(Duration),
     /// The network or TLS failed.
     Broken(String),
     /// The server is no longer a working primary.
     Demoted,
-    /// This client closed it.
+    /// This client closed the connection.
     Dropped,
-    /// The server closed it.
+    /// The server closed the connection.
     HungUp,
     /// The sentinels name another primary.
     Moved(String),
     /// The server did not reply to any request.
     Silent(Duration),
-    /// More replies came than requests were sent, so no reply belongs to a certain request.
+    /// More replies came than requests were sent, so it is unknown which reply belongs to which
+    /// request.
     Surplus,
     /// The received bytes are not a reply.
     Unreadable(String),
 }
 
 impl Ending {
-    /// The failure of a request without a reply.
+    /// Returns the failure of a request that got no reply because of this ending.
     pub(crate) fn failure(&self) -> Failure {
         Failure::unanswered(self.to_string())
     }

@@ -1,16 +1,16 @@
-//! Finds replies in a stream of bytes. When more bytes come, it continues where it stopped. The
-//! parser of the `redis` crate clears some kilobytes for each reply, so this file parses the
+//! Finds replies in a stream of bytes. When more bytes come, the search continues where it stopped.
+//! The parser of the `redis` crate clears some kilobytes for each reply, so this file parses the
 //! most common kinds of reply itself.
 //!
-//! It keeps no more bytes than the longest expected reply has. Other clients choose the length of a
-//! pushed message, so a longer one is skipped as it comes.
+//! The buffer keeps no more bytes than the longest expected reply has. A pushed message may be
+//! longer, because another client chooses its length. Such a message is skipped as it comes.
 
 use redis::Value;
 
-/// The longest reply to a request; most are shorter than a hundred bytes.
+/// The longest reply to a request. Most replies are shorter than a hundred bytes.
 pub(crate) const LONGEST: usize = 256 * 1024;
 
-/// The longest length that a part of a push may declare, as Redis allows.
+/// The largest length that a part of a push may declare. Redis has the same limit.
 const LONGEST_DECLARED: usize = 512 * 1024 * 1024;
 
 /// A received reply or push.
@@ -40,7 +40,7 @@ impl Frames {
         &mut self.bytes
     }
 
-    /// Takes the first frame. `None` if it is not complete yet.
+    /// Takes the first frame, or returns `None` if it is not complete yet.
     pub(crate) fn take(&mut self) -> Result<Option<Frame>, String> {
         let bytes = &self.bytes[self.begin..];
         let end = self.scan.end(bytes)?;
@@ -78,9 +78,9 @@ impl Frames {
 /// How far the first frame has been parsed.
 #[derive(Debug)]
 struct Scan {
-    /// Where its next line begins, which may be beyond the received bytes.
+    /// Where the next line of the frame begins. That may be beyond the received bytes.
     at: usize,
-    /// How much of that line was searched for its end.
+    /// How many bytes of that line were searched for its end.
     looked: usize,
     /// How many parts are still missing.
     missing: usize,
@@ -107,7 +107,7 @@ impl Scan {
         Ok((self.at <= bytes.len()).then_some(self.at))
     }
 
-    /// Returns the next line without its end, if it is complete.
+    /// Returns the next line without its line break, if the line is complete.
     fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
         let Some(rest) = bytes.get(self.at..) else { return Ok(None) };
         match rest.first() {
@@ -156,17 +156,17 @@ impl Scan {
 
 const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 
-/// Returns what sends replies that begin with `byte`.
+/// Returns which other kind of server sends replies that begin with `byte`.
 fn foreign_kind(byte: u8) -> String {
     match byte {
-        // The first byte of an alert and of a handshake.
+        // The first byte of a TLS alert, and of a TLS handshake.
         0x15 | 0x16 => "the port uses TLS".into(),
         b'H' | b'<' => "the port may belong to a web server".into(),
         byte => format!("a reply begins with {:?}", char::from(byte)),
     }
 }
 
-/// Reads a length; `None` for nil.
+/// Parses a length, or returns `None` for nil.
 fn count(digits: &[u8]) -> Result<Option<usize>, String> {
     match digits {
         b"-1" => return Ok(None),
@@ -181,26 +181,26 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
 fn read(frame: &[u8]) -> Result<Value, String> {
     match number(frame).or_else(|| bulk(frame)).or_else(|| list(frame)) {
         Some(value) => Ok(value),
-        // The error text of the parser has several lines.
+        // This text replaces that of the parser, which has several lines.
         None => redis::parse_redis_value(frame).map_err(|_| "a reply is malformed".into()),
     }
 }
 
-/// The most common reply, such as `:1`.
+/// Parses the most common reply, such as `:1`.
 fn number(frame: &[u8]) -> Option<Value> {
     let digits = frame.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     str::from_utf8(digits).ok()?.parse().ok().map(Value::Int)
 }
 
-/// The reply to a granted lock: a text after its length. It returns `None` unless `frame` ends
-/// there.
+/// Parses the reply to a granted lock: a text after its length. Returns `None` unless the text ends
+/// where `frame` ends.
 fn bulk(frame: &[u8]) -> Option<Value> {
     let rest = frame.strip_prefix(b"$")?.strip_suffix(b"\r\n")?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     Some(Value::BulkString(rest[length + 1..].to_vec()))
 }
 
-/// The state of a held lock: a list of numbers and texts.
+/// Parses the state of a held lock: a list of numbers and texts.
 fn list(frame: &[u8]) -> Option<Value> {
     let (length, mut rest) = line(frame.strip_prefix(b"*")?)?;
     let length = count(length).ok()??;
@@ -252,15 +252,15 @@ mod tests {
         "|1\r\n+ttl\r\n:3600\r\n:7\r\n",
     ];
 
-    /// Returns the first frame, if all bytes come at once.
+    /// Returns the first frame if all bytes come at once.
     fn first(bytes: &[u8]) -> Result<Option<Frame>, String> {
         let mut frames = Frames::default();
         frames.space(0).extend_from_slice(bytes);
         frames.take()
     }
 
-    /// Returns all frames, if the bytes come in pieces of `size`. Also returns the highest number
-    /// of kept bytes.
+    /// Returns all frames if the bytes come in pieces of `size`, and the highest number of kept
+    /// bytes.
     fn in_pieces(bytes: &[u8], size: usize) -> (Vec<Frame>, usize) {
         let (mut frames, mut taken, mut most) = (Frames::default(), vec![], 0);
         for piece in bytes.chunks(size) {
@@ -277,9 +277,9 @@ mod tests {
         Frame::Value(redis::parse_redis_value(reply.as_bytes()).unwrap())
     }
 
-    /// The result equals that of the crate's parser.
+    /// The result equals that of the parser of the `redis` crate.
     #[test]
-    fn read_returns_what_the_parser_returns() {
+    fn reply_reader_returns_the_same_values_as_the_redis_crate() {
         for reply in [
             ":1\r\n",
             ":-7\r\n",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_reply_is_waited_for() {
+    fn parser_waits_for_the_rest_of_an_incomplete_reply() {
         for reply in REPLIES {
             for length in 0..reply.len() {
                 assert_eq!(first(&reply.as_bytes()[..length]), Ok(None), "{length} of {reply:?}");
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn long_reply_in_pieces_is_parsed_once() {
-        // if each piece were parsed from the beginning, this would take minutes
+        // If each piece were parsed from the beginning, this would take minutes.
         let reply = format!("*{}\r\n{}", LONGEST / 8, ":1\r\n".repeat(LONGEST / 8));
         assert_eq!(in_pieces(reply.as_bytes(), 1).0.len(), 1);
     }

@@ -6,8 +6,8 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// Bytes in both directions. One task reads while another one writes. If the two directions are
-/// separate, neither waits for a system call of the other.
+/// Bytes in both directions. One task reads while another one writes. If each direction has its own
+/// object, neither task waits for a system call of the other.
 pub(crate) struct Stream {
     pub(crate) from: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) to: Box<dyn AsyncWrite + Send + Unpin>,

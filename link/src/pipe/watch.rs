@@ -1,26 +1,28 @@
 //! Detects that the server does not reply, or replies much too late.
 //!
-//! It counts replies and not bytes, because an endless reply or a pushed message is no reply. It
-//! does not matter which caller sent the request: a cancelled caller changes nothing.
+//! The watch counts replies and not bytes, because an endless reply or a pushed message does not
+//! answer a request. It does not matter which caller sent a request: a cancelled caller changes
+//! nothing.
 //!
-//! It counts checks and not time. While a process is stopped for a minute, it checks at most once,
-//! and reads the received bytes before it checks again.
+//! The watch counts its checks and not the time. If the process is stopped for a minute, at most
+//! one check falls into that minute, and the client reads the received bytes before the next check.
+//! So the client does not count its own stop as silence of the server.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::pipe::ending::Ending;
 
-/// How many checks the command timeout has.
+/// How many checks there are within one command timeout.
 pub(crate) const LOOKS: u32 = 4;
 
 /// How many requests were sent and have a reply.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Progress {
-    /// How many requests were sent.
+    /// How many requests the client has sent.
     pub(crate) asked: u64,
-    /// How many of them have a reply.
+    /// How many of these requests have a reply.
     pub(crate) answered: u64,
-    /// How many replies came; a request may have several.
+    /// How many replies came. A request may have several.
     pub(crate) replies: u64,
 }
 
@@ -41,11 +43,11 @@ impl Watch {
         Self { command_timeout, replies: now.replies, silent: 0, asked: [now.asked].into() }
     }
 
-    /// Checks again, a part of the command timeout after the last check. Returns why the connection
-    /// must end, if it must.
+    /// Checks again. The caller waits for the command timeout / `LOOKS` between two checks. Returns
+    /// why the connection must end, if it must.
     ///
-    /// It must end if the command timeout has passed without any reply, or twice that since the
-    /// oldest request.
+    /// The connection must end if the command timeout has passed without any reply, or if the
+    /// oldest request has waited for twice the command timeout.
     pub(crate) fn look(&mut self, now: Progress) -> Option<Ending> {
         self.silent = if now.replies == self.replies { self.silent + 1 } else { 0 };
         self.replies = now.replies;
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_server_that_replies_is_kept() {
+    fn connection_to_a_slow_server_is_kept_while_it_replies() {
         let mut watch = watch(progress(1, 0));
         for look in 1..100 {
             // each request gets its reply within less than the command timeout
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_several_replies_counts_as_a_reply() {
+    fn partial_replies_to_a_request_keep_the_connection() {
         let mut watch = watch(progress(1, 0));
         for replies in 1..=2 * u64::from(LOOKS) - 1 {
             assert!(watch.look(Progress { asked: 1, answered: 0, replies }).is_none());

@@ -37,12 +37,13 @@ pub(crate) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 /// How much is read at once.
 const READ: usize = 16 * 1024;
 
-/// In how many parts the requests in flight are written. So the server works on one part
-/// while the client prepares the next. If all were written together, each side would be idle in
-/// turn: 75,000 pairs a second with 64 tasks, not 120,000.
+/// The client writes the requests in flight in this many parts. The server then works on one part
+/// while the client prepares the next. If the client wrote all requests together, each side would
+/// be idle in turn. With 64 tasks, this gave 75,000 acquisitions and releases a second, instead of
+/// 120,000.
 const BATCHES: usize = 4;
 
-/// A buffer that has grown beyond this is dropped.
+/// A buffer that has grown beyond this size is freed.
 const KEPT: usize = 1024 * 1024;
 
 /// One connection, shared by many callers.
@@ -81,15 +82,16 @@ enum Asked {
         come: Vec<Value>,
         sender: oneshot::Sender<Vec<Value>>,
     },
-    /// A change of subscriptions. A push of this kind confirms each of these channels, in order, or
-    /// one rejection replaces all of them.
+    /// A change of subscriptions. For each of these channels, in order, the server pushes a
+    /// confirmation of this kind. If it rejects the change, one rejection replaces all
+    /// confirmations.
     Confirmed {
         kind: PushKind,
         channels: VecDeque<Vec<u8>>,
         sender: oneshot::Sender<Value>,
     },
-    /// A command that gets a reply only if it is rejected. A PING follows it, whose reply shows
-    /// that the command was accepted.
+    /// A command that gets a reply only if it is rejected. The client sends a PING after it, whose
+    /// reply shows that the server has accepted the command.
     Followed {
         refused: Option<Value>,
         sender: oneshot::Sender<Value>,
@@ -131,8 +133,9 @@ impl Wire {
         reply.await.map_err(|_| self.failure())
     }
 
-    /// The same for a command whose confirmations also come without a request, so that a
-    /// confirmation does not show that it was executed.
+    /// Like [`confirm`](Self::confirm), for a command whose confirmations the server also pushes
+    /// without a request. Such a confirmation does not show that the command was executed, so a
+    /// PING follows the command.
     pub(crate) async fn follow(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         self.ask([command, &cmd("PING")], Asked::Followed { refused: None, sender })?;
@@ -166,13 +169,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Why a request got no reply.
+    /// Returns why a request got no reply.
     fn failure(&self) -> Failure {
         self.outbox.lock().ended.clone().unwrap_or(Ending::Dropped).failure()
     }
 
-    /// Checks that requests get replies, and returns when they do not: see [`Watch`]. Costs nothing
-    /// without requests.
+    /// Checks that requests get replies, and returns when they do not: see [`Watch`]. While no
+    /// request is in flight, this costs nothing.
     pub(crate) async fn gives_up(&self, command_timeout: Duration) -> Ending {
         loop {
             let Some(now) = self.awaited() else {
@@ -195,19 +198,19 @@ impl Wire {
         self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
 
-    /// Returns the progress of the replies, while some are missing.
+    /// Returns the progress of the replies, if some are missing.
     fn awaited(&self) -> Option<Progress> {
         let mut outbox = self.outbox.lock();
         outbox.watched = !outbox.asked.is_empty();
         outbox.watched.then_some(outbox.progress)
     }
 
-    /// Carries the bytes both ways for as long as `stream` lives, or this is polled.
-    /// Returns why that is over.
+    /// Carries the bytes in both directions until `stream` ends. Returns why it ended. If this
+    /// future is dropped, the connection ends, too.
     pub(crate) async fn drive(self: Arc<Self>, stream: Stream, on_push: Option<OnPush>) -> Ending {
         let closing = Closing(&self);
         let Stream { from, to } = stream;
-        // A separate task, because it writes on one thread while replies are read on another.
+        // The writer is a separate task, so that one thread writes while another one reads replies.
         let mut writer = JoinSet::new();
         writer.spawn(Arc::clone(&self).write(to));
         let ended = tokio::select! {
@@ -237,8 +240,8 @@ impl Wire {
         }
     }
 
-    /// Waits until there are requests to write, and moves them to an empty buffer: a full batch, or
-    /// less once all other tasks of this thread have run.
+    /// Waits until there are requests to write, and moves them to an empty buffer. These are a full
+    /// batch, or fewer requests if all other tasks of this thread have run.
     async fn take(&self, bytes: &mut Vec<u8>) {
         let mut others = pin!(yield_now());
         poll_fn(|context| {
@@ -272,7 +275,7 @@ impl Wire {
                 Err(error) => return Err(error.into()),
             }
             let read = take_all(&mut frames, &mut come);
-            // Replies before an unreadable one still count.
+            // The replies before an unreadable one still go to their callers.
             self.answer(&mut come, on_push.as_ref())?;
             read?;
         }
@@ -306,7 +309,7 @@ impl Wire {
     }
 }
 
-/// Takes every frame that is all there.
+/// Takes all complete frames.
 fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
     while let Some(frame) = frames.take().map_err(Ending::Unreadable)? {
         into.push(frame);
@@ -316,9 +319,8 @@ fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
 
 impl Outbox {
     /// Handles a reply. Returns the request that it completes.
-    ///
-    /// A surplus reply belongs to no request. Replies before it may have gone to the wrong
-    /// requests.
+    /// Fails if no request waits for the reply. Replies before such a surplus reply may have gone
+    /// to the wrong requests.
     fn replied(&mut self, value: Value) -> Result<Option<Answered>, Ending> {
         self.progress.replies += 1;
         if let Some(Asked::Many { missing, come, .. }) = self.asked.front_mut()
@@ -368,7 +370,7 @@ impl Outbox {
     }
 }
 
-/// Whether a push is about this channel.
+/// Returns whether a push is about this channel.
 fn is_of(data: &[Value], channel: Option<&Vec<u8>>) -> bool {
     let about = match data.first() {
         Some(Value::BulkString(output)) => output.as_slice(),
@@ -378,14 +380,14 @@ fn is_of(data: &[Value], channel: Option<&Vec<u8>>) -> bool {
     channel.is_some_and(|channel| channel == about)
 }
 
-/// Whether the server rejected the command, and not the PING after it.
+/// Returns whether the server rejected the command, and not the PING after it.
 fn refuses_what_came_first(reply: &Value) -> bool {
     let of_ping = |error: &ServerError| error.details().is_some_and(|it| it.contains("'ping'"));
     matches!(reply, Value::ServerError(error) if !of_ping(error))
 }
 
 impl Answered {
-    /// Sends the reply to the caller, if it still waits.
+    /// Sends the reply to the caller, if the caller still waits.
     fn send(self) {
         match self {
             Self::One(sender, value) => drop(sender.send(value)),
@@ -394,7 +396,7 @@ impl Answered {
     }
 }
 
-/// When this is dropped, all remaining requests fail.
+/// Fails all remaining requests when it is dropped.
 struct Closing<'a>(&'a Wire);
 
 impl Drop for Closing<'_> {
@@ -443,7 +445,7 @@ mod tests {
             Self { wire, server, pushed, carried }
         }
 
-        /// A caller that waits for the reply to `command`.
+        /// Starts a caller that waits for the reply to `command`.
         async fn asks(&self, command: &str) -> JoinHandle<Result<Value, Failure>> {
             let (wire, command) = (Arc::clone(&self.wire), cmd(command));
             let asked = tokio::spawn(async move { wire.call(&command).await });
@@ -470,7 +472,7 @@ mod tests {
         t.server.read_exact(&mut received).await.unwrap();
         assert_eq!(&received, b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nECHO\r\n");
 
-        // in pieces as they come
+        // A reply may come in pieces.
         t.receives("+PO").await;
         t.receives("NG\r\n:7\r").await;
         assert!(!second.is_finished());
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn batch_returns_all_replies_with_rejections() {
+    async fn batch_returns_all_replies_including_rejections() {
         let mut t = Setup::new();
         let (wire, commands) = (Arc::clone(&t.wire), [cmd("HDEL"), cmd("PUBLISH")]);
         let mut asked = Box::pin(wire.call_all(&commands));
@@ -495,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cancelled_caller_does_not_shift_replies() {
+    async fn cancelled_call_leaves_later_replies_to_their_callers() {
         let mut t = Setup::new();
         let (gone, next) = (t.asks("PING").await, t.asks("PING").await);
         gone.abort();
@@ -504,14 +506,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn push_for_each_channel_confirms_a_subscription() {
+    async fn subscription_is_confirmed_by_one_push_for_each_channel() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
         assert!((&mut asked).now_or_never().is_none());
         let next = t.asks("PING").await;
 
-        // a message in between confirms nothing
+        // A message in between confirms nothing.
         t.receives(">3\r\n+subscribe\r\n+a\r\n:1\r\n>3\r\n+message\r\n+a\r\n+0\r\n").await;
         assert!((&mut asked).now_or_never().is_none());
         t.receives(">3\r\n+subscribe\r\n+b\r\n:2\r\n+PONG\r\n").await;
@@ -522,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_rejection_refuses_all_channels() {
+    async fn one_rejection_fails_a_subscription_of_several_channels() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
@@ -534,18 +536,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn caller_gets_unanswered_when_the_connection_ends() {
+    async fn caller_gets_the_unanswered_error_when_the_connection_ends() {
         let mut t = Setup::new();
         let (waits, cut) = (t.asks("PING").await, Setup::new());
         let waits_too = cut.asks("PING").await;
 
-        // the other side closes the connection, or this one does
+        // The server closes one connection, and this client closes the other one.
         t.server.shutdown().await.unwrap();
         cut.carried.abort();
         assert!(waits.await.unwrap().unwrap_err().may_have_happened());
         assert!(waits_too.await.unwrap().unwrap_err().may_have_happened());
 
-        // and a later caller, that it was not sent
+        // A later caller learns that its request was not sent.
         for wire in [&t.wire, &cut.wire] {
             let failure = wire.call(&cmd("PING")).await.unwrap_err();
             assert!(matches!(failure, Failure::Unreachable(_)), "{failure}");
@@ -553,14 +555,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unrequested_subscription_is_not_confirmed() {
+    async fn push_of_another_kind_or_channel_confirms_no_subscription() {
         let mut t = Setup::new();
         let wire = Arc::clone(&t.wire);
         let mut subscribe = cmd("SSUBSCRIBE");
         subscribe.arg("a");
         let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::SSubscribe));
         assert!((&mut asked).now_or_never().is_none());
-        // a migrating slot ends its subscriptions without a request; other channels are unaffected
+        // The end of a subscription by a migrating slot needs no request. Other channels are
+        // unaffected.
         t.receives(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
         t.receives(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
         t.receives(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;
@@ -570,7 +573,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unasked_confirmation_completes_with_the_next_reply() {
+    async fn unsubscribe_without_a_confirmation_ends_at_the_next_reply() {
         let refusal = "-MOVED 1 a:1\r\n";
         let no_ping = "-NOPERM User x has no permissions to run the 'ping' command\r\n";
         for (replies, refused) in
@@ -586,7 +589,7 @@ mod tests {
             assert!((&mut asked).now_or_never().is_none());
             t.receives(replies).await;
             assert_eq!(matches!(asked.await.unwrap(), Value::ServerError(_)), refused);
-            // and the next reply is for the next request
+            // The next reply is for the next request.
             let next = t.asks("PING").await;
             t.receives(refusal).await;
             assert!(matches!(next.await.unwrap().unwrap(), Value::ServerError(_)));
@@ -607,7 +610,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unrequested_reply_ends_the_connection() {
-        // a push is no reply
+        // A push is not a reply.
         let mut t = Setup::new();
         t.receives(">3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
         assert!(!t.carried.is_finished());
@@ -615,7 +618,7 @@ mod tests {
         t.receives(":1\r\n").await;
         assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
 
-        // the next reply is unrequested: a caller that asks now would get it
+        // No request waits for this reply. A caller that asks now would get it.
         t.receives(":1\r\n").await;
         assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
         let failure = t.wire.call(&cmd("PING")).await.unwrap_err();
@@ -623,7 +626,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn surplus_reply_ends_the_connection_among_valid_ones() {
+    async fn surplus_reply_after_a_valid_one_ends_the_connection() {
         let mut t = Setup::new();
         let asked = t.asks("PING").await;
         t.receives(":1\r\n:2\r\n").await;
@@ -632,7 +635,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missing_replies_end_the_connection_in_two_timeouts() {
+    async fn missing_replies_end_the_connection_after_two_timeouts() {
         for silence in ["", "+half", ":1", "$200000\r\n", "*2\r\n:1\r\n"] {
             let mut t = Setup::new();
             let (_asked, start) = (t.asks("PING").await, Instant::now());
@@ -642,7 +645,7 @@ mod tests {
             let mut given_up = Box::pin(wire.gives_up(LIMIT));
             while (&mut given_up).now_or_never().is_none() {
                 if says {
-                    // messages are no replies
+                    // Messages are not replies.
                     t.receives(push).await;
                 }
                 sleep(Duration::from_millis(10)).await;
@@ -657,7 +660,7 @@ mod tests {
         let mut t = Setup::new();
         assert!(t.given_up(100 * LIMIT).await.is_none());
         for _ in 0..20 {
-            // a cancelled caller changes nothing
+            // A cancelled caller changes nothing.
             t.asks("PING").await.abort();
             assert!(t.given_up(LIMIT * 9 / 10).await.is_none());
             t.receives(":1\r\n").await;
@@ -666,14 +669,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silent_connection_is_dropped_without_callers() {
+    async fn silent_connection_is_dropped_even_without_callers() {
         let t = Setup::new();
         t.asks("PING").await.abort();
         assert!(matches!(t.given_up(2 * LIMIT).await, Some(Ending::Silent(_))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missing_reply_ends_the_connection_of_the_last_caller() {
+    async fn missing_reply_ends_the_connection_though_a_later_one_came() {
         let mut t = Setup::new();
         let (_lost, shifted) = (t.asks("PING").await, t.asks("PING").await);
         t.receives(":2\r\n").await;

@@ -1,8 +1,9 @@
 //! The subscriptions of one client, on a separate connection.
 //!
-//! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions; the task of the connection sends the
-//! difference to the server. One mutex guards the table, and no event is sent while it is held. A
-//! second mutex, in [`Hub`], keeps events in order. Only the tasks of the store send events.
+//! A [`SubscriptionTable`] keeps the wanted and the confirmed subscriptions. The task of the
+//! connection sends the difference to the server. One mutex guards the table, and no event is sent
+//! while it is held. A second mutex, in [`Hub`], keeps events in order. Only the tasks of the store
+//! send events.
 
 mod table;
 #[cfg(test)]
@@ -40,8 +41,9 @@ use crate::{
 /// Time without a request after which a `PING` checks the connection.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Maximum number of corrections without a reply. Each is for one name. If all were sent at once
-/// for very many names, replies would seem late, and the client would reconnect for ever.
+/// The highest number of corrections in flight. Each correction is for one name. If the client sent
+/// the corrections for very many names at once, the last replies would come so late that the client
+/// would count the server as silent and reconnect, again and again.
 const ON_THEIR_WAY: usize = 1_024;
 
 /// Pause after a rejection that may pass.
@@ -68,7 +70,7 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         Ok(Self { subscription_state, link: link.into(), dialer, command_timeout })
     }
 
-    /// Makes no connection before the first subscription.
+    /// Prepares the connection. The first subscription makes it.
     pub(crate) fn when_wanted(
         subscription_state: Arc<SubscriptionState<T>>,
         dialer: Arc<Dialer>,
@@ -96,14 +98,14 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         })
     }
 
-    /// Starts the task of the connection if it does not run, for example because its runtime has
-    /// ended. It runs on the runtime of the caller.
+    /// Starts the task of the connection on the runtime of the caller, unless it runs. For example,
+    /// the runtime of the earlier task may have ended.
     pub(crate) fn keep_up(&self) {
-        // Without a runtime, the next caller starts the task.
+        // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.link.get().map(Link::keep_up));
     }
 
-    /// Ends the connection, healthy or not.
+    /// Ends the connection, even if it is healthy.
     pub(crate) fn cut(&self) {
         if let Some(link) = self.link.get() {
             link.cut();
@@ -124,7 +126,7 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         self.change(|table| table.forget(topic));
     }
 
-    /// Subscribes again to channels for which the server named another node.
+    /// Subscribes again to the channels for which the server named another node.
     pub(crate) fn resubscribe(&self) {
         self.change(T::resubscribe);
     }
@@ -141,7 +143,7 @@ impl<T: SubscriptionTable> Subscriptions<T> {
         self.subscription_state.changed.notify_one();
     }
 
-    /// What was logged for this client.
+    /// Returns what was logged for this client.
     #[must_use]
     pub fn log(&self) -> &T::Log {
         &self.subscription_state.hub.log
@@ -157,8 +159,8 @@ impl<T: SubscriptionTable> Subscriptions<T> {
     }
 }
 
-/// The receiver of events, and the warnings that were logged; shared by all connections of a
-/// client.
+/// The receiver of events, and the warnings that were logged. All connections of a client share
+/// them.
 pub(crate) struct Hub<T: SubscriptionTable> {
     /// Tasks that send events lock this before a table. Tasks that send requests never lock it.
     subscriber: Mutex<Option<Weak<dyn Subscriber<T::Event>>>>,
@@ -248,10 +250,11 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
             }
             tokio::select! {
                 biased;
-                // Without a budget, so that all replies are taken: a busy runtime may poll this
-                // task late.
+                // `unconstrained` turns off tokio's budget, so that this task takes all replies. A
+                // busy runtime may poll the task late.
                 Some(refusal) = unconstrained(asked.next()) => {
-                    // The pause is for all names, because the server would reject them, too.
+                    // The pause is for all names, because the server would reject their
+                    // corrections, too.
                     if refusal == Some(Rejection::Passing) {
                         rests_until = Instant::now() + RETRY;
                     }
@@ -266,8 +269,8 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
         }
     }
 
-    /// Sends one correction. Returns why the server rejected it. Otherwise its event was sent
-    /// before.
+    /// Sends one correction. Returns why the server rejected it, or `None` if the server confirmed
+    /// it or the connection is lost. `pushed` has already handled the confirmation.
     async fn ask(&self, wire: &Wire, correction: Correction<T::Topic>) -> Option<Rejection> {
         let verb = match correction.subscribe {
             Some(_) => self.channels.subscribe(),
@@ -279,11 +282,11 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
             (Channels::Plain, Some(_)) => wire.confirm(&command, PushKind::Subscribe).await,
             (Channels::Plain, None) => wire.confirm(&command, PushKind::Unsubscribe).await,
             (Channels::Sharded, Some(_)) => wire.confirm(&command, PushKind::SSubscribe).await,
-            // The confirmation is not awaited, because a migrated slot sends the same one without a
-            // request.
+            // This does not wait for the confirmation, because the server sends the same message
+            // without a request if the slot migrates.
             (Channels::Sharded, None) => wire.follow(&command).await,
         };
-        // Without a reply, the connection is lost, and with it all subscriptions.
+        // If no reply comes, the connection is lost, and all subscriptions with it.
         let Ok(Value::ServerError(error)) = answer else { return None };
         let refusal = match error.code() {
             "NOPERM" => Rejection::Forbidden,
@@ -301,8 +304,8 @@ impl<T: SubscriptionTable> SubscriptionState<T> {
         Some(refusal)
     }
 
-    /// Sends a `PING`, because a connection without traffic may be lost unnoticed. The link checks
-    /// whether the reply comes.
+    /// Sends a `PING`, because a connection without traffic may be lost unnoticed. If no reply
+    /// comes, the link ends the connection.
     async fn ping(&self, wire: &Wire) {
         if !self.table.lock().is_quiet() {
             drop(wire.call(&cmd("PING")).await);
@@ -345,7 +348,7 @@ impl<T: SubscriptionTable> Watcher for SubscriptionState<T> {
         }
         drop(table);
         if info.kind == PushKind::SUnsubscribe {
-            // A wanted subscription is requested again. An unwanted one needs no request.
+            // If the subscription is still wanted, the task requests it again.
             self.changed.notify_one();
         }
         self.send_events();

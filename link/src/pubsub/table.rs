@@ -1,5 +1,5 @@
-//! What a client wants to receive, and what the servers have confirmed: the part of the
-//! subscriptions that the user of this crate writes.
+//! The part of the subscriptions that the user of this crate implements: what a client wants to
+//! receive, and what the servers have confirmed.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub trait Topic: Clone + fmt::Debug + Ord + Send + Sync + 'static {
 
 /// A notification for the user of the subscriptions.
 pub trait Event: Send + 'static {
-    /// The topics that it is about.
+    /// The topic type of the event.
     type Topic;
 
     /// Commands reach a server again.
@@ -43,12 +43,12 @@ pub enum Delivery {
     #[default]
     Alone,
     /// The messages of one of several nodes. With plain channels, the node cannot count the
-    /// subscribers at other nodes. So a script that relied on the count would notify no client.
+    /// subscribers at other nodes. If a script relied on this count, it would notify no client.
     Nodes(Channels),
 }
 
 impl Delivery {
-    /// Returns the same number for channels that may be in one command.
+    /// Returns a number for `channel`. Channels with the same number may be in one command.
     #[must_use]
     pub fn together(self, channel: &str) -> u16 {
         match self.channels() {
@@ -68,13 +68,13 @@ impl Delivery {
 /// A request to the server that brings the subscriptions closer to the wanted ones.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Correction<T> {
-    /// The topic to subscribe for, or `None` to unsubscribe.
+    /// The topic to subscribe to, or `None` to unsubscribe.
     pub subscribe: Option<T>,
     /// The channels.
     pub channels: Vec<String>,
 }
 
-/// Why a correction was not made.
+/// Why the server rejected a correction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejection {
     /// The ACL denies it.
@@ -104,7 +104,7 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Ends what [`listen`](Self::listen) began.
     fn unlisten(&mut self, topic: &Self::Topic);
 
-    /// The same, and drops the pending events of `topic`.
+    /// Like [`unlisten`](Self::unlisten), but also drops the pending events of `topic`.
     fn forget(&mut self, topic: &Self::Topic);
 
     /// Starts a connection, without subscriptions.
@@ -113,7 +113,8 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Ends a connection, with all its subscriptions and requests.
     fn end(&mut self);
 
-    /// Returns the requests to send now. Each gets its reply, or its connection ends.
+    /// Returns the requests to send now. Each request gets its reply, unless the connection ends
+    /// first.
     fn corrections(&mut self) -> Vec<Correction<Self::Topic>>;
 
     /// Notes that the server rejected `asked`.
@@ -122,7 +123,7 @@ pub trait SubscriptionTable: fmt::Debug + Send + 'static {
     /// Logs that the ACL denies `asked`, unless `log` shows that it was logged before.
     fn log_denied(log: &Self::Log, asked: &Correction<Self::Topic>);
 
-    /// Retries subscriptions that were denied long ago.
+    /// Retries subscriptions that the server denied long ago.
     fn retry_denied(&mut self, now: Instant);
 
     /// Subscribes again to channels for which the server named another node.

@@ -1,13 +1,17 @@
 //! Counts the replicas that have executed a write, on a separate connection to each server.
 //!
-//! `WAIT` blocks its connection, and counts replicas by what that same connection has written. So
-//! there is a third connection, made at the first use. In one batch it touches each write, which
-//! replicas receive after the write itself; sends `WAIT`; and looks up each write again. The touch
-//! and the lookup both prove that this server made the writes. Otherwise an address may have moved,
-//! another server may be the primary, or the slot may have migrated.
+//! `WAIT` blocks its connection, and counts the replicas that have the writes of that same
+//! connection. For this reason, the client makes a third connection to the server, at the first
+//! use.
 //!
-//! One batch at a time serves all calls: see [`Round`]. Calls during a batch share the next one.
-//! One mutex guards the queued calls. No other lock is taken while it is held.
+//! Each batch on it has three steps. First, it touches each write: a replica that acknowledges the
+//! touch has executed the write before it. Then it sends `WAIT`. Last, it looks up each write
+//! again. The touch and the lookup both show that this server has the write. Without them, the
+//! client would not notice if the address has moved, if another server is the primary, or if the
+//! slot has migrated.
+//!
+//! One batch at a time serves all calls: see [`Round`]. Calls that come during a batch share the
+//! next one. One mutex guards the queued calls. No other lock is taken while it is held.
 
 mod round;
 
@@ -34,12 +38,13 @@ use crate::{
     pipe::wire::Wire,
 };
 
-/// Two commands that check whether a write is still in Redis. If it is not, both reply 0 or nil.
+/// Two commands that check whether a write is still in Redis. If the write is gone, both reply 0 or
+/// nil.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// Writes it again unchanged, so that replicas receive a write after it.
+    /// Writes the same data again, so that replicas receive another write after the first one.
     pub touch: Cmd,
-    /// Finds it without a write.
+    /// Finds the data without a write.
     pub look: Cmd,
 }
 
@@ -54,13 +59,13 @@ pub(super) struct ReplicaAck {
 impl ReplicaAck {
     /// Makes no connection yet.
     pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
-        // A `WAIT` that blocks is not a missing reply.
+        // `WAIT` blocks for up to `LONGEST`. That must not count as a missing reply.
         let limit = command_timeout + LONGEST;
         Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), new_calls: Arc::default() }
     }
 
-    /// Returns how many replicas have executed the write: as soon as there are enough, or when the
-    /// time is over. Returns 0 if the write is gone.
+    /// Returns how many replicas have executed the write, as soon as there are enough or the time
+    /// is over. Returns 0 if the write is gone.
     pub(super) async fn ask(
         &self,
         evidence: Evidence,
@@ -91,7 +96,7 @@ impl ReplicaAck {
         Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.limit)
     }
 
-    /// Ends the connection, if there is one, healthy or not.
+    /// Ends the connection, even if it is healthy.
     pub(super) fn cut(&self) {
         if let Some(link) = self.link.get() {
             link.cut();
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn call_during_a_round_joins_the_next_round() {
+    async fn call_during_a_wait_command_joins_the_next_wait_command() {
         let master = Redis::start();
         let replica = Redis::start_replica_of(&master);
         let replica_ack = replica_ack(&master);

@@ -9,11 +9,11 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{failure::Failure, millis::millis, replica_ack::Evidence, replies};
 
-/// Minimum timeout of `WAIT`, unless every caller has less time. Calls that come meanwhile have to
-/// wait.
+/// The shortest timeout of `WAIT`, unless the time of a caller ends earlier. Calls that come during
+/// a `WAIT` have to wait for its end.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Maximum timeout of `WAIT`.
+/// The longest timeout of `WAIT`.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
 /// One waiting call.
@@ -37,12 +37,12 @@ impl Asker {
         drop(self.reply.send(answer));
     }
 
-    /// Returns `question` with the prefix that this write needs.
+    /// Returns `question`, after an `ASKING` if this server is importing the slot.
     fn asks<'a>(&self, question: &'a Cmd) -> impl Iterator<Item = Cmd> + use<'a> {
         self.importing.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
     }
 
-    /// Returns the reply to such a command, from `replies`.
+    /// Takes the reply to such a command from `replies`, and skips the reply to `ASKING`.
     fn reply(&self, replies: &mut impl Iterator<Item = Value>) -> Value {
         let before = usize::from(self.importing);
         replies.nth(before).unwrap_or(Value::Nil)
@@ -71,8 +71,8 @@ impl Round {
     }
 
     /// Returns the batch to send at `now`: a touch of each new write, a `WAIT`, and a lookup of all
-    /// writes. Earlier calls are not touched again. Otherwise a slow replica would have to execute
-    /// even more.
+    /// writes. The batch does not touch the writes of earlier calls again, because a slow replica
+    /// would have to execute even more.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
         let touches = self.new_calls.iter().flat_map(|asker| asker.asks(&asker.evidence.touch));
         let all = self.waiting.iter().chain(&self.new_calls);
@@ -80,21 +80,21 @@ impl Round {
         touches.chain([self.wait(now)]).chain(looks).collect()
     }
 
-    /// Returns a `WAIT` for the highest required number of replicas, until the time of the first
-    /// caller is over. The timeout grows with each batch, so that slow replicas can reply within
-    /// one.
+    /// Returns a `WAIT` for the highest number of replicas that a caller requires. It ends before
+    /// the time of any caller is over. Its timeout grows with the time that callers have waited, so
+    /// that slow replicas can reply within one `WAIT`.
     fn wait(&self, now: Instant) -> Cmd {
         let all = || self.waiting.iter().chain(&self.new_calls);
         let most = all().map(|asker| asker.least).max().unwrap_or(1);
         let waited = all().map(|asker| now.saturating_duration_since(asker.come_at)).max();
         let left = all().map(|asker| asker.until.saturating_duration_since(now)).min();
         let time = waited.unwrap_or_default().clamp(SHORTEST, LONGEST);
-        // A timeout of 0 would never end.
+        // A `WAIT` with a timeout of 0 would never end.
         let time = millis(time.min(left.unwrap_or_default())).max(1);
         cmd("WAIT").arg(most).arg(time).clone()
     }
 
-    /// Returns results to the callers that `replies`, received at `now`, decide.
+    /// Sends the result to each caller whose result is certain from `replies`, received at `now`.
     pub(super) fn answered(&mut self, replies: Vec<Value>, now: Instant) {
         let mut replies = replies.into_iter();
         let (waiting, new_calls) =
@@ -110,8 +110,8 @@ impl Round {
         }
     }
 
-    /// Returns the result to one caller: the number of replicas, if it is enough or the time is
-    /// over; 0 if the write is gone.
+    /// Sends the result to one caller, if it is certain: the number of replicas, if it is enough or
+    /// the time is over; 0 if the write is gone.
     fn judge(
         &mut self,
         asker: Asker,
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The second batch counted replicas, but did not look up the grant.
+    /// Formerly, the second batch counted replicas, but did not look up the grant.
     #[test]
     fn grant_lost_during_the_round_is_not_acknowledged() {
         let now = Instant::now();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn later_call_needs_its_own_round() {
+    fn later_call_is_not_acknowledged_by_the_current_round() {
         let now = Instant::now();
         let (first, mut firsts) = asker(2, now);
         let mut round = asked(vec![first], &[1, 1, 1], now);
@@ -278,7 +278,7 @@ mod tests {
 
     /// A demoted primary unblocks `WAIT`, and the next primary may have the grant.
     #[test]
-    fn demotion_during_a_round_repeats_it() {
+    fn round_is_repeated_when_the_server_is_demoted_meanwhile() {
         for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
             let (now, mut round) = (Instant::now(), Round::default());
             let (one, mut answer) = asker(1, now);

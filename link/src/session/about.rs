@@ -33,7 +33,7 @@ pub(crate) fn greeted(facts: &[(Value, Value)]) -> Result<About, ConnectFailure>
     Ok(About { role, version, clustered, ..About::default() })
 }
 
-/// Whether the reply to HELLO is that of a sentinel.
+/// Returns whether the reply to HELLO is that of a sentinel.
 pub(crate) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
     greeting_fact(facts, "mode") == Some("sentinel")
 }
@@ -57,8 +57,8 @@ pub(crate) fn must_be_primary(about: &About) -> Result<(), ConnectFailure> {
     }
 }
 
-/// Adds the reply to INFO, the last of `replies`, to what is known of a server. It was requested at
-/// the time of day `asked`.
+/// Adds the reply to INFO, the last of `replies`, to what is known of a server. The client sent
+/// INFO at the time of day `asked`.
 pub(crate) fn with_info(mut known: About, replies: &[Value], asked: Duration) -> About {
     let info = Info::among(replies, asked);
     if let Some(info) = &info {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn greeting_identifies_the_server() {
+    fn hello_reply_identifies_the_server() {
         for (mode, role, expected) in [
             ("standalone", "master", Some(Role::Primary)),
             ("standalone", "replica", Some(Role::Replica)),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn info_overrides_the_greeting() {
+    fn info_reply_overrides_the_hello_reply() {
         let info = |role: &str| [Value::BulkString(format!("role:{role}\r\nrun_id:a\r\n").into())];
         for (mode, expected) in [("standalone", Role::Primary), ("cluster", Role::ClusterNode)] {
             let greeted = hello(mode, "replica").unwrap();

@@ -1,7 +1,7 @@
 //! Finds hazards in the replies of servers and sentinels. Pure.
 //!
-//! All facts are in replies that the client requests anyway. So it sends no extra command and needs
-//! no extra permission.
+//! All facts are in replies that the client requests anyway. So the client sends no extra command
+//! and needs no extra permission.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     session::info::Info,
 };
 
-/// Older servers are not tested.
+/// The oldest tested version.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// The smallest difference of clocks that is reported.
@@ -21,16 +21,16 @@ const APART: Duration = Duration::from_secs(1);
 /// may hang.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// The primary will soon count a replica that has acknowledged this recently.
+/// If a replica has acknowledged this recently, the primary will soon count it as connected.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// How many bytes a slow replica may be behind.
+/// A replica with this many unacknowledged bytes is behind.
 const BEHIND: u64 = 32 * 1024 * 1024;
 
-/// Fewer sentinels have no majority when one of them is gone.
+/// With fewer sentinels than this, the failure of one leaves no majority.
 const SENTINELS: usize = 3;
 
-/// The hazards of the server `about`, whose reply to INFO is `info`, if the ACL permits it.
+/// Returns the hazards of the server `about`. `info` is its reply to INFO, if the ACL permits it.
 pub(crate) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
     let evicts = |policy: &String| (policy != "noeviction").then(|| policy.clone());
     let mut all = Vec::new();
@@ -63,8 +63,8 @@ fn of_version(version: &str) -> Option<Hazard> {
     is_old.then(|| Hazard::OldVersion { version: version.to_owned() })
 }
 
-/// The certain difference between the clock of the server and that of this client: the server read
-/// its clock between the request and the reply.
+/// Returns by how much the clocks of the server and of this client differ at least. The server read
+/// its clock at an unknown time between the request and the reply.
 fn of_clock(info: &Info<'_>) -> Option<Hazard> {
     let there = info.clock()?;
     let (asked, answered) = info.asked;
@@ -94,11 +94,11 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
 /// How many sentinels one sentinel counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SentinelQuorum {
-    /// How many sentinels it knows, itself among them.
+    /// How many sentinels the replying sentinel knows, including itself.
     pub(crate) known: usize,
-    /// How many of them reply.
+    /// How many of these sentinels reply.
     pub(crate) usable: usize,
-    /// How many must agree that the primary is down, if it returned that.
+    /// How many must agree that the primary is down, if the sentinel returned that number.
     pub(crate) quorum: Option<usize>,
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn hazards_are_found_by_the_greeting_alone() {
+    fn hazards_are_found_from_the_hello_reply_alone() {
         let unseen = Hazard::ChecksDenied { command: "INFO".into() };
         let replica = About { role: Some(Role::Replica), ..known() };
         assert_eq!(of_server(&replica, None), [Hazard::Replica, unseen]);
@@ -161,7 +161,7 @@ mod tests {
             (at(10_000), at(9_500), at(10_000), None),
             (at(10_000), at(12_000), at(10_200), Some((true, at(1_800)))),
             (at(10_000), at(7_000), at(10_200), Some((false, at(3_000)))),
-            // a reply this slow may come from a correct clock
+            // If the reply takes this long, the clock may be correct.
             (at(10_000), at(14_000), at(13_500), None),
         ] {
             let text = format!("server_time_usec:{}", there.as_micros());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn replica_is_behind_by_time_or_by_bytes() {
+    fn replica_lag_is_found_by_time_or_by_bytes() {
         let text = "master_repl_offset:100000000\r\n\
                     slave0:ip=h,port=1,state=online,offset=99999999,lag=6\r\n\
                     slave1:ip=::1,port=2,state=online,offset=1,lag=0\r\n";
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_are_enough_if_one_of_them_may_fail() {
+    fn sentinels_are_a_hazard_unless_one_of_three_may_fail() {
         let of = |known, usable, quorum| of_sentinels(SentinelQuorum { known, usable, quorum });
         assert_eq!(of(3, 3, Some(2)), []);
         assert_eq!(of(5, 3, None), []);

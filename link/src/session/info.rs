@@ -10,7 +10,8 @@ use crate::{address::host_port::HostPort, shown::shown};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Info<'a> {
     pub(crate) text: &'a str,
-    /// The times of day before the request and after the reply.
+    /// The times of day before the request and after the reply. The server read its clock between
+    /// them.
     pub(crate) asked: (Duration, Duration),
 }
 
@@ -18,15 +19,15 @@ pub(crate) struct Info<'a> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Follower {
     pub(crate) replica: String,
-    /// For how long it has sent the primary no acknowledgement.
+    /// For how long the replica has sent no acknowledgement.
     pub(crate) silent: Duration,
-    /// How many bytes it has not acknowledged.
+    /// How many bytes the replica has not acknowledged.
     pub(crate) behind: u64,
 }
 
 impl<'a> Info<'a> {
-    /// Returns the reply to INFO among `replies`, requested at `asked`, if there is one. It is the
-    /// last reply.
+    /// Returns the reply to INFO among `replies`, requested at `asked`, if there is one. It is
+    /// always the last reply.
     pub(crate) fn among(replies: &'a [Value], asked: Duration) -> Option<Self> {
         let text = text(replies.last()?)?;
         Some(Self { text, asked: (asked, time_of_day()) })
@@ -38,12 +39,12 @@ impl<'a> Info<'a> {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     }
 
-    /// Which keys the server evicts when its memory is full.
+    /// Returns which keys the server evicts when its memory is full.
     pub(crate) fn eviction_policy(&self) -> Option<String> {
         self.fact("maxmemory_policy").map(shown)
     }
 
-    /// Whether the server rejects writes because its memory is full.
+    /// Returns whether the server rejects writes because its memory is full.
     pub(crate) fn is_full(&self) -> bool {
         let number = |name| self.fact(name)?.parse::<u64>().ok();
         let most = number("maxmemory").filter(|most| *most > 0);
@@ -53,33 +54,35 @@ impl<'a> Info<'a> {
         keeps_all && most.is_some_and(|most| counted > most)
     }
 
-    /// The run id, which the server keeps until it ends.
+    /// Returns the run id, which the server keeps until it ends.
     pub(crate) fn run_id(&self) -> Option<String> {
         self.fact("run_id").map(shown)
     }
 
-    /// Whether it copies another server.
+    /// Returns whether the server copies another server.
     pub(crate) fn is_replica(&self) -> Option<bool> {
         self.fact("role").map(|role| role == "slave")
     }
 
-    /// The time of day at the server.
+    /// Returns the time of day at the server.
     pub(crate) fn clock(&self) -> Option<Duration> {
         let micros = self.fact("server_time_usec")?.parse().ok()?;
         Some(Duration::from_micros(micros))
     }
 
-    /// Whether it rejects writes with too few replicas: only then does INFO count the good ones.
+    /// Returns whether the server rejects writes if it has too few replicas. Only then does INFO
+    /// count the good replicas.
     pub(crate) fn refuses_alone(&self) -> bool {
         self.fact("min_slaves_good_slaves").is_some()
     }
 
-    /// Whether it rejects writes because no replica is good.
+    /// Returns whether the server rejects writes because no replica is good.
     pub(crate) fn has_no_good_replica(&self) -> bool {
         self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
     }
 
-    /// The replicas that follow it. A replica in its first full synchronization does not count.
+    /// Returns the replicas that copy this server. A replica in its first full synchronization does
+    /// not count.
     pub(crate) fn replicas(&self) -> Vec<Follower> {
         let offset = self.fact("master_repl_offset").and_then(|it| it.parse().ok());
         let offset: u64 = offset.unwrap_or_default();
@@ -91,7 +94,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// `ip=10.0.0.8,port=6379,state=online,offset=90,lag=1`
+/// Parses `ip=10.0.0.8,port=6379,state=online,offset=90,lag=1`.
 fn follower(facts: &str, offset: u64) -> Option<Follower> {
     let fact = |name: &str| {
         let mut facts = facts.split(',').filter_map(|fact| fact.split_once('='));
@@ -107,7 +110,7 @@ fn follower(facts: &str, offset: u64) -> Option<Follower> {
     Some(Follower { replica, silent, behind })
 }
 
-/// The time of day of this client. It is only compared with that of a server.
+/// Returns the time of day of this client, only to compare it with the clock of a server.
 #[expect(clippy::disallowed_methods, reason = "two clocks are compared, and no lease is dated")]
 pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_full_when_no_key_may_be_evicted() {
+    fn memory_is_full_only_with_noeviction_and_above_maxmemory() {
         let full = |text: &str| Info { text, asked: Default::default() }.is_full();
         let memory = |used: u32, not_counted: u32, most: u32, policy: &str| {
             full(&format!(

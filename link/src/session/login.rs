@@ -11,8 +11,8 @@ use crate::{
     shown::shown,
 };
 
-/// Sends HELLO and returns the reply. Another task must drive the connection meanwhile. `None` if
-/// the connection ended first.
+/// Sends HELLO and returns the reply, or `None` if the connection ended first. Meanwhile another
+/// task must drive the connection.
 pub(crate) async fn greet(
     wire: &Wire,
     user: Option<&str>,
@@ -43,7 +43,7 @@ enum Wanted<'a> {
     Ready,
     /// This text.
     Text(&'a str),
-    /// A text or a rejection, because the command is optional.
+    /// This text or a rejection, because the command is optional.
     Courtesy(&'a str),
     /// The reply to INFO, or a rejection.
     Info,
@@ -55,14 +55,14 @@ pub(crate) struct Login<'a> {
     pub(crate) target: &'a Target,
     pub(crate) client_name: &'a str,
     pub(crate) preloads: &'a [Preload],
-    /// Whether the server may be one of several. Then the client only accepts a primary that has
-    /// its data.
+    /// Whether the server may be one of several. If so, the client accepts only a primary that has
+    /// loaded its data.
     pub(crate) among_others: bool,
 }
 
 impl Login<'_> {
-    /// Logs in on `wire`, which another task must drive meanwhile, and returns the facts about the
-    /// server. `None` if the connection ended first.
+    /// Logs in on `wire`, which another task must drive meanwhile. Returns the facts about the
+    /// server, or `None` if the connection ended first.
     pub(crate) async fn on(&self, wire: &Wire) -> Option<Result<About, ConnectFailure>> {
         let Target { user, password, .. } = self.target;
         let greeted = greet(wire, user.as_deref(), password.as_ref()).await?;
@@ -77,7 +77,7 @@ impl Login<'_> {
         Some(checked.map(|()| about::with_info(met, &replies, asked)))
     }
 
-    /// Returns the facts about the server, if the client accepts it.
+    /// Returns the facts about the server, or a failure if the client does not accept it.
     fn met(&self, facts: &Facts) -> Result<About, ConnectFailure> {
         let met = about::greeted(facts)?;
         if self.among_others {
@@ -86,7 +86,7 @@ impl Login<'_> {
         Ok(met)
     }
 
-    /// The commands after the greeting, each with its expected reply.
+    /// Returns the commands after the greeting, each with its expected reply.
     fn introduction(&self) -> Vec<(Cmd, Wanted<'_>)> {
         let words = |words: &[&str]| Cmd::new().arg(words).clone();
         let client = |rest: &[&str]| (words(&[&["CLIENT"], rest].concat()), Wanted::Courtesy("OK"));
@@ -115,7 +115,7 @@ impl Login<'_> {
             Wanted::Ready => "PONG",
         };
         match (reply, wanted) {
-            // It shows whether the server accepted the login.
+            // This rejection shows that the server requires a password.
             (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
                 Err(ConnectFailure::no_password())
             }
@@ -138,7 +138,7 @@ impl Login<'_> {
     }
 }
 
-/// The version of the protocol that the server will speak.
+/// Returns the version of the protocol that the server uses after the greeting.
 fn protocol(about: &[(Value, Value)]) -> Option<i64> {
     let proto = about.iter().find(|(key, _)| is_text_of(key, "proto"));
     match proto? {

@@ -26,11 +26,11 @@ use crate::{
 /// Carries the bytes of a connection, and returns why it ended.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
-/// Knows how to open a stream.
+/// Opens streams to servers.
 #[derive(Debug)]
 pub(crate) struct Reach {
     resolver: Resolver,
-    /// Streams to simulated servers, in place of a network.
+    /// Makes streams to simulated servers, instead of a network.
     connector: Option<Connector>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
@@ -71,8 +71,8 @@ impl Reach {
         })
     }
 
-    /// Opens streams to the sentinels in `place`, with the settings for servers unless they have
-    /// separate ones.
+    /// Opens streams to the sentinels in `place`. Sentinels without TLS settings of their own use
+    /// those of the servers.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Reach {
         }))
     }
 
-    /// Whether the name of `place` can be the name in a certificate, if it needs one.
+    /// Fails if `place` needs a certificate and its host cannot be a name in one.
     #[cfg(feature = "tls")]
     pub(crate) fn can_reach(&self, place: &Place) -> Result<(), Error> {
         let is_named = |address: &Address| match address {
@@ -130,7 +130,7 @@ impl Reach {
         all.map_err(|why| ConnectFailure::lasting(why).before(place.to_string()))
     }
 
-    /// Whether the name of `place` can be the name in a certificate, if it needs one.
+    /// Never fails, because without TLS no place needs a certificate.
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with TLS it looks")]
     pub(crate) fn can_reach(&self, _place: &Place) -> Result<(), Error> {
@@ -186,7 +186,7 @@ const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, but the 
 const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, but the \
                           sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
-/// The client never sends unencrypted data instead of TLS.
+/// The failure if an address needs TLS: the client never sends unencrypted data instead.
 fn no_tls() -> ConnectFailure {
     ConnectFailure::lasting("no TLS for this address")
 }

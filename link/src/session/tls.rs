@@ -16,7 +16,7 @@ use tokio_rustls::{
 
 use crate::{address::settings::TlsSettings, connect_failure::ConnectFailure, shown::shown};
 
-/// How to talk TLS.
+/// Makes TLS streams.
 pub(crate) struct Tls {
     connector: TlsConnector,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Tls {
 impl Tls {
     /// # Errors
     ///
-    /// The error that names an unusable certificate or key.
+    /// If a certificate or a key is unusable. The error names it.
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -44,7 +44,7 @@ impl Tls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// The name that the certificate of the server at `host` must have.
+    /// Returns the name that the certificate of the server at `host` must have.
     pub(crate) fn called(host: &str) -> Result<ServerName<'static>, String> {
         let called = ServerName::try_from(host.to_owned());
         called.map_err(|_| format!("`{}` cannot be a name in a certificate", shown(host)))
@@ -68,8 +68,8 @@ impl Tls {
     }
 }
 
-/// Whether it lasts until a person changes a certificate, a setting or the port. A failed network
-/// is no error of rustls.
+/// Returns whether `error` lasts until a person changes a certificate, a setting or the port. A
+/// failure of the network is not an error of rustls, and does not last.
 fn is_lasting(error: &io::Error) -> bool {
     matches!(
         error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()),
@@ -88,7 +88,8 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Returns why the TLS handshake failed, with a text of its own where that of rustls is unclear.
+/// Returns why the TLS handshake failed. If the text of rustls is unclear, another text replaces
+/// it.
 fn words_of(error: &io::Error) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {

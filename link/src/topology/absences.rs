@@ -1,5 +1,5 @@
-//! The nodes of a cluster that are unreachable for long enough for a warning. Pure: the caller
-//! passes the time.
+//! The nodes of a cluster that have been unreachable for long enough to log a warning. Pure: the
+//! caller passes the time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::hazard::Finding;
 
-/// If a node is back within this time, only the lost connection is logged.
+/// If a node is back within this time, the client logs only the lost connection.
 pub(super) const BLINK: Duration = Duration::from_secs(1);
 
 /// Unreachable nodes.
@@ -24,7 +24,7 @@ struct Absence {
 
 impl Absences {
     /// Takes all nodes that are unreachable at `now`. Returns the findings to log, and the logged
-    /// ones that are resolved.
+    /// findings that are resolved.
     pub(super) fn seen(
         &mut self,
         unreachable: Vec<Finding>,

@@ -27,7 +27,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         About::of(nodes, self.summary(looks))
     }
 
-    /// Combines the results of the nodes. It fails if all of them failed, or report a cluster that
+    /// Combines the results of the nodes. It fails if all nodes failed, or report that the cluster
     /// is down.
     fn summary(&self, looks: Vec<Result<About, Failure>>) -> Result<About, Failure> {
         let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
@@ -45,7 +45,8 @@ impl<T: SubscriptionTable> Cluster<T> {
     /// Checks one node, and asks it whether the cluster is down.
     async fn look_at(&self, node: &Node<T>) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
-        // An unreachable node is not asked: the command would wait for its connection.
+        // If the node is unreachable, `look` fails at once, and `try_join!` drops the request for
+        // the state. Otherwise this request would wait for a connection.
         let (about, state) = tokio::try_join!(node.look(&self.cluster_state.common), async {
             Ok(node.commands.call(&state).await)
         })?;
@@ -54,7 +55,7 @@ impl<T: SubscriptionTable> Cluster<T> {
     }
 }
 
-/// Combines what the nodes report.
+/// Combines the reports of the nodes.
 fn together(looks: Vec<About>) -> About {
     let all_refuse = looks.iter().all(|it| it.hazards.contains(&Hazard::TooFewReplicas));
     let mut about = About { role: Some(Role::ClusterNode), ..About::default() };

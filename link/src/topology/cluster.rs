@@ -41,16 +41,16 @@ use crate::{
     topology::warnings::Warnings,
 };
 
-/// Maximum number of redirects of one request.
+/// The highest number of redirects of one request.
 const MOST_REDIRECTS: u32 = 5;
 
-/// First and longest pause before a request is retried at nodes that are not ready.
+/// The first and the longest pause before a request is retried at nodes that are not ready.
 const LATER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// Time after which a missing reply starts a check whether the node still has the slot.
+/// If a reply takes longer than this, the client checks whether the node still has the slot.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Time that the other nodes have to connect after the first one.
+/// Once one node has connected, the others have this long to connect.
 const OTHERS: Duration = Duration::from_millis(250);
 
 /// A cluster.
@@ -69,7 +69,7 @@ struct SlotRequest<'a> {
 }
 
 impl SlotRequest<'_> {
-    /// Returns whether the caller treats this redirect as a reply.
+    /// Returns whether the caller gets this redirect as the reply, and no other node is tried.
     fn returns(&self, redirect: &Redirect) -> bool {
         let reports_split = self.request.is_some_and(|(request, _)| request.reports_split());
         reports_split && *redirect == Redirect::Split
@@ -82,20 +82,20 @@ impl SlotRequest<'_> {
     }
 }
 
-/// A reply, and whether it came from the importing node of a migrating slot. No client receives
-/// messages that a script publishes there.
+/// A reply, and whether it came from the importing node of a migrating slot. No client receives a
+/// message that a script publishes at the importing node.
 struct Answered {
     reply: Value,
     importing: bool,
 }
 
-/// The state of one request over its redirects.
+/// The state of one request, which lasts over its redirects.
 struct RequestState {
     until: Instant,
     redirects: u32,
     /// When the last request was sent.
     asked_at: Instant,
-    /// The importing node for the next request, according to the last reply.
+    /// The importing node that the last reply named for the next request.
     asks: Option<HostPort>,
     backoff: Backoff,
 }
@@ -106,10 +106,12 @@ impl RequestState {
         Self { until, redirects: 0, asked_at, asks: None, backoff }
     }
 
-    /// Begins a request: at the node of the last redirect, unless that is older than a reply may
-    /// be. The task may have been suspended in between. By then the slot may have come back and may
-    /// be leaving again. Then the node would grant a lock that the owner of the slot has granted to
-    /// another client.
+    /// Begins a request. Returns the importing node of the last redirect, unless the request that
+    /// got this redirect was sent longer than `limit` ago.
+    ///
+    /// In that time, this task may have been suspended, and the slot may have come back and begun
+    /// to migrate again. The importing node would then grant a lock that the owner of the slot has
+    /// granted to another client.
     fn sent_to(&mut self, limit: Duration) -> Option<HostPort> {
         let asked_at = std::mem::replace(&mut self.asked_at, Instant::now());
         self.asks.take().filter(|_| asked_at.elapsed() < limit)
@@ -117,7 +119,7 @@ impl RequestState {
 }
 
 impl<T: SubscriptionTable> Cluster<T> {
-    /// Connects to the cluster that has the seeds among its nodes.
+    /// Connects to the cluster to which the seeds belong.
     pub(super) async fn connect(
         seeds: Vec<Target>,
         settings: &Settings,
@@ -137,7 +139,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         let tries = async {
             tokio::select! {
                 biased;
-                // A seed that replies after this is not logged: nothing waits for it.
+                // Ends when the nodes were tried. Seeds that reply later are not logged.
                 never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
                 () = tried(&nodes) => {}
             }
@@ -147,7 +149,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         if !cluster.cluster_state.is_up() {
             select_ok(nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)))).await?;
         }
-        // This function is async, so the caller has a runtime.
+        // The error is ignored: this function is async, so the caller has a runtime.
         drop(cluster.refresher.keep_up());
         Ok(cluster)
     }
@@ -159,7 +161,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         client_id: &str,
     ) -> Result<Self, Error> {
         let cluster = Self::new(seeds, settings, client_id)?;
-        // Without a runtime, the next caller starts the task.
+        // The error is ignored: without a runtime, the next caller starts the task.
         drop(cluster.refresher.keep_up());
         Ok(cluster)
     }
@@ -175,8 +177,8 @@ impl<T: SubscriptionTable> Cluster<T> {
             _ => None,
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
-        // The caller gets an error for wrong certificates now. Otherwise only a background task
-        // would log it.
+        // Checks the certificates now, so that the caller gets the error. Otherwise only a
+        // background task would log it.
         let node_dialer = NodeDialer::new(seed, settings, client_id)?;
         for at in &seeds {
             node_dialer.dialer(at, None)?;
@@ -187,10 +189,10 @@ impl<T: SubscriptionTable> Cluster<T> {
         Ok(Self { cluster_state, refresher })
     }
 
-    /// Starts the background tasks if they do not run, for example because their runtime has ended.
-    /// They run on the runtime of the caller.
+    /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
+    /// runtime of earlier tasks may have ended.
     pub(super) fn keep_up(&self) {
-        // Without a runtime, the next caller starts the task.
+        // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.refresher.keep_up());
         self.cluster_state.keep_up();
     }
@@ -277,8 +279,8 @@ impl<T: SubscriptionTable> Cluster<T> {
 
     /// Returns the address of the node that replied.
     fn address(&self, asked: Option<HostPort>, slot: u16) -> HostPort {
-        // Without an owner, the topology was refreshed meanwhile. A redirect then names its host
-        // itself.
+        // If the slot has no owner, a refresh has changed the topology meanwhile. The address only
+        // completes a redirect that names no host.
         asked.or_else(|| self.cluster_state.address_of_owner(slot)).unwrap_or_default()
     }
 
@@ -384,8 +386,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Waits for a reply. If it takes long, the topology is refreshed meanwhile, because the node
-    /// may be gone.
+    /// Waits for a reply. If it takes longer than `PATIENCE`, refreshes the topology meanwhile,
+    /// because the node may be gone.
     async fn with_refresh<R>(&self, answer: impl Future<Output = R>) -> R {
         let mut answer = pin!(answer);
         match timeout(PATIENCE, &mut answer).await {
@@ -397,7 +399,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         }
     }
 
-    /// Prepares another try. Returns false if the time for it is over.
+    /// Prepares another try. Returns false if no time is left for it.
     async fn goes_on(
         &self,
         redirect: Redirect,
@@ -438,7 +440,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         )))
     }
 
-    /// Sends each of `commands`, which are all about `slot`.
+    /// Sends each of `commands`, which all belong to `slot`.
     pub(super) async fn ask_all(&self, slot: u16, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         let ask = |command| self.ask_plainly(slot, command);
         join_all(commands.iter().map(ask)).await.into_iter().collect()
@@ -450,8 +452,9 @@ impl<T: SubscriptionTable> Cluster<T> {
         Ok(self.ask(&question).await?.reply)
     }
 
-    /// Sends both commands together. If the first one was redirected, it is sent again, and then
-    /// the second one: the exporting node of a migrating slot still delivers the messages.
+    /// Sends a command and the message about it in one batch. If the node redirects the command,
+    /// sends the command again, and then the message. The message goes to the owner of the slot,
+    /// because the exporting node of a migrating slot still delivers the messages.
     pub(super) async fn ask_then_publish(
         &self,
         slot: u16,
@@ -466,7 +469,8 @@ impl<T: SubscriptionTable> Cluster<T> {
             match replies {
                 Err(Failure::Unreachable(_)) => {}
                 replies if replies.as_deref().map_or(true, is_done) => return replies,
-                // The first command is not sent again, because its reply would be different.
+                // Only the message is sent again. The command has been executed, so its second
+                // reply would be different.
                 Ok(replies) if is_done(&replies[..1]) => {
                     return Ok(vec![replies[0].clone(), self.publish(slot, &both[1]).await]);
                 }
@@ -477,8 +481,8 @@ impl<T: SubscriptionTable> Cluster<T> {
         Ok(vec![asked, self.publish(slot, &both[1]).await])
     }
 
-    /// Publishes a message. A failure is ignored: waiters that miss the message ask by their
-    /// timers.
+    /// Publishes a message. A failure is ignored, because a waiter that misses the message asks by
+    /// its timer.
     async fn publish(&self, slot: u16, what: &Cmd) -> Value {
         self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
@@ -515,8 +519,8 @@ async fn send_as<T: SubscriptionTable>(
     }
     let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
     match <[Value; 2]>::try_from(replies) {
-        // If the ACL denies `ASKING`, the command is redirected back, and then here again without
-        // an end.
+        // If the ACL denies `ASKING`, this node redirects the command to the owner of the slot. The
+        // owner would redirect it here again, without an end.
         Ok([refused @ Value::ServerError(_), Value::ServerError(moved)])
             if moved.code() == "MOVED" =>
         {
@@ -527,7 +531,7 @@ async fn send_as<T: SubscriptionTable>(
     }
 }
 
-/// Waits until each node was tried. Once one is connected, the others have `OTHERS` left.
+/// Waits until each node was tried. Once one node is connected, the others have `OTHERS` left.
 async fn tried<T: SubscriptionTable>(nodes: &[(HostPort, Arc<Node<T>>)]) {
     let mut tries: FuturesUnordered<_> =
         nodes.iter().map(|(_, node)| node.commands.tried()).collect();

@@ -1,7 +1,8 @@
-//! The nodes of a cluster, by the slot map that this client believes now.
+//! The nodes of a cluster, by the slot map that this client currently uses.
 //!
-//! If a node is no longer a primary, its connections are closed, healthy or not. Otherwise this
-//! client would send more commands to a replaced node, and would receive messages only from there.
+//! If a node is no longer a primary, the client closes its connections to that node, even if they
+//! work. Otherwise it would send more commands to a replaced node, and would receive messages only
+//! from there.
 //!
 //! # Locks
 //!
@@ -36,11 +37,11 @@ use crate::{
     topology::warnings::{self, Source},
 };
 
-/// How long `health` reports that a node was not ready. The node is asked again much sooner.
+/// How long `health` reports that a node was not ready. Requests try the node again much sooner.
 const REPLIED_LATELY: Duration = Duration::from_secs(1);
 
-/// How long a different channel mode is reported. A refresh does not ask every node, so a node that
-/// was not asked lately may run another version during an upgrade of the cluster.
+/// How long the client reports that a node supports another channel mode. A refresh does not ask
+/// every node, and during an upgrade the nodes run different versions.
 const MIXED: Duration = Duration::from_secs(60);
 
 /// The nodes, subscriptions and failures of the cluster that this client knows.
@@ -52,7 +53,7 @@ pub(super) struct ClusterState<T: SubscriptionTable> {
     /// Notified when the topology changes.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// The last time when a node supported other channels than `channels`.
+    /// When a node last reported other channels than `channels`.
     outgrown: Mutex<Option<Instant>>,
     /// Why the topology is not known yet.
     obstacle: Mutex<Option<String>>,
@@ -102,9 +103,9 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.channels.get().copied()
     }
 
-    /// Fixes the kind of channels for the life of the client, as Redisson does. Clients that start
-    /// after an upgrade of the cluster may choose another kind, which is logged. `reported` has the
-    /// kinds that nodes support, and the last one counts.
+    /// Sets the kind of channels for the life of the client, as Redisson does. `reported` has the
+    /// kinds that nodes support, and the last one counts. After an upgrade of the cluster, newer
+    /// clients may choose another kind. If so, this client logs the difference.
     pub(super) fn speaks(&self, reported: &[Channels]) {
         let Some(last) = reported.last() else { return };
         let chosen = self.channels.get_or_init(|| *last);
@@ -114,7 +115,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.common.warnings.log(Source::Channels, self.other_channels().into_iter().collect());
     }
 
-    /// Returns a finding if new clients use other channels than this one.
+    /// Returns a finding if newer clients use other channels than this client.
     fn other_channels(&self) -> Option<Finding> {
         let reported = *self.outgrown.lock();
         let has_changed = reported.is_some_and(|at| Instant::now() < at + MIXED);
@@ -153,7 +154,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
             .unwrap_or_default()
     }
 
-    /// Returns true during the first search for the cluster, until a failure is known.
+    /// Returns true during the first search for the cluster, until it succeeds or fails.
     fn is_sought(&self) -> bool {
         self.snapshot.lock().is_none() && self.obstacle.lock().is_none()
     }
@@ -179,7 +180,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
     /// Returns what prevents requests about `slot`, if anything does.
     pub(super) fn unavailability(&self, slot: u16) -> Option<Failure> {
         let obstacle = match self.owner(slot) {
-            // A rejected login is no outage, although the connection is lost.
+            // If the node rejected the login, this returns the rejection, and not that the node is
+            // unreachable.
             Some(node) => node.commands.connect_failure().map(|_| node.commands.failure()),
             None if self.is_sought() => None,
             None => Some(self.failure(slot)),
@@ -192,14 +194,16 @@ impl<T: SubscriptionTable> ClusterState<T> {
         (Instant::now() < *at + REPLIED_LATELY).then(|| refusal.clone())
     }
 
-    /// Notes that the owner of `slot` replied that it is not ready for requests about it.
+    /// Notes that the owner of `slot` replied that it is not ready. Returns that reply as a
+    /// failure.
     pub(super) fn not_ready(&self, slot: u16, reported: &ServerError) -> Failure {
         let refusal = self.explained(reported);
         self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
         refusal
     }
 
-    /// Converts the reply of a node that is not ready; names the nodes that may be the cause.
+    /// Converts the reply of a node that is not ready. If the cluster is down, adds the slots that
+    /// may be the cause.
     fn explained(&self, reported: &ServerError) -> Failure {
         match replies::refusal(reported) {
             Failure::Refused { code, message, .. }
@@ -211,7 +215,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         }
     }
 
-    /// Returns the failure for a cluster of which every node reports that it is down.
+    /// Returns the failure if every node reports that the cluster is down.
     pub(super) fn down(&self) -> Failure {
         Failure::refused("CLUSTERDOWN", format!("The cluster is down: {}", self.why_down()))
     }
@@ -239,7 +243,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         of_nodes.chain(of_unreachable_primaries(snapshot)).chain(gap).chain(channels).collect()
     }
 
-    /// Returns the primaries without a connection, because they cannot be dialled.
+    /// Returns the health of the primaries that cannot be dialled.
     pub(super) fn undialled(&self) -> Vec<NodeHealth> {
         let snapshot = self.snapshot.lock();
         let all = snapshot.iter().flat_map(TopologySnapshot::undialled);
@@ -252,8 +256,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
         all.map(node).collect()
     }
 
-    /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. Returns
-    /// when to check again, if an unreachable node was not logged yet.
+    /// Logs nodes that stay unreachable, and nodes that are back or have no slots any more. If an
+    /// unreachable node was not logged yet, returns how long to wait before the next check.
     pub(super) fn check_absences(&self) -> Option<Duration> {
         let unreachable =
             self.snapshot.lock().as_ref().map(of_unreachable_primaries).unwrap_or_default();
@@ -312,7 +316,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
         gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
 
-    /// Translates the addresses of unreachable nodes again, because the result may differ by now.
+    /// Translates the addresses of unreachable nodes again, because the translation may now return
+    /// another address.
     fn translate_again(&self) {
         let unreached =
             self.snapshot.lock().as_ref().map(TopologySnapshot::unreached).unwrap_or_default();
@@ -330,7 +335,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         }
     }
 
-    /// Notes that `slot` is at `at`, as its previous owner replied.
+    /// Notes a `MOVED`: the previous owner of `slot` replied that the slot is at `at`.
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
         let is_known = self.snapshot.lock().as_ref().is_some_and(|snapshot| snapshot.knows(at));
         let dialer = match is_known {
@@ -340,7 +345,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         let mut snapshot = self.snapshot.lock();
         let Some(snapshot) = snapshot.as_mut() else { return };
         if is_known && !snapshot.knows(at) {
-            // A refresh dropped the node just now. The next request is redirected there again.
+            // A refresh dropped the node just now. The next request will get the same redirect.
             return;
         }
         let make = || dialer.map(|dialer| self.node(dialer, true));
@@ -401,7 +406,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.forget(node);
     }
 
-    /// Drops the findings about `node`: nothing checks it any more.
+    /// Drops the findings about `node`, because no task checks it any more.
     fn forget(&self, node: &Node<T>) {
         self.common.warnings.forget(&node.commands.dialer().place());
     }
@@ -473,8 +478,8 @@ impl<T: SubscriptionTable> ClusterState<T> {
         }
     }
 
-    /// Calls `read` for the subscriptions at the node where this client listens to `topic`, if it
-    /// does.
+    /// Calls `read` for the subscriptions at the node where this client listens to `topic`. Returns
+    /// `None` if there is no such node.
     pub(super) fn placed<R>(
         &self,
         topic: &T::Topic,
@@ -484,7 +489,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         placed.get(topic)?.as_ref().map(|node| read(&node.subscriptions))
     }
 
-    /// Subscribes to each name at its current node, and retries rejected subscriptions.
+    /// Subscribes to each topic at its current node, and retries rejected subscriptions.
     fn place_all(&self) {
         let mut placed = self.placed.lock();
         for (topic, at) in placed.iter_mut() {
@@ -511,7 +516,7 @@ impl<T: SubscriptionTable> ClusterState<T> {
         self.unreceived.lock().insert(key.to_vec());
     }
 
-    /// Returns whether the message of `key` has to be published again, and forgets that.
+    /// Returns whether the message of `key` has to be published again. The next call returns false.
     pub(super) fn is_to_be_published_again(&self, key: &[u8]) -> bool {
         self.unreceived.lock().remove(key)
     }

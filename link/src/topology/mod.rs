@@ -1,8 +1,8 @@
 //! Sends each request to the only server, or to the right node of a cluster.
 //!
 //! Start with `cluster.rs`, which follows a slot from node to node. `cluster_state.rs` keeps the
-//! nodes, `slot_map.rs` reads which node has which slot, and `refresher.rs` keeps that up to date.
-//! With one server, none of these is used.
+//! nodes, `slot_map.rs` parses which node has which slot, and `refresher.rs` refreshes that map. A
+//! client of one server uses none of these.
 
 mod absences;
 mod checkup;
@@ -121,7 +121,7 @@ impl<T: SubscriptionTable> Topology<T> {
     }
 
     /// Sends `request` to the server that has its keys, and returns its reply or rejection. If the
-    /// server does not know the script, its text is sent.
+    /// server does not know the script, sends the text of the script.
     pub async fn send(&self, request: &impl Request) -> Result<Value, Failure> {
         match &self.0 {
             Route::Single(one) => {
@@ -144,7 +144,7 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Sends `command` to the primary with this index. Returns `None` if there are fewer.
+    /// Sends `command` to the primary with this index. Returns `None` if there are fewer primaries.
     pub async fn call_at(&self, index: usize, command: &Cmd) -> Option<Result<Value, Failure>> {
         match &self.0 {
             Route::Single(one) if index == 0 => Some(one.node.commands.call(command).await),
@@ -156,8 +156,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Sends `command` to each server that executes commands. One that does not reply within
-    /// `limit` fails.
+    /// Sends `command` to each server that executes commands. The request to a server that does not
+    /// reply within `limit` fails.
     pub async fn call_each(
         &self,
         command: &Cmd,
@@ -185,8 +185,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Sends a command, then the message that reports its effect. The message is sent even if the
-    /// command fails.
+    /// Sends a command and then the message that reports its effect. The message is sent even if
+    /// the command fails.
     pub async fn call_then_publish(
         &self,
         key: &[u8],
@@ -208,8 +208,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Counts the replicas that acknowledge the write that `evidence` finds, which is in `slot`:
-    /// as soon as there are `least`, or after the time `within`.
+    /// Returns how many replicas have acknowledged the write in `slot` that `evidence` finds. It
+    /// returns as soon as there are `least`, or after the time `within`.
     ///
     /// # Errors
     ///
@@ -281,8 +281,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Calls `read` for the subscriptions at the server that has the slot of `topic`, if it is
-    /// known.
+    /// Calls `read` for the subscriptions at the server that has the slot of `topic`, if that
+    /// server is known.
     #[inline]
     pub fn at_owner<R>(
         &self,
@@ -298,8 +298,8 @@ impl<T: SubscriptionTable> Topology<T> {
         }
     }
 
-    /// Calls `read` for the subscriptions at the server where this client listens to `topic`. That
-    /// may still be the previous owner of the slot.
+    /// Calls `read` for the subscriptions at the server where this client listens to `topic`. This
+    /// server may still be the previous owner of the slot.
     #[inline]
     pub fn placed<R>(
         &self,
@@ -314,8 +314,8 @@ impl<T: SubscriptionTable> Topology<T> {
 
     // Health.
 
-    /// Starts the background tasks if they do not run, for example because their runtime has
-    /// ended. They run on the runtime of the caller.
+    /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
+    /// runtime of earlier tasks may have ended.
     pub fn keep_up(&self) {
         match &self.0 {
             Route::Single(one) => one.node.keep_up(),
@@ -382,7 +382,7 @@ impl<T: SubscriptionTable> Topology<T> {
     }
 }
 
-/// What a client of one server needs.
+/// Returns the shared state and the dialer of a client of one server.
 fn single<T: SubscriptionTable>(
     target: Target,
     settings: &Settings,

@@ -77,8 +77,8 @@ impl<T: SubscriptionTable> Node<T> {
     }
 
     /// Makes one of several nodes, and connects in the background. The connection for messages is
-    /// made when something subscribes. If the node rejects the login, the caller gets an error,
-    /// because the other nodes accept it.
+    /// made at the first subscription. If the node rejects the login, calls fail at once, because
+    /// the other nodes have accepted the login.
     pub(super) fn delivery(
         common: &Common<T>,
         dialer: Arc<Dialer>,
@@ -94,15 +94,15 @@ impl<T: SubscriptionTable> Node<T> {
         Self { commands, subscriptions, replica_ack }
     }
 
-    /// Starts the background tasks if they do not run, for example because their runtime has ended.
-    /// They run on the runtime of the caller.
+    /// Starts the background tasks on the runtime of the caller, unless they run. For example, the
+    /// runtime of earlier tasks may have ended.
     pub(super) fn keep_up(&self) {
-        // Without a runtime, the next caller starts the task.
+        // The error is ignored: without a runtime, the next caller starts the task.
         drop(self.commands.keep_up());
         self.subscriptions.keep_up();
     }
 
-    /// Ends all connections, healthy or not, because the server is no longer a primary.
+    /// Ends all connections, even if they work, because the server is no longer a primary.
     pub(super) fn cut(&self) {
         self.commands.cut();
         self.subscriptions.cut();
@@ -115,7 +115,7 @@ impl<T: SubscriptionTable> Node<T> {
 
     /// Sends a health check, and logs hazards.
     pub(super) async fn look(&self, common: &Common<T>) -> Result<About, Failure> {
-        // A new client waits for its first connection. A lost connection fails the check at once.
+        // A new client waits for its first connection. After a loss, the check fails at once.
         self.commands.tried().await;
         if !self.commands.is_up() {
             return Err(self.commands.failure());

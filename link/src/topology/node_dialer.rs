@@ -19,9 +19,10 @@ use crate::{
 pub(super) struct NodeDialer {
     settings: Settings,
     client_id: String,
-    /// User, password and TLS of the first seed; all nodes have the same.
+    /// User, password and TLS of the first seed. All nodes have the same.
     seed: Target,
-    /// Shared by all dialers: for TLS, making one reads all authorities that the system trusts.
+    /// All dialers share it, because a new one for TLS reads all authorities that the system
+    /// trusts.
     reach: Arc<Reach>,
 }
 
@@ -34,16 +35,16 @@ impl NodeDialer {
         Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
     }
 
-    /// Translates an announced address into the one that is dialled. All dialled addresses come
-    /// from this function.
+    /// Translates an announced address into the one that the client dials. All dialled addresses
+    /// come from this function.
     fn target(&self, at: &HostPort) -> Result<Target, Error> {
         let tls = matches!(self.seed.place, Place::At(Address::Tcp { tls: true, .. }));
         let reached = self.settings.translation.place(&at.host, at.port, tls)?;
         Ok(Target { place: reached, ..self.seed.clone() })
     }
 
-    /// Returns a dialer for one short visit, or for a lasting connection if the kind of channels is
-    /// known.
+    /// Returns a dialer. If the kind of channels is known, the connection may last; otherwise it is
+    /// only for one visit.
     pub(super) fn dialer(
         &self,
         at: &HostPort,
@@ -52,7 +53,7 @@ impl NodeDialer {
         let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
         let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
         match channels {
-            // Another node has announced this node.
+            // Another node announced this node, so an earlier login has succeeded.
             Some(channels) => Ok(dialer((self.settings.scripts)(channels))?.after_earlier_login()),
             None => dialer(Vec::new()),
         }

@@ -1,8 +1,9 @@
 //! Finds the topology of a cluster: at the start, after a redirect or a lost connection, and every
 //! few seconds.
 //!
-//! One task does this, and asks again only after the replies to the last round. Of several replies,
-//! the one with the highest epoch counts, because a node that was partitioned has an old one.
+//! One task does this. It starts the next round of requests only after the last round has ended. If
+//! replies differ, the one with the highest epoch counts, because a node that was partitioned has
+//! an older epoch.
 
 use std::{
     collections::BTreeSet,
@@ -31,25 +32,26 @@ use crate::{
     failure::Failure, mutex::Mutex, pubsub::SubscriptionTable,
 };
 
-/// Interval of refreshes without a suspicion.
+/// How often the topology is refreshed if nothing requests a refresh.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// The shortest and the longest pause between refreshes that are requested. Between them, the pause
-/// is 1/8 of the time since the topology last changed. A failover that takes eight seconds is
-/// noticed at most one second late, and a node that stays unreachable costs the other nodes little.
+/// The shortest and the longest pause between requested refreshes. Within these limits, the pause
+/// is 1 / `PART` of the time since the topology last changed. For example, a failover that takes
+/// eight seconds is noticed at most one second late. If a node stays unreachable, the pauses grow,
+/// so that it costs the other nodes little.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 const PART: u32 = 8;
 
-/// After this time without a suspicion, the pauses start again at the shortest.
+/// After this time without a request, the pauses start again at the shortest.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How many connected nodes are asked at once, and the silence after which another one is asked.
+/// How many connected nodes are asked at once, and the silence after which one more is asked.
 const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
 
-/// The same for nodes without a connection.
+/// Like `ASKED`, for nodes without a connection.
 const VISITED: (usize, Duration) = (3, Duration::from_secs(1));
 
-/// Time that the other nodes have to reply after the first one.
+/// Once one node has replied, the others have this long to reply.
 const OTHERS: Duration = Duration::from_millis(50);
 
 /// Refreshes the topology in a background task.
@@ -57,7 +59,7 @@ const OTHERS: Duration = Duration::from_millis(50);
 pub(super) struct TopologyRefresher<T: SubscriptionTable> {
     cluster_state: Arc<ClusterState<T>>,
     seeds: Vec<HostPort>,
-    /// How many requests wait for an unreachable node.
+    /// How many callers request short intervals, because they wait for a node.
     requests: AtomicUsize,
     running: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
@@ -77,8 +79,8 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         })
     }
 
-    /// Asks all seeds until one returns the topology. The returned future waits for the others and
-    /// logs those that fail.
+    /// Asks all seeds until one returns the topology. The returned future waits for the other
+    /// seeds, and logs those that fail.
     pub(super) async fn first_look(&self) -> Result<impl Future<Output = ()> + '_, Error> {
         let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
         let mut errors = Vec::new();
@@ -99,8 +101,8 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         }
     }
 
-    /// Starts the task if it does not run, for example because its runtime has ended. It runs on
-    /// the runtime of the caller.
+    /// Starts the task on the runtime of the caller, unless it runs. For example, the runtime of
+    /// the earlier task may have ended.
     ///
     /// # Errors
     ///
@@ -110,7 +112,8 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
             return Ok(());
         }
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-        // Locked before the swap, so that handles are stored in the order in which the tasks start.
+        // The lock is taken before the swap, so that handles are stored in the order in which the
+        // tasks start.
         let mut task = self.task.lock();
         if !self.running.swap(true, Ordering::AcqRel) {
             let looking = RunningTask(Arc::clone(self));
@@ -178,7 +181,7 @@ impl<T: SubscriptionTable> TopologyRefresher<T> {
         maps.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
     }
 
-    /// Asks nodes to which there is a connection.
+    /// Asks nodes to which this client has a connection.
     async fn ask_connected(&self) -> Vec<(SlotMap, Option<Channels>)> {
         let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
@@ -222,7 +225,7 @@ async fn log_failures(mut visits: FuturesUnordered<impl Future<Output = NodeRepl
     }
 }
 
-/// Logs that a seed returned no topology, although another one did.
+/// Logs that a seed returned no topology, although another seed did.
 fn log_seed_failure(error: &Error) {
     tracing::warn!(target: "leasehold", %error, "node in the URL returned no topology");
 }
@@ -244,9 +247,9 @@ fn of_all(mut errors: Vec<Error>) -> Error {
     Error::Connect { server: "the cluster".into(), reason, permanent: false, source }
 }
 
-/// Asks `at_once` nodes, and another one after a failure or after `silence`. Returns all replies
-/// that come soon after the first one, and the last error. Each request must end by its own
-/// timeout.
+/// Asks `at_once` nodes at the same time, and one more after each failure and after each `silence`.
+/// Returns all replies that come soon after the first one, and the last error. Each request must
+/// end by its own timeout.
 async fn gather<'a>(
     mut left: impl Iterator<Item = BoxFuture<'a, NodeReply>>,
     (at_once, silence): (usize, Duration),
@@ -286,19 +289,20 @@ fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<Host
     all
 }
 
-/// Returns the pause after this time without a change.
+/// Returns the pause if the topology has not changed for this time.
 fn pause(without_news: Duration) -> Duration {
     (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }
 
-/// Returns the commands for a node. It knows the last command only if it supports sharded channels.
-/// Redisson sends the same.
+/// Returns the commands for a node. A node without sharded channels rejects the last command.
+/// Redisson sends the same command.
 fn questions() -> [Cmd; 3] {
     let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
     [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
 }
 
-/// Reads the replies of the node at `at`. `alone`: it replied that it is not a cluster node.
+/// Parses the replies of the node at `at`. If `alone`, this node replied that it is not a cluster
+/// node.
 fn read(replies: &[Value], at: &HostPort, alone: bool) -> NodeReply {
     let unavailability = |failure: &Failure| unavailability(at, failure, alone);
     let [slots, nodes, channels] = replies else {
@@ -328,7 +332,7 @@ fn unavailability(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     Error::Connect { server: address_shown(at), reason, permanent: lasting, source: None }
 }
 
-/// A request for short intervals, which ends when it is dropped.
+/// A request for short intervals, which ends when this value is dropped.
 pub(super) struct RefreshRequest<'a>(&'a AtomicUsize);
 
 impl Drop for RefreshRequest<'_> {
@@ -337,7 +341,7 @@ impl Drop for RefreshRequest<'_> {
     }
 }
 
-/// The running task. When its runtime ends, the drop lets another task start.
+/// The running task. When its runtime ends, this value is dropped, so that another task can start.
 struct RunningTask<T: SubscriptionTable>(Arc<TopologyRefresher<T>>);
 
 impl<T: SubscriptionTable> Drop for RunningTask<T> {
@@ -354,9 +358,10 @@ mod tests {
         HostPort { host: "10.0.0.1".into(), port }
     }
 
-    /// Three of 16 addresses were visited at random, but only the seed led to the cluster.
+    /// Formerly, the client visited three of 16 addresses at random, but only the seed led to the
+    /// cluster.
     #[test]
-    fn seed_is_visited_first() {
+    fn topology_refresher_asks_the_seed_first() {
         let (members, seeds) = ((1..16).map(at).collect(), [at(99), at(7)]);
         for _ in 0..50 {
             let mut all = visited_in_turn(&members, &seeds);
@@ -367,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_while_there_is_no_news() {
+    fn refresh_pauses_grow_while_the_topology_is_unchanged() {
         let after = |seconds| pause(Duration::from_secs(seconds));
         assert_eq!(
             [after(0), after(4), after(600)],
@@ -389,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_nodes_are_asked_when_the_first_fail() {
+    async fn topology_refresher_asks_other_nodes_when_the_first_fail() {
         let (long, start) = (Duration::from_secs(5), Instant::now());
         let (maps, _) = gather([failing(), answering()].into_iter(), (1, long)).await;
         assert_eq!((maps.len(), start.elapsed()), (1, Duration::ZERO));

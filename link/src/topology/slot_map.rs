@@ -6,15 +6,16 @@ use redis::Value;
 
 use crate::{address::host_port::HostPort, failure::Failure, replies, shown::shown, slots::SLOTS};
 
-/// Maximum number of slot ranges in a text.
+/// The highest number of slot ranges in a text.
 const SHOWN: usize = 3;
 
 /// The primary of each slot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct SlotMap {
-    /// The highest epoch that the replying node knows. A failover and a migrated slot raise it.
+    /// The highest epoch that the replying node knows. Each failover and each migrated slot raises
+    /// it.
     pub(super) epoch: u64,
-    /// For each slot, the index of its primary plus one, or 0 without one.
+    /// For each slot: the index of its primary plus one, or 0 if it has no primary.
     owners: Vec<u16>,
     masters: Vec<HostPort>,
     /// All nodes in the reply, with replicas.
@@ -22,7 +23,7 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the replies of the node at `sender` to `CLUSTER SLOTS` and `CLUSTER NODES`.
+    /// Parses the replies of the node at `sender` to `CLUSTER SLOTS` and `CLUSTER NODES`.
     pub(super) fn read(slots: &Value, nodes: &Value, sender: &HostPort) -> Result<Self, Failure> {
         let ranges = match slots {
             Value::Array(ranges) => ranges,
@@ -41,7 +42,7 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// Reads one range: its ends, its primary, and its replicas.
+    /// Parses one range: its ends, its primary, and its replicas.
     fn take(&mut self, range: &Value, sender: &HostPort) -> Option<()> {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else {
@@ -60,7 +61,7 @@ impl SlotMap {
         Some(())
     }
 
-    /// Returns the index of `master` plus one, and adds it if it is new.
+    /// Returns the index of `master` plus one. Adds `master` if it is new.
     fn index_of(&mut self, master: HostPort) -> u16 {
         let known = self.masters.iter().position(|it| *it == master);
         let at = known.unwrap_or_else(|| {
@@ -71,8 +72,8 @@ impl SlotMap {
         u16::try_from(at + 1).unwrap_or_default()
     }
 
-    /// Notes that `slot` is at `master`, as its previous owner replied. Returns the index of the
-    /// primary.
+    /// Notes that the previous owner of `slot` replied that `master` has the slot. Returns the
+    /// index of `master`.
     pub(super) fn note(&mut self, slot: u16, master: HostPort) -> usize {
         self.members.insert(master.clone());
         let owner = self.index_of(master);
@@ -124,8 +125,8 @@ impl SlotMap {
     }
 }
 
-/// Reads one node of a range: host, port, and fields that are not used. The inner `None` is a node
-/// without an address.
+/// Parses one node of a range: host, port, and fields that are not used. The inner `None` means a
+/// node without an address.
 fn node_in(node: &Value, sender: &HostPort) -> Option<Option<HostPort>> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
@@ -137,7 +138,8 @@ fn node_in(node: &Value, sender: &HostPort) -> Option<Option<HostPort>> {
     Some(at(host, port, sender))
 }
 
-/// Returns the address of a node. An empty `host` is that of the replying node; `?` is unknown.
+/// Returns the address of a node. An empty `host` means the host of the replying node, and `?`
+/// means that the host is unknown.
 fn at(host: &str, port: u16, sender: &HostPort) -> Option<HostPort> {
     let host = match host {
         "" => &sender.host,
@@ -147,8 +149,8 @@ fn at(host: &str, port: u16, sender: &HostPort) -> Option<HostPort> {
     Some(HostPort { host: host.to_owned(), port })
 }
 
-/// Returns the highest epoch in a reply to `CLUSTER NODES`, or 0 without one. It is the seventh
-/// word of each line.
+/// Returns the highest epoch in a reply to `CLUSTER NODES`, or 0 if it has none. The epoch is the
+/// seventh word of each line.
 fn epoch(nodes: &Value) -> u64 {
     let text = match nodes {
         Value::VerbatimString { text, .. } => text,
@@ -179,7 +181,7 @@ impl Redirect {
         Self::read_error(error.code(), error.details().unwrap_or_default(), sender)
     }
 
-    /// Returns the redirect in a rejection that has become a failure.
+    /// Returns the redirect in a rejection that was converted to a failure.
     pub(super) fn in_failure(failure: &Failure, sender: &HostPort) -> Option<Self> {
         let Failure::Refused { code, message, .. } = failure else { return None };
         Self::read_error(code, message, sender)
@@ -199,7 +201,7 @@ impl Redirect {
     }
 }
 
-/// `3999 127.0.0.1:6381`
+/// Parses `3999 127.0.0.1:6381`.
 fn target(words: &str, sender: &HostPort) -> Option<(u16, Option<HostPort>)> {
     let (slot, address) = words.trim().split_once(' ')?;
     let HostPort { host, port } = HostPort::read(address)?;
@@ -207,7 +209,7 @@ fn target(words: &str, sender: &HostPort) -> Option<(u16, Option<HostPort>)> {
     Some((slot, at(&host, port, sender)))
 }
 
-/// Explains the reply of a node without cluster support.
+/// Returns a text if the reply is that of a node without cluster support.
 pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
     let Failure::Refused { message, .. } = failure else { return None };
     message.contains("cluster support disabled").then_some(NO_CLUSTER)
@@ -231,7 +233,8 @@ pub(super) struct UnreachablePrimary {
     pub(super) why: String,
 }
 
-/// Explains why a node reports that the cluster is down. `lost`: slots without a reachable node.
+/// Explains why a node reports that the cluster is down. `lost` are the slots without a reachable
+/// node.
 pub(super) fn why_down(lost: &[String]) -> String {
     match lost.is_empty() {
         true => "the node that sent this reply reaches too few other nodes".into(),
@@ -243,7 +246,7 @@ pub(super) fn why_down(lost: &[String]) -> String {
     }
 }
 
-/// Returns an address for a log. An announced address may contain anything.
+/// Returns an address for a log, sanitized, because an announced address may contain anything.
 pub(super) fn address_shown(at: &HostPort) -> String {
     shown(&at.to_string())
 }
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slot_has_the_master_that_is_named_first() {
+    fn each_slot_belongs_to_the_first_node_of_its_range() {
         let map = read(
             "*2\r\n*4\r\n:0\r\n:5460\r\n*3\r\n$8\r\n10.0.0.7\r\n:7000\r\n$1\r\na\r\n\
              *3\r\n$8\r\n10.0.0.8\r\n:7001\r\n$1\r\nb\r\n\
@@ -282,7 +285,7 @@ mod tests {
         let owner = |slot| map.owner(slot).map(|at| map.masters()[at].to_string());
         assert_eq!(owner(0).as_deref(), Some("10.0.0.7:7000"));
         assert_eq!(owner(5_460).as_deref(), Some("10.0.0.7:7000"));
-        // an empty host is the host that replied
+        // An empty host means the host of the replying node.
         assert_eq!(owner(5_461).as_deref(), Some("10.0.0.1:7002"));
         assert_eq!(owner(16_383), None);
         assert_eq!(map.gap(), Some((16_383, 16_383)));
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_slot_is_noted_at_its_node() {
+    fn migrating_slot_is_recorded_at_its_node() {
         let mut map = read("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:1\r\n").unwrap();
         assert_eq!(map.note(7, at_port(2)), 1);
         assert_eq!((map.owner(7), map.owner(8)), (Some(1), Some(0)));
@@ -311,14 +314,14 @@ mod tests {
         ] {
             assert!(read(odd).is_err(), "{odd}");
         }
-        // a range that ends before its start has no slots, and port 0 is no address
+        // A range that ends before its start has no slots, and port 0 is not an address.
         assert_eq!(read("*1\r\n*2\r\n:9\r\n:8\r\n").unwrap().covered(), 0);
         let nowhere = read("*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:0\r\n").unwrap();
         assert_eq!((nowhere.masters(), nowhere.covered()), (&[][..], 0));
     }
 
     #[test]
-    fn redirect_names_its_target() {
+    fn redirect_is_parsed_into_its_target() {
         let of = |words: &str| Redirect::of(&error(words), &at_port(1));
         let moved = |slot, to| Some(Redirect::Moved(slot, to));
         assert_eq!(of("MOVED 3999 10.0.0.1:2"), moved(3_999, Some(at_port(2))));

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use super::{node::Node, slot_map::SlotMap, slot_map::UnreachablePrimary, slot_map::address_shown};
 use crate::{address::host_port::HostPort, connection::dial::Dialer, pubsub::SubscriptionTable};
 
-/// How long an older map is rejected after the current one was last confirmed.
+/// For this time after the current map was last confirmed, the client rejects an older map.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// How long a `MOVED` counts more than maps of the same epoch, whose nodes may not know of the move
-/// yet.
+/// For this time after a `MOVED`, the new owner counts more than a map of the same epoch. The node
+/// that returned the map may not know of the move yet.
 const PROPAGATION: Duration = Duration::from_secs(1);
 
 /// How long a node without slots is kept after its last request about a migrating slot.
@@ -26,11 +26,11 @@ type Nodes<T> = BTreeMap<HostPort, Arc<Node<T>>>;
 /// Nodes without slots, and the time of their last request.
 type SlotlessNodes<T> = BTreeMap<HostPort, (Arc<Node<T>>, Instant)>;
 
-/// A slot map, and the nodes of it.
+/// A slot map, and its nodes.
 #[derive(Debug)]
 pub(super) struct TopologySnapshot<T: SubscriptionTable> {
     map: SlotMap,
-    /// The primaries of the map, in its order.
+    /// The primaries of the map, in the order of the map.
     nodes: Vec<Found<T>>,
     slotless: SlotlessNodes<T>,
     believed_at: Instant,
@@ -39,8 +39,8 @@ pub(super) struct TopologySnapshot<T: SubscriptionTable> {
 }
 
 impl<T: SubscriptionTable> TopologySnapshot<T> {
-    /// Returns the snapshot of `map`, and the nodes to drop. Nodes of the snapshot `before` are
-    /// reused, and the others are made.
+    /// Returns the snapshot of `map`, and the nodes to drop. It reuses the nodes of the snapshot
+    /// `before`, and makes the missing ones.
     pub(super) fn drawn<D>(
         before: Option<Self>,
         map: SlotMap,
@@ -94,7 +94,7 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         is_known
     }
 
-    /// Removes and returns the nodes without slots that were not used for a while.
+    /// Removes and returns the nodes without slots that no request used for a while.
     pub(super) fn drop_idle_slotless(&mut self, now: Instant) -> Vec<Arc<Node<T>>> {
         let all = std::mem::take(&mut self.slotless).into_iter();
         let (gone, stay): (SlotlessNodes<T>, SlotlessNodes<T>) =
@@ -166,8 +166,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         self.slotless.contains_key(at) || self.map.masters().contains(at)
     }
 
-    /// Returns the node at `at`, if there is one. A node without slots is kept for a while from now
-    /// on.
+    /// Returns the node at `at`, if there is one. If it has no slots, it is kept for a while from
+    /// now on.
     pub(super) fn node_at(&mut self, at: &HostPort, now: Instant) -> Option<Arc<Node<T>>> {
         let index = self.map.masters().iter().position(|it| it == at);
         if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {
@@ -188,7 +188,8 @@ impl<T: SubscriptionTable> TopologySnapshot<T> {
         self.slotless.insert(at.clone(), (Arc::clone(slotless_node), now));
     }
 
-    /// Notes that `slot` is at `at`. The node there becomes a primary; it is made if it is unknown.
+    /// Notes that `slot` is at `at`. The node at `at` becomes a primary, and is made if it is
+    /// unknown.
     pub(super) fn moved(
         &mut self,
         slot: u16,
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_slot_outranks_an_older_topology_for_one_second() {
+    fn moved_reply_overrides_an_equally_old_topology_for_a_second() {
         let now = Instant::now();
         let mut snapshot = snapshot(map_of(7, 1), now);
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });

@@ -1,7 +1,6 @@
 //! Logs each hazard when it appears and when it is resolved.
 //!
-//! The one mutex guards the hazards of the last health checks. It is a leaf: no other lock is taken
-//! while it is held.
+//! One mutex guards the hazards of the last health checks. No other lock is taken while it is held.
 
 use std::{
     mem::discriminant,
@@ -34,14 +33,14 @@ impl Source {
     }
 }
 
-/// The present hazards, which were logged.
+/// The present hazards. Each of them was logged.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     active: Mutex<ActiveHazards>,
-    /// The highest number of replicas that a lock has asked for.
+    /// The highest number of replicas that a lock has required.
     wanted: AtomicU32,
-    /// Whether the servers are nodes of a cluster. Their role comes from the slot map, and a hazard
-    /// that many share is logged once.
+    /// Whether the servers are nodes of a cluster. If so, their role comes from the slot map, and a
+    /// hazard of several nodes is logged once.
     of_nodes: bool,
 }
 
@@ -50,12 +49,13 @@ impl Warnings {
         Self { of_nodes: true, ..Self::default() }
     }
 
-    /// Notes that a lock asks for this number of replicas.
+    /// Notes that a lock requires this number of replicas.
     pub(super) fn asked_for(&self, replicas: u32) {
         self.wanted.fetch_max(replicas, Ordering::Relaxed);
     }
 
-    /// The hazards of the server `about`. Another server can replace it if it `has_successors`.
+    /// Returns the hazards of the server `about`. If it `has_successors`, another server can
+    /// replace it.
     pub(super) fn findings(&self, about: &About, has_successors: bool) -> Vec<Finding> {
         let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
         let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
@@ -64,7 +64,7 @@ impl Warnings {
         all.map(|it| Finding::at(&about.server, it)).collect()
     }
 
-    /// The hazard of too few replicas for `replicated` locks.
+    /// Returns the hazards of too few replicas: fewer than `replicated` locks require, or none.
     fn of_replicas(
         &self,
         there: usize,
@@ -80,7 +80,7 @@ impl Warnings {
     /// Logs new hazards of a server, and of its deployment.
     pub(super) fn look(&self, about: &About, dialer: &Dialer) {
         let found = self.findings(about, dialer.may_change());
-        // A primary that lost its replicas still grants locks without them.
+        // A primary that lost all replicas still accepts writes without them, so this hazard stays.
         let is_left = about.replicas == Some(0) && about.obstacle().is_none();
         let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
         self.log_except(Source::Server(dialer.place()), found, stays);
@@ -92,14 +92,14 @@ impl Warnings {
         self.log(Source::Around(dialer.place()), dialer.findings());
     }
 
-    /// Whether a hazard of the server at this place may be resolved by now.
+    /// Returns whether a hazard of the server at this place may have ended by itself.
     pub(super) fn may_be_over(&self, place: &str) -> bool {
         let active = self.active.lock();
         let own = active.0.iter().filter(|(source, _)| source.is_at(place));
         own.flat_map(|(_, found)| found).any(|it| it.hazard.is_temporary())
     }
 
-    /// Stops the checks of this server.
+    /// Drops the hazards of this server.
     pub(super) fn forget(&self, place: &str) {
         self.active.lock().forget(place);
     }
@@ -109,10 +109,11 @@ impl Warnings {
         self.log_except(source, found, |_| false);
     }
 
-    /// The same, except for hazards that stay (`stays`) although this check did not find them.
+    /// Like [`log`](Self::log), but keeps a hazard that this check did not find if `stays` returns
+    /// true.
     fn log_except(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
         let (new, over) = self.active.lock().replace(source, found, stays, self.of_nodes);
-        // `Sentinels` itself logs each time that no sentinel names the primary.
+        // `Sentinels` itself logs that no sentinel names the primary.
         let is_logged_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
         over.iter().filter(is_logged_here).for_each(log_resolved);
         new.iter().filter(is_logged_here).for_each(log_detected);
@@ -124,8 +125,9 @@ impl Warnings {
 struct ActiveHazards(Vec<(Source, Vec<Finding>)>);
 
 impl ActiveHazards {
-    /// Replaces the hazards of `source`. Returns the new ones, and those that no source has any
-    /// more. The same kind at two servers is one hazard if it is logged `of_any`.
+    /// Replaces the hazards of `source`. Returns the new hazards, and the former ones that no
+    /// source has any more. If `of_any`, the same kind of hazard at two servers is logged only
+    /// once.
     fn replace(
         &mut self,
         source: Source,
@@ -145,13 +147,14 @@ impl ActiveHazards {
         (new, over)
     }
 
-    /// Stops the checks of this place.
+    /// Drops the hazards of this place.
     fn forget(&mut self, place: &str) {
         self.0.retain(|(source, _)| !source.is_at(place));
     }
 }
 
-/// Returns the hazards of `before` that stay, or that a check with the result `found` cannot see.
+/// Returns the hazards of `before` that stay, or that a check with the result `found` cannot
+/// detect.
 fn unseen_now(
     before: &[Finding],
     found: &[Finding],
@@ -164,7 +167,7 @@ fn unseen_now(
     before.iter().filter(is_hidden).cloned().collect()
 }
 
-/// Returns the hazards of `all` that are not repeated in it, and not in `others`.
+/// Returns the hazards of `all` without repetitions, and without those in `others`.
 fn first_of_each<'a>(
     all: &'a [Finding],
     is_same: impl Fn(&Finding, &Finding) -> bool,
@@ -206,7 +209,7 @@ mod tests {
         Source::Server(server.into())
     }
 
-    /// Returns how many hazards are new and how many are resolved when a server has these.
+    /// Sets the hazards of a server. Returns how many are new and how many are resolved.
     fn replace(
         active: &mut ActiveHazards,
         server: &str,
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn hazard_is_new_again_after_its_end() {
+    fn hazard_is_reported_again_when_it_returns() {
         let mut active = ActiveHazards::default();
         let mut changes = |hazards: &[Hazard]| replace(&mut active, "one", hazards, false);
         assert_eq!(changes(&[Hazard::UnprotectedPrimary]), [1, 0]);
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_hazard_is_not_over() {
+    fn hazard_stays_raised_while_it_cannot_be_checked() {
         let unseen = || Hazard::ChecksDenied { command: "INFO".into() };
         let quorum = || Hazard::NoQuorum { usable: 1, needed: 2 };
         for (before, blind) in [
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn first_finding_of_a_kind_is_logged() {
+    fn only_the_first_hazard_of_a_kind_is_logged() {
         let behind = |replica: &str| Hazard::ReplicaBehind {
             replica: replica.into(),
             silent: std::time::Duration::ZERO,
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn no_replica_stays_raised_when_locks_require_replicas() {
+    fn no_replica_hazard_stays_raised_with_fewer_replicas_hazard() {
         let warnings = Warnings::default();
         let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
         let found = || -> Vec<_> {
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_source_has_no_hazards_and_no_logs() {
+    fn removed_node_has_no_hazards_and_logs_no_resolution() {
         let mut active = ActiveHazards::default();
         replace(&mut active, "one", &[Hazard::UnprotectedPrimary], true);
         active.forget("one");

@@ -23,8 +23,8 @@ use crate::{
     session::{about::with_info, info::time_of_day},
 };
 
-/// How soon after a connection is made the client checks the other addresses of a server, and
-/// whether hazards are resolved. Then, how often it does.
+/// How soon after a connection is made the client checks the other addresses of the server, and
+/// whether hazards are resolved. It repeats these checks at the interval `SELDOM`.
 const FIRST: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(10);
 
@@ -40,8 +40,8 @@ pub(super) struct Commands<T: SubscriptionTable> {
 }
 
 impl<T: SubscriptionTable> Commands<T> {
-    /// Returns a watcher of a connection to a new server. If it `replaces` one, the first
-    /// connection is a repeated one.
+    /// Returns a watcher of a connection to a new server. If the server `replaces` another one, its
+    /// first connection counts as a restored one.
     pub(super) fn reporting(
         hub: &Arc<Hub<T>>,
         warnings: &Arc<Warnings>,
@@ -54,7 +54,7 @@ impl<T: SubscriptionTable> Commands<T> {
         Arc::new(Self { hub, warnings, dialer, was_up, met })
     }
 
-    /// Whether this server replaces another one, by its run id. A restarted server counts as
+    /// Returns whether the run id shows another server than before. A restarted server counts as
     /// another one.
     fn has_moved_to(&self, about: &About) -> bool {
         let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
@@ -62,7 +62,7 @@ impl<T: SubscriptionTable> Commands<T> {
         !is_the_same && self.was_up.load(Ordering::Acquire)
     }
 
-    /// Checks now and at each interval.
+    /// Checks after `FIRST`, and then at each interval.
     async fn look(&self, wire: &Wire) -> Infallible {
         let mut pause = FIRST;
         loop {
@@ -77,13 +77,13 @@ impl<T: SubscriptionTable> Commands<T> {
         }
     }
 
-    /// Checks the other servers, which may take themselves for the primary.
+    /// Checks whether other servers of the URL also call themselves primaries.
     async fn check_other_addresses(&self) {
         self.dialer.check_other_addresses().await;
         self.warnings.log_sentinel_hazards(&self.dialer);
     }
 
-    /// Checks the server again, because a hazard may be resolved by itself.
+    /// Checks the server again, because a hazard may have ended by itself.
     async fn look_again(&self, wire: &Wire) {
         let (asked, met) = (time_of_day(), self.met.lock().clone());
         let Some((met, info)) = met.zip(wire.call(&cmd("INFO")).await.ok()) else { return };

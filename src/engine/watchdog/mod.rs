@@ -243,7 +243,7 @@ mod tests {
     /// Once, tokio's budget limited how many replies the task processed in one poll. So holds that
     /// the store had renewed were lost.
     #[tokio::test(start_paused = true)]
-    async fn all_received_replies_are_processed_at_once() {
+    async fn watchdog_processes_all_received_replies_at_once() {
         // Each hold has as many leases as one request renews.
         let (number, memory) = (1_000, MemoryStore::new());
         let client = Client::with_store(&memory);

@@ -7,8 +7,8 @@ pub(super) async fn all(t: &Bench) {
     barrier_opens_for_the_last_member_and_all_before_it(t).await;
     repeated_arrival_counts_once(t).await;
     member_that_leaves_does_not_count(t).await;
-    silent_member_does_not_count(t).await;
-    opening_is_announced(t).await;
+    member_with_an_expired_lease_does_not_count(t).await;
+    opening_of_a_barrier_is_announced(t).await;
     members_are_inside_until_they_leave(t).await;
     next_generation_enters_when_all_have_left(t).await;
     member_inside_is_renewed_until_its_lease_ends(t).await;
@@ -21,8 +21,8 @@ impl Bench {
         Claim { share: Share::Nothing, object, ..self.claim(name) }
     }
 
-    /// Returns how many members have arrived, or the index of a member for which the barrier has
-    /// opened.
+    /// Sends the arrival of a member. If the barrier has opened for it, returns the generation and
+    /// the index of the member. Otherwise returns the number of arrived members as an error.
     async fn arrive(&self, claim: &Claim, parties: u32) -> Result<(u64, u32), u32> {
         self.arrive_with(claim, parties, None).await
     }
@@ -71,7 +71,7 @@ async fn repeated_arrival_counts_once(t: &Bench) {
 }
 
 impl Bench {
-    /// Withdraws a member that has arrived.
+    /// Withdraws a member that has arrived. Checks that a repeated withdrawal does nothing.
     async fn leaves(&self, claim: &Claim) {
         let left = self.one.release(claim, ReleaseMode::Leave).await.unwrap();
         assert_eq!(left, ReleaseReply::Freed(RemoteWaiters::Nobody));
@@ -90,20 +90,21 @@ async fn member_that_leaves_does_not_count(t: &Bench) {
     t.leaves(&one).await;
 }
 
-async fn silent_member_does_not_count(t: &Bench) {
+async fn member_with_an_expired_lease_does_not_count(t: &Bench) {
     let short = Duration::from_millis(60);
     let dead = Claim { ttl: short, ..t.member("b-dead") };
     let [one, other] = [(); 2].map(|()| t.member("b-dead"));
     assert_eq!(t.arrive(&one, 3).await, Err(1));
     assert_eq!(t.arrive(&dead, 3).await, Err(2));
-    // The last arrival sets the TTL of the keys. That of `dead` would delete them too early.
+    // The last request sets the TTL of the keys, so `one` repeats its request. With the short TTL
+    // of `dead`, the keys would expire too early.
     assert_eq!(t.arrive(&one, 3).await, Err(2));
     sleep(2 * short).await;
     assert_eq!(t.arrive(&other, 3).await, Err(2));
     assert_eq!(t.arrive(&dead, 3).await, Ok((1, 2)), "it lives again");
 }
 
-async fn opening_is_announced(t: &Bench) {
+async fn opening_of_a_barrier_is_announced(t: &Bench) {
     let [one, other] = [(); 2].map(|()| t.member("b-announced"));
     let level = Event::Subscribed(one.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&one.object);
@@ -118,7 +119,7 @@ async fn opening_is_announced(t: &Bench) {
 const LONG: Duration = Duration::from_secs(20);
 
 impl Bench {
-    /// A member of a double barrier.
+    /// Returns a member of a double barrier.
     fn inner(&self, name: &str) -> Claim {
         Claim { object: self.object(Kind::DoubleBarrier, name), ..self.member(name) }
     }
@@ -127,7 +128,7 @@ impl Bench {
         self.arrive_with(claim, 2, Some(lease)).await
     }
 
-    /// Two members that are inside.
+    /// Returns two members that are inside.
     async fn pair(&self, name: &str, lease: Duration) -> [Claim; 2] {
         let [one, other] = [(); 2].map(|()| self.inner(name));
         assert_eq!(self.enter(&one, lease).await, Err(1));
@@ -136,7 +137,7 @@ impl Bench {
         [one, other]
     }
 
-    /// Returns how many members are inside, unless this generation has left.
+    /// Returns how many members are inside, or `None` if this generation has left.
     async fn inside(&self, name: &str, generation: u64) -> Option<u32> {
         let name = self.object(Kind::DoubleBarrier, name).name;
         let members = barrier::inside(&self.one, &name, generation).await.unwrap()?;
@@ -174,7 +175,7 @@ async fn next_generation_enters_when_all_have_left(t: &Bench) {
     t.leaves(&one).await;
     assert_eq!(t.enter(&next[2], LONG).await, Err(3));
     t.leaves(&other).await;
-    // No more than two of the three that wait.
+    // Three members wait, but the barrier lets only two of them in.
     assert_eq!(t.enter(&next[2], LONG).await, Ok((2, 1)));
     assert_eq!(t.inside(name, 2).await, Some(2));
     assert_eq!(t.inside(name, 1).await, None, "all of that generation have left");

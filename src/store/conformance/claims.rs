@@ -23,7 +23,7 @@ pub(super) async fn all(bench: &Bench) {
     elements_are_claimed_in_order(bench).await;
     repeated_request_gets_the_same_element(bench).await;
     repeated_push_appends_once(bench).await;
-    done_element_is_gone_and_repetition_agrees(bench).await;
+    done_element_is_removed_and_a_repeated_done_agrees(bench).await;
     expired_claims_go_back_in_order(bench).await;
     renewed_claim_lasts(bench).await;
     late_element_of_a_done_claim_goes_back(bench).await;
@@ -41,7 +41,7 @@ async fn push(t: &Bench, claim: &Claim, elements: &[&str]) -> u64 {
     queue::push(&t.one, claim.name(), &elements, &t.identity.fresh_owner()).await.unwrap()
 }
 
-/// Claims an element. Returns when it was taken, and the element.
+/// Claims an element. Returns the time at which it was taken, and the element.
 async fn take(t: &Bench, claim: &Claim) -> (u64, String) {
     match t.one.acquire(claim, None).await.unwrap() {
         Verdict::Granted { element: Some(it), token: None } => {
@@ -68,7 +68,7 @@ async fn counts(t: &Bench, claim: &Claim) -> (u64, u64) {
 async fn elements_are_claimed_in_order(t: &Bench) {
     let [one, two, three, four] = [(); 4].map(|()| wants(t, "q-order", LONG));
     assert_eq!(t.other.acquire(&one, None).await.unwrap(), Verdict::Busy(Taken::UNKNOWN));
-    // Equal elements are two elements, and a byte of any value is part of one.
+    // The queue keeps equal elements apart, and an element may contain any byte.
     assert_eq!(push(t, &one, &["a:\0\r\n", "a:\0\r\n"]).await, 2);
     assert_eq!(push(t, &one, &[""]).await, 3);
     assert_eq!(taken(t, &one).await, "a:\0\r\n");
@@ -81,7 +81,7 @@ async fn elements_are_claimed_in_order(t: &Bench) {
         }
         other => panic!("{other:?}"),
     }
-    // An element that is given back is the next one.
+    // An element that goes back becomes the head of the queue.
     push(t, &one, &["last"]).await;
     assert_eq!(end(t, &two, Ending::Back).await, ENDED);
     assert_eq!(taken(t, &four).await, "a:\0\r\n");
@@ -108,7 +108,7 @@ async fn repeated_push_appends_once(t: &Bench) {
     assert_eq!(counts(t, &claim).await, (2, 0));
 }
 
-async fn done_element_is_gone_and_repetition_agrees(t: &Bench) {
+async fn done_element_is_removed_and_a_repeated_done_agrees(t: &Bench) {
     let [claim, never] = [(); 2].map(|()| wants(t, "q-done", LONG));
     push(t, &claim, &["a"]).await;
     let (taken_at, _) = take(t, &claim).await;
@@ -164,7 +164,8 @@ async fn renewed_claim_lasts(t: &Bench) {
     assert_eq!(taken(t, &other).await, "b");
 }
 
-/// A request that is executed after its claim was done takes another element.
+/// If the store executes a late request of a claim that is already done, this request takes another
+/// element, which must go back.
 async fn late_element_of_a_done_claim_goes_back(t: &Bench) {
     let claim = wants(t, "q-late", LONG);
     push(t, &claim, &["a", "b"]).await;

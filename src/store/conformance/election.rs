@@ -7,7 +7,7 @@ pub(super) async fn all(t: &Bench) {
     leader_is_known_by_its_record(t).await;
     record_of_a_former_leader_is_ignored(t).await;
     renewal_keeps_the_record(t).await;
-    record_announces_itself_to_observers(t).await;
+    observers_are_notified_of_a_new_leader_record(t).await;
 }
 
 impl Bench {
@@ -16,7 +16,7 @@ impl Bench {
         Claim { share: Share::FENCED, object, ..self.claim_for(name, ttl) }
     }
 
-    /// Makes the owner of the claim the leader. Returns the term.
+    /// Makes the owner of the claim the leader. Returns the number of the term.
     async fn lead(&self, claim: &Claim) -> u64 {
         match self.one.acquire(claim, None).await.unwrap() {
             Verdict::Granted { token: Some(term), .. } => term.get(),
@@ -28,7 +28,7 @@ impl Bench {
         election::proclaim(&self.one, claim, term, value).await.unwrap()
     }
 
-    /// The leader: its owner, and its value if it has a record.
+    /// Returns the owner of the leader, and its value if it has written a record.
     async fn led_by(&self, claim: &Claim) -> Option<(Owner, Option<String>)> {
         let leader = election::leader(&self.other, claim.name()).await.unwrap()?;
         Some((leader.owner().clone(), leader.value().map(str::to_owned)))
@@ -108,7 +108,7 @@ async fn renewal_keeps_the_record(t: &Bench) {
     }
 }
 
-async fn record_announces_itself_to_observers(t: &Bench) {
+async fn observers_are_notified_of_a_new_leader_record(t: &Bench) {
     let claim = t.candidate("e-observed", TTL);
     t.other.listen(&claim.object);
     t.received(&listening(&claim), 1).await;

@@ -9,10 +9,10 @@ pub(super) async fn all(t: &Bench) {
     release_notifies_only_the_head_of_the_queue(t).await;
     withdrawn_head_passes_its_notification_on(t).await;
     withdrawn_waiter_leaves_the_order_of_the_others(t).await;
-    try_never_queues_or_passes_a_waiter(t).await;
+    try_acquire_never_queues_or_overtakes_a_waiter(t).await;
     forced_release_notifies_the_head(t).await;
-    holder_of_a_fair_lock_is_one_of_a_lock(t).await;
-    plain_lock_excludes_and_barges(t).await;
+    holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t).await;
+    plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t).await;
 }
 
 const WAITS: Option<Place> = Some(Place::Kept);
@@ -28,7 +28,8 @@ impl Bench {
         Claim { object, ..claim }
     }
 
-    /// Claims to one fair lock. The first one is granted, and the others wait in order.
+    /// Returns claims to one fair lock. The first one is granted, and the others wait in this
+    /// order.
     async fn in_order<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.fair(name));
         let [first, waiting @ ..] = claims.as_slice() else { panic!("no claim") };
@@ -44,7 +45,7 @@ impl Bench {
         self.other.acquire(claim, WAITS).await.unwrap()
     }
 
-    /// Releases what `claim` holds.
+    /// Releases the hold of `claim`.
     async fn frees(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
         assert_eq!(given, ReleaseReply::Freed(RemoteWaiters::Nobody));
@@ -56,7 +57,7 @@ impl Bench {
     }
 }
 
-/// The owner that a rejection names, and its hold count.
+/// Returns the holder in a busy verdict: its owner and its hold count.
 fn named(verdict: &Verdict) -> Option<(Owner, u32)> {
     let Verdict::Busy(Taken { holder: Some(holder), .. }) = verdict else { return None };
     Some((holder.owner.clone(), holder.count))
@@ -143,7 +144,7 @@ async fn withdrawn_waiter_leaves_the_order_of_the_others(t: &Bench) {
     t.frees(&second).await;
 }
 
-async fn try_never_queues_or_passes_a_waiter(t: &Bench) {
+async fn try_acquire_never_queues_or_overtakes_a_waiter(t: &Bench) {
     let [held, waiter] = t.in_order("tried").await;
     let tries = t.fair("tried");
     let busy = t.one.acquire(&tries, None).await.unwrap();
@@ -169,7 +170,7 @@ async fn forced_release_notifies_the_head(t: &Bench) {
     t.other.unlisten(&waiter.object);
 }
 
-async fn holder_of_a_fair_lock_is_one_of_a_lock(t: &Bench) {
+async fn holder_of_a_fair_lock_works_like_that_of_a_plain_lock(t: &Bench) {
     let [held, waiter] = t.in_order("kept").await;
     assert_eq!(t.one.recount(&held, 2, None).await.unwrap(), Outcome::Renewed);
     assert_eq!(t.one.held_by(&held.object, &held.owner).await.unwrap(), 2);
@@ -189,7 +190,7 @@ async fn holder_of_a_fair_lock_is_one_of_a_lock(t: &Bench) {
     t.frees(&waiter).await;
 }
 
-async fn plain_lock_excludes_and_barges(t: &Bench) {
+async fn plain_lock_of_a_fair_name_excludes_and_overtakes_waiters(t: &Bench) {
     let [held, waiter] = t.in_order("shared-name").await;
     let plain = t.claim("shared-name");
     assert!(matches!(t.one.acquire(&plain, None).await.unwrap(), Verdict::Busy(_)));

@@ -1,5 +1,5 @@
-//! The contract of every store for guarded writes. The tests read data back by a write, because a
-//! store has no request for data.
+//! The contract of every store for guarded writes. A store has no request that reads data, so the
+//! tests check data by further writes: see [`is_text`].
 
 use tokio::time::sleep;
 
@@ -15,14 +15,15 @@ pub(super) async fn all(bench: &Bench) {
     value_with_a_ttl_expires(bench).await;
 }
 
-/// Whether the store executed `writes`.
+/// Sends `writes`. Returns whether the store executed them.
 async fn writes<const N: usize>(t: &Bench, claim: &Claim, writes: [Write; N]) -> bool {
     let done = t.one.guarded(claim, &Work::Writes(writes.into())).await.unwrap();
     assert!(done.is_none() || done == Some(Value::Nil), "{done:?}");
     done.is_some()
 }
 
-/// Whether there is a text under `key`: then no field can be set. Otherwise it sets one.
+/// Returns whether `key` has a text. To find out, the function sets a field, which fails if the key
+/// has a text.
 async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
     let work = Work::Writes(vec![Write::hset(t.key(key), "field", "")]);
     match t.one.guarded(claim, &work).await {
@@ -98,7 +99,8 @@ async fn writes_are_ordered_and_atomic(t: &Bench) {
     assert!(!is_text(t, &claim, "{order}:a").await);
     assert!(is_text(t, &claim, "{order}:b").await);
 
-    // writes that are invalid for the existing value, or for the value after an earlier write
+    // the second write is invalid for the existing value, or for the value that the first write
+    // sets
     for refused in [
         [set(t.key("{order}:c")), field(t.key("{order}:b"))],
         [set(t.key("{order}:c")), field(t.key("{order}:c"))],

@@ -1,4 +1,4 @@
-//! What every store must do for maps and sets.
+//! The contract of every store for maps and sets.
 
 use std::slice;
 
@@ -12,21 +12,21 @@ use crate::{
 };
 
 pub(super) async fn all(t: &Bench) {
-    change_returns_the_value_before(t).await;
+    map_change_returns_the_previous_value(t).await;
     repeated_change_of_a_map_counts_once(t).await;
     entry_ends_with_its_ttl_if_the_server_can(t).await;
-    unchanged_reply_is_not_kept(t).await;
+    change_without_an_effect_leaves_no_idempotency_key(t).await;
     sum_is_added_once_for_each_request(t).await;
     entries_are_read_together(t).await;
     long_values_are_not_returned(t).await;
     long_page_is_read_in_parts(t).await;
     removal_under_a_lock_needs_the_hold(t).await;
     repeated_change_of_a_set_counts_once(t).await;
-    elements_are_added_all_or_none(t).await;
-    popped_element_is_returned_again(t).await;
+    set_elements_are_added_all_or_none(t).await;
+    repeated_pop_returns_the_same_element(t).await;
 }
 
-/// An entry lives so long.
+/// The TTL of entries.
 const BRIEF: Duration = Duration::from_millis(200);
 
 impl Bench {
@@ -34,7 +34,7 @@ impl Bench {
         Name::new(format!("{}{name}", self.prefix)).unwrap()
     }
 
-    /// Makes a change as the first client, with this receipt.
+    /// Makes a change as the first client, with this idempotency key.
     async fn changes(&self, name: &Name, change: Change<'_>, receipt: &Owner) -> Changed {
         map::change(&self.one, name, b"key", change, None, receipt).await.unwrap()
     }
@@ -57,7 +57,7 @@ fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-async fn change_returns_the_value_before(t: &Bench) {
+async fn map_change_returns_the_previous_value(t: &Bench) {
     let name = t.data("map-before");
     for (change, reply) in [
         (Change::Replace(b"1"), Changed::No),
@@ -117,7 +117,7 @@ async fn entry_ends_with_its_ttl_if_the_server_can(t: &Bench) {
         Ok(before) => {
             assert_eq!((before, read().await), (yes(b"1"), vec![Some(b"2".to_vec())]));
             sleep(BRIEF * 5 / 4).await;
-            // A repeated request returns the reply, and inserts nothing again.
+            // A repeated request returns the same reply, and does not insert the entry again.
             assert_eq!(inserted().await.unwrap(), yes(b"1"));
             assert_eq!(read().await, [None]);
             for brief in [true, false] {
@@ -132,8 +132,8 @@ async fn entry_ends_with_its_ttl_if_the_server_can(t: &Bench) {
     t.change(&name, Change::Remove).await;
 }
 
-/// Otherwise each failed comparison would write a key.
-async fn unchanged_reply_is_not_kept(t: &Bench) {
+/// If the store kept the reply, each failed comparison would write a key.
+async fn change_without_an_effect_leaves_no_idempotency_key(t: &Bench) {
     let (name, receipt) = (t.data("map-unchanged"), t.identity.fresh_owner());
     assert_eq!(t.changes(&name, Change::RemoveIf(b"1"), &receipt).await, Changed::No);
     t.change(&name, Change::Insert(b"1")).await;
@@ -170,7 +170,7 @@ async fn entries_are_read_together(t: &Bench) {
     assert_eq!(page, Page { parts: pairs, next: None, skips: false });
 }
 
-/// They would end the connection, which all callers share.
+/// A reply with a long value would end the connection, which all callers share.
 async fn long_values_are_not_returned(t: &Bench) {
     let name = t.data("map-long");
     let long = vec![b'x'; 200_001];
@@ -222,7 +222,8 @@ async fn long_page_is_read_in_parts(t: &Bench) {
 
 async fn removal_under_a_lock_needs_the_hold(t: &Bench) {
     let claim = t.claim("map-guarded");
-    // The lock and the map have to be in one slot.
+    // The name of the map begins with the name of the lock in braces, because both must be in one
+    // slot.
     let name = Name::new(format!("{{{}}}:data", claim.name().as_str())).unwrap();
     let insertion = |value| Write::hset(name.as_str(), "key", value);
     let removal = || Write::hdel(name.as_str(), "key");
@@ -256,7 +257,7 @@ async fn repeated_change_of_a_set_counts_once(t: &Bench) {
     assert!(!t.elements(&name, set::Change::Remove, &["a"]).await);
 }
 
-async fn elements_are_added_all_or_none(t: &Bench) {
+async fn set_elements_are_added_all_or_none(t: &Bench) {
     let name = t.data("set-none");
     assert!(t.elements(&name, set::Change::Insert, &["a"]).await);
     assert!(!t.elements(&name, set::Change::InsertAllIfNone, &["b", "a"]).await);
@@ -272,7 +273,7 @@ async fn elements_are_added_all_or_none(t: &Bench) {
     }
 }
 
-async fn popped_element_is_returned_again(t: &Bench) {
+async fn repeated_pop_returns_the_same_element(t: &Bench) {
     let (name, receipt) = (t.data("set-pop"), t.identity.fresh_owner());
     t.elements(&name, set::Change::Insert, &["a"]).await;
     t.elements(&name, set::Change::Insert, &["b"]).await;

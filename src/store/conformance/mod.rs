@@ -1,7 +1,8 @@
-//! The contract of a store on each deployment, as plain functions that its tests call.
+//! The contract of every store, as plain functions. The tests of each deployment call these
+//! functions.
 //!
-//! Two sessions of one store stand for two clients. Durations are short because
-//! on a real server they pass in real time.
+//! Two connected stores stand for two clients. Durations are short because on a real server they
+//! pass in real time.
 
 mod barrier;
 mod claims;
@@ -39,7 +40,7 @@ pub(crate) struct Bench {
     other: Arc<RedisStore>,
     events: Arc<ReceivedEvents>,
     identity: Identity,
-    /// The prefix of all names.
+    /// The prefix of all names in the tests.
     prefix: &'static str,
 }
 
@@ -75,7 +76,7 @@ impl Bench {
         Self { one, other, events, identity: Identity::of(id), prefix: "" }
     }
 
-    /// Adds a prefix to all names.
+    /// Sets the prefix of all names.
     #[cfg(test)]
     pub(crate) fn below(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
@@ -85,7 +86,7 @@ impl Bench {
         Object::of(kind, format!("{}{name}", self.prefix))
     }
 
-    /// Returns `key` with the name of a lock in braces, with the prefix of the test.
+    /// Adds the prefix to the name in the braces of `key`.
     fn key(&self, key: &str) -> String {
         key.replacen('{', &format!("{{{}", self.prefix), 1)
     }
@@ -98,7 +99,7 @@ impl Bench {
         Claim::plain(self.object(Kind::Lock, name), self.identity.fresh_owner(), ttl)
     }
 
-    /// Claims to one lock, the first of which is granted. The other client listens.
+    /// Returns claims to one lock. The first one is granted, and the other client listens.
     async fn held<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.claim(name));
         self.other.listen(&claims[0].object);
@@ -107,7 +108,7 @@ impl Bench {
         claims
     }
 
-    /// Lets the other client request a held lock, with a queue entry.
+    /// Requests a held lock as the other client, with a queue entry.
     async fn queue_by(&self, claim: &Claim, place: Place) {
         let verdict = self.other.acquire(claim, Some(place)).await.unwrap();
         assert!(matches!(verdict, Verdict::Busy(_)), "{verdict:?}");
@@ -117,27 +118,27 @@ impl Bench {
         self.queue_by(claim, Place::Listening).await;
     }
 
-    /// Releases a lock to the next waiter. Returns the holder after that.
+    /// Releases a lock by a hand-over. Returns the holder after the release.
     async fn hand_over(&self, claim: &Claim) -> Option<Holder> {
-        // A reservation is short, so the test requests the holder at the same time.
+        // A reservation is short, so the second request is sent at once, before the first reply.
         let given = self.one.release(claim, ReleaseMode::HandOver);
         let (given, holder) = join!(given, self.one.holder(&claim.object));
         assert_eq!(given.unwrap(), ReleaseReply::Freed(RemoteWaiters::Nobody));
         holder.unwrap()
     }
 
-    /// Releases a lock, which `next` then holds.
+    /// Releases a lock. Checks that the lock is then reserved for `next`.
     async fn hand_over_to(&self, next: &Claim, claim: &Claim) {
         let has = self.hand_over(claim).await.map(|holder| holder.owner);
         assert_eq!(has.as_ref(), Some(&next.owner));
     }
 
-    /// Releases a lock, after which it is free.
+    /// Releases a lock. Checks that the lock is then free.
     async fn release_without_successor(&self, claim: &Claim) {
         assert_eq!(self.hand_over(claim).await, None);
     }
 
-    /// Releases a lock, after which it is free for a moment.
+    /// Releases a lock. Checks that this opens a yield window.
     async fn yields(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
         assert!(matches!(given, ReleaseReply::Freed(RemoteWaiters::Next(_))), "{given:?}");
@@ -155,13 +156,15 @@ impl Bench {
         assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::GRANTED);
     }
 
-    /// Waits until the other client has received `event` this number of times, and no more.
+    /// Waits until the other client has received `event` this number of times. Checks that it was
+    /// not received more often.
     async fn received(&self, event: &Event, times: usize) {
         self.until_received(times, |events| events == event).await;
         assert_eq!(self.count(event), times, "received {event:?} too often");
     }
 
-    /// Waits until the other client has received this number of events that are `meant`.
+    /// Waits until the other client has received this number of events for which `meant` returns
+    /// true.
     async fn until_received(&self, times: usize, meant: impl Fn(&Event) -> bool) {
         let limit = Instant::now() + Duration::from_secs(5);
         while self.events.0.lock().unwrap().iter().filter(|events| meant(events)).count() < times {
@@ -196,7 +199,7 @@ pub(crate) async fn all(bench: &Bench) {
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     token_counter_is_raised_and_never_lowered(bench).await;
-    kind_rejects_unsupported_requests(bench).await;
+    object_kind_rejects_unsupported_requests(bench).await;
     fair::all(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
@@ -211,7 +214,7 @@ pub(crate) async fn all(bench: &Bench) {
     map::all(bench).await;
 }
 
-async fn kind_rejects_unsupported_requests(t: &Bench) {
+async fn object_kind_rejects_unsupported_requests(t: &Bench) {
     let of = |kind| Claim { object: t.object(kind, "unasked"), ..t.claim("unasked") };
     let [read, semaphore, latch] = [Kind::Read, Kind::Semaphore, Kind::Latch].map(of);
     let store = &t.one;
@@ -238,10 +241,10 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     t.queue(&next).await;
     assert_eq!(t.broadcast(&one).await, ReleaseReply::Freed(RemoteWaiters::Nobody));
     assert_eq!(drawn(&block).await, Some(2));
-    // A repeated request recovers a lost reply. The first block is then a gap.
+    // A request that is repeated after a lost reply draws new tokens. The first three stay unused.
     assert_eq!(drawn(&block).await, Some(5));
     t.one.release(&block, ReleaseMode::Broadcast).await.unwrap();
-    // A request without tokens gets none, and none is lost.
+    // A request without tokens leaves the counter as it is.
     t.grant(&t.claim("fenced")).await;
     t.one.force_release(&block.object).await.unwrap();
     assert_eq!(drawn(&next).await, Some(8));
@@ -256,12 +259,12 @@ async fn token_counter_is_raised_and_never_lowered(t: &Bench) {
         Verdict::Granted { token, .. } => token.map(NonZero::get),
         Verdict::Busy(taken) => panic!("{taken:?}"),
     };
-    // A free lock, that has no counter yet.
+    // while the lock is free, and has no counter at first
     for (least, counter) in [(0, 0), (40, 40), (7, 40), (40, 40)] {
         assert_eq!(raise(least).await, counter, "{least}");
     }
     assert_eq!(first(&held).await, Some(41));
-    // A held lock, and the greatest number of the API.
+    // and while the lock is held; `MOST_TOKEN` is the greatest number that the API accepts
     for (least, counter) in [(42, 42), (43, 43), (MOST_TOKEN, MOST_TOKEN.cast_signed())] {
         assert_eq!(raise(least).await, counter, "{least}");
     }
@@ -411,7 +414,8 @@ async fn release_reports_other_subscribers(t: &Bench) {
 async fn unsubscribed_client_receives_nothing(t: &Bench) {
     let [claim] = t.held("unheard").await;
     t.other.unlisten(&claim.object);
-    // It may receive an event before the store has recorded it.
+    // The server may execute some releases before the unsubscribe, and these still reach the
+    // client.
     let (limit, mut received) = (Instant::now() + Duration::from_secs(10), 0);
     while t.broadcast(&claim).await != ReleaseReply::Freed(RemoteWaiters::Nobody) {
         assert!(Instant::now() < limit, "it listens on");

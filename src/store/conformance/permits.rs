@@ -24,7 +24,7 @@ pub(super) async fn all(bench: &Bench) {
     permits_are_granted_while_enough_are_free(bench).await;
     repeated_request_gets_the_same_permits(bench).await;
     repeated_release_counts_once(bench).await;
-    rejected_request_learns_the_next_permit_expiry(bench).await;
+    rejected_permit_request_returns_the_next_permit_expiry(bench).await;
     expired_permits_are_free_for_any_client(bench).await;
     expired_permit_is_not_held_and_not_renewable(bench).await;
     renewal_renews_each_hold_as_a_whole(bench).await;
@@ -40,7 +40,7 @@ fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
     Claim { object, owner, ttl, share: Share::Units(count) }
 }
 
-/// Sets this number of permits, and deletes everything else of that name.
+/// Sets the number of permits of a new name.
 async fn set(t: &Bench, name: &str, count: u32) -> Object {
     let object = t.object(Kind::Permits, name);
     assert_eq!(change(t, &object, Change::SetIfAbsent(count)).await, 1);
@@ -105,7 +105,7 @@ async fn repeated_request_gets_the_same_permits(t: &Bench) {
     sleep(2 * SHORT).await;
     assert_eq!(counts(t, &object).await, (1, 2), "with a fresh lease");
 
-    // One of them was revoked: only that one is acquired again.
+    // If one permit was revoked, a repeated request acquires only this one again.
     assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     t.grant(&claim).await;
     assert_eq!(counts(t, &object).await, (1, 2));
@@ -122,7 +122,7 @@ async fn repeated_release_counts_once(t: &Bench) {
     assert_eq!(counts(t, &object).await, (2, 0));
 }
 
-async fn rejected_request_learns_the_next_permit_expiry(t: &Bench) {
+async fn rejected_permit_request_returns_the_next_permit_expiry(t: &Bench) {
     set(t, "p-next", 2).await;
     let (long, short) = (wants(t, "p-next", 1, LONG), wants(t, "p-next", 1, LONG / 2));
     t.grant(&long).await;
@@ -150,7 +150,8 @@ async fn expired_permit_is_not_held_and_not_renewable(t: &Bench) {
     let claim = wants(t, "p-late", 1, SHORT);
     t.grant(&claim).await;
     sleep(2 * SHORT).await;
-    // No client has sent a request since, so the store has not counted it as free.
+    // Since the lease ended, no client has sent a request, so the store has not yet counted the
+    // permit as free.
     for ttl in [None, Some(LONG)] {
         assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOurs]);
     }
@@ -256,7 +257,7 @@ async fn permit_is_found_by_its_id(t: &Bench) {
     assert_eq!(set, Some(LONG));
     let left = permits::lease(&t.other, &object.name, id, None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
-    // Its holder relies on it, so it does not get shorter.
+    // The lease does not become shorter, because the holder relies on it.
     let left = permits::lease(&t.other, &object.name, id, Some(SHORT)).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
 
@@ -264,7 +265,7 @@ async fn permit_is_found_by_its_id(t: &Bench) {
     assert_eq!(change(t, &object, Change::Release(id)).await, 0);
     assert_eq!(counts(t, &object).await, (1, 0));
 
-    // An expired permit has no holder, even before a client notices it.
+    // An expired permit is not held, even if the store has not yet counted it as free.
     t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
     sleep(2 * SHORT).await;
     assert_eq!(permits::lease(&t.one, &object.name, id, Some(LONG)).await.unwrap(), None);
@@ -294,7 +295,7 @@ async fn waiter_is_notified_when_permits_are_free(t: &Bench) {
     t.received(&freed(&claim), 4).await;
     change(t, &object, Change::Add(1)).await;
     t.received(&freed(&claim), 5).await;
-    // A lower number notifies no client.
+    // If the number becomes lower, the store notifies no client.
     change(t, &object, Change::Add(-2)).await;
     change(t, &object, Change::Set(0)).await;
     sleep(SHORT).await;

@@ -33,12 +33,12 @@ async fn release_reserves_the_lock_for_the_queue_head(t: &Bench) {
     t.queue(&first).await;
     t.queue(&second).await;
 
-    // The next request comes before a reservation is over.
+    // The second client sends its request while the lock is reserved for the first one.
     let ((), busy) = join!(t.hand_over_to(&first, &held), t.one.acquire(&second, None));
     assert!(matches!(busy.unwrap(), Verdict::Busy(_)));
     t.received(&ask_event(&held, NOW), 1).await;
 
-    // the notified client asks, and holds for its whole ttl
+    // the notified client sends a request, and holds the lock for its whole ttl
     assert_eq!(t.other.acquire(&first, Some(Place::Listening)).await.unwrap(), Verdict::GRANTED);
     assert_eq!(t.one.held_by(&held.object, &first.owner).await.unwrap(), 1);
     let left = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
@@ -61,7 +61,8 @@ async fn reservation_is_short_and_removes_its_entry(t: &Bench) {
     sleep(RESERVATION + Duration::from_millis(20)).await;
     assert_eq!(t.owner_of(&held).await, None);
 
-    // a client that sent no request does not block the others again
+    // if the notified client sends no request, the next release does not reserve the lock for it
+    // again
     t.grant(&held).await;
     t.release_without_successor(&held).await;
     t.other.unlisten(&held.object);
@@ -99,7 +100,7 @@ async fn grant_removes_the_queue_entry(t: &Bench) {
         t.queue(&next).await;
         t.broadcast(&held).await;
         assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::GRANTED);
-        // but a release without a hand-over does not notify it
+        // the entry of `next` is gone, so the next hand-over finds an empty queue
         t.broadcast(&next).await;
         t.grant(&last).await;
         t.release_without_successor(&last).await;
@@ -112,7 +113,7 @@ async fn unsubscribed_entry_is_skipped(t: &Bench) {
     t.queue(&gone).await;
     t.other.unlisten(&held.object);
     let limit = Instant::now() + Duration::from_secs(10);
-    // The server may count it as a subscriber until it notices.
+    // The server counts the client as a subscriber until it has executed the unsubscribe.
     while t.hand_over(&held).await.is_some() {
         assert!(Instant::now() < limit, "the lock is reserved for it");
         t.broadcast(&gone).await;
@@ -126,11 +127,11 @@ async fn leaving_notified_waiter_wakes_the_next(t: &Bench) {
     let [held, first, second] = t.held("notified-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;
-    // while it is reserved
+    // the first waiter leaves while the lock is reserved for it
     join!(t.hand_over_to(&first, &held), t.hand_over_to(&second, &first));
     t.received(&ask_event(&held, NOW), 2).await;
 
-    // and while it is free
+    // the first waiter leaves while the lock is free
     let [held, first, second] = t.held("free-and-gone").await;
     t.queue(&first).await;
     t.queue(&second).await;
@@ -148,7 +149,7 @@ async fn long_waiter_polls_when_another_client_got_the_lock(t: &Bench) {
     sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let came = Instant::now();
     t.queue(&second).await;
-    // a client that joined the queue recently sends its own request
+    // a release does not notify `second` if it joined the queue recently
     t.hand_over(&held).await;
     let lately = came.elapsed() < WARNED_AFTER;
     t.grant(&first).await;
@@ -187,7 +188,8 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
         sleep(Duration::from_millis(5)).await;
         std::mem::swap(&mut held, &mut next);
     }
-    // Windows take a fiftieth of the time: 2 ms in 100, or 16 in 800, and never two in a row.
+    // Windows take at most a fiftieth of the time: 2 ms in 100 ms, or 16 ms in 800 ms. After a
+    // window, the next release always reserves the lock.
     let most = usize::try_from(began.elapsed().as_millis() / 100).unwrap() + 1;
     assert!(gaps <= most && reserved > gaps, "{gaps} gaps, {reserved} reserved");
     t.broadcast(&held).await;
@@ -195,7 +197,7 @@ async fn contended_lock_has_yield_windows(t: &Bench) {
 }
 
 async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
-    // Holds are so long that each release opens a window.
+    // The holds are so long that a window is due at each release.
     let long = Duration::from_millis(850);
     let [held, first, second, third] = t.held("passed-over").await;
     t.queue(&first).await;
@@ -205,13 +207,14 @@ async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
     sleep(long).await;
     t.yields(&first).await;
 
-    // A foreign client acquires the lock in that window. Its release is for the waiter.
+    // A client without a queue entry acquires the lock in that window. Its release reserves the
+    // lock for the waiter that the window passed over.
     t.grant(&held).await;
     t.queue(&third).await;
     sleep(long).await;
     t.hand_over_to(&second, &held).await;
 
-    // No window has skipped the waiter behind it.
+    // The waiter behind that one was not passed over, so a window may open before it.
     t.grant(&second).await;
     sleep(long).await;
     t.yields(&second).await;

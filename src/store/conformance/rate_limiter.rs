@@ -1,4 +1,4 @@
-//! The behaviour of every store for rate limiters and throttles.
+//! The contract of every store for rate limiters and throttles.
 
 use super::*;
 use crate::{
@@ -18,7 +18,7 @@ pub(super) async fn all(t: &Bench) {
 
 const MS: Duration = Duration::from_millis(1);
 
-/// So long that no interval ends during a test.
+/// An interval that is so long that it does not end during a test.
 const LONG: Duration = Duration::from_secs(20);
 
 impl Bench {
@@ -41,7 +41,7 @@ async fn free(t: &Bench, name: &Name) -> Option<u64> {
     one(name).available(&t.one).await.unwrap()
 }
 
-/// The limiter, as the first client uses it.
+/// Returns the limiter of the first client.
 fn one(name: &Name) -> Limiter<'_> {
     Limiter { name, client: "one" }
 }
@@ -73,7 +73,8 @@ async fn limiter_grants_its_rate_and_then_returns_the_wait(t: &Bench) {
     sleep(100 * MS).await;
     assert_eq!(take(t, &name, 2).await, Decision::Granted);
     assert_eq!((free(t, &name).await, take(t, &name, 1).await), (Some(1), Decision::Granted));
-    // If the oldest one leaves, it is not enough for three.
+    // One permit was acquired first, and three later. So a request for two permits must wait until
+    // later ones leave the window.
     let [wait_for_one, wait_for_two] =
         [1, 2].map(async |permits| match take(t, &name, permits).await {
             Decision::Wait(wait) => wait,
@@ -155,7 +156,7 @@ async fn throttle_grants_a_burst_and_then_its_pace(t: &Bench) {
     }
     let (wait, _) = ask(&RatePermits::wanted(2)).await;
     assert!(wait > spacing && wait <= 2 * spacing, "{wait:?}");
-    // A simulated clock moves a little with each request.
+    // The simulated clock moves a little with each request, so `wait` alone may be too short.
     sleep(wait + MS).await;
     let (granted, _) = ask(&RatePermits::wanted(2)).await;
     assert!(granted.is_zero(), "{granted:?} after {wait:?}");

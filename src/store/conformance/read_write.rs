@@ -1,4 +1,4 @@
-//! Read-write locks: many readers, or one writer.
+//! The contract of every store for read-write locks: many readers, or one writer.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) async fn all(t: &Bench) {
     yielding_readers_let_waiting_writers_first(t).await;
     readers_yield_only_to_earlier_writers(t).await;
     leaving_writer_lets_readers_acquire(t).await;
-    last_reader_and_writer_notify_at_release(t).await;
+    release_of_the_last_reader_or_a_writer_notifies_waiters(t).await;
     forced_release_affects_one_side(t).await;
     reader_continues_when_another_reader_is_revoked(t).await;
     writer_continues_when_its_other_hold_is_revoked(t).await;
@@ -103,7 +103,7 @@ async fn reader_has_its_own_lease(t: &Bench) {
     sleep(Duration::from_millis(80)).await;
     let renewal = renewal(&short);
     assert_eq!(t.one.renew(&[renewal]).await.unwrap(), [Outcome::NotOurs]);
-    // The dead reader blocks no client when the last one releases.
+    // After the release of the last living reader, the dead reader does not block the writer.
     assert_eq!(release(t, &long).await, FREED);
     assert!(is_granted(t, &next).await);
     release(t, &next).await;
@@ -172,7 +172,7 @@ async fn writer_acquires_a_read_hold_and_keeps_it(t: &Bench) {
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(release(t, &other).await, FREED);
 
-    // or releases its read hold first
+    // the other order: the writer releases its read hold first
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(t.one.holder(&reads.object).await.unwrap(), None);
@@ -213,7 +213,8 @@ async fn read_under_a_write_hold_needs_the_write_hold(t: &Bench) {
     assert!(is_granted(t, &stranger).await);
     assert!(!reads_under_write(t, &reads, &writes).await, "others read, and might have written");
     release(t, &stranger).await;
-    // A repeated request keeps the grant.
+    // After the writer has released, a repeated request keeps its read hold, and a new one is
+    // rejected.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     release(t, &writes).await;
     assert!(reads_under_write(t, &reads, &writes).await);
@@ -234,7 +235,7 @@ async fn read_hold_outlives_the_lease_of_its_writer(t: &Bench) {
 }
 
 async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
-    // The shorter lease of the writer shortens nothing, however often it is renewed.
+    // The writer has a shorter lease than its read hold. Its renewals do not shorten the read hold.
     let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-own-lease") };
     let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
@@ -245,7 +246,8 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert!(!is_granted(t, &next).await, "one reads yet");
     assert_eq!(release(t, &reads).await, FREED);
 
-    // The longer lease of the writer blocks no client behind a dead reader.
+    // The writer has a longer lease than its read hold. After it has released, and the read hold
+    // has expired, nothing blocks the next client.
     let writes = writer(t, "rw-own-lease");
     let reads = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-own-lease") };
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
@@ -254,7 +256,7 @@ async fn read_hold_of_a_writer_has_its_own_lease(t: &Bench) {
     assert!(is_granted(t, &next).await);
     assert_eq!(release(t, &next).await, FREED);
 
-    // The same behind a reader that was dead before.
+    // The same if the read hold has expired before the writer releases.
     assert!(is_granted(t, &writes).await && reads_under_write(t, &reads, &writes).await);
     sleep(Duration::from_millis(80)).await;
     assert_eq!(release(t, &writes).await, FREED);
@@ -269,7 +271,7 @@ async fn readers_yield_only_to_earlier_writers(t: &Bench) {
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
     sleep(Duration::from_millis(20)).await;
-    // A repeated request does not move it back in the order.
+    // A repeated request of the writer keeps its position in the order.
     t.queue_by(&writes, Place::Kept).await;
     let came_later = Claim { share: after(2), ..late.clone() };
     let Verdict::Busy(Taken { holder: Some(first), at_most: Some(left), .. }) =
@@ -298,7 +300,7 @@ async fn yielding_readers_let_waiting_writers_first(t: &Bench) {
     assert!(is_granted(t, &rude).await);
     release(t, &rude).await;
     release(t, &here).await;
-    // until it holds: then it blocks others itself, and none after its release
+    // after the writer has acquired and released, readers acquire again
     assert_eq!(t.one.acquire(&writes, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
     release(t, &writes).await;
     assert!(is_granted(t, &late).await);
@@ -325,7 +327,7 @@ async fn leaving_writer_lets_readers_acquire(t: &Bench) {
     t.other.unlisten(&late.object);
 }
 
-async fn last_reader_and_writer_notify_at_release(t: &Bench) {
+async fn release_of_the_last_reader_or_a_writer_notifies_waiters(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw-notified"));
     let writes = writer(t, "rw-notified");
     t.other.listen(&writes.object);
@@ -360,8 +362,8 @@ async fn forced_release_affects_one_side(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-/// Once, the whole lock was released, and the reader still relied on its hold while another client
-/// wrote.
+/// Once, a forced release of the writer also removed the read hold. The reader still relied on the
+/// read hold while another client wrote.
 async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
@@ -385,7 +387,7 @@ async fn reader_continues_when_another_reader_is_revoked(t: &Bench) {
     release(t, &next).await;
 }
 
-/// Once, it was returned as the holder, and could not be revoked.
+/// Once, the store returned the read hold as the holder, but a forced release could not remove it.
 async fn writer_continues_when_its_other_hold_is_revoked(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
     let reads = reader(t, "rw-force-reader");

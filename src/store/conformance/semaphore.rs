@@ -11,17 +11,17 @@ pub(super) async fn all(t: &Bench) {
     repeated_acquire_and_release_count_once(t).await;
     withdrawn_request_takes_no_permits(t).await;
     abandoned_permits_stay_acquired(t).await;
-    repeated_change_counts_once_by_its_key(t).await;
+    change_with_the_same_idempotency_key_counts_once(t).await;
     drain_removes_free_permits_and_no_negative_ones(t).await;
     lookup_returns_the_owners_of_permits(t).await;
     permits_of_a_deleted_semaphore_do_not_count_in_the_next(t).await;
     longest_waiter_gets_its_permits(t).await;
     leaving_longest_waiter_frees_its_permits_for_others(t).await;
     oversized_request_blocks_no_other_waiter(t).await;
-    ambiguous_longest_waiter_blocks_no_other_waiter(t).await;
+    longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t).await;
     leaving_longest_waiter_notifies_blocked_waiters(t).await;
-    leaving_waiter_may_ask_again(t).await;
-    permit_numbers_end_at_javas_int(t).await;
+    semaphore_waiter_that_left_may_ask_again(t).await;
+    number_of_permits_is_limited_to_the_int_range_of_java(t).await;
     subscriber_is_notified_of_free_permits(t).await;
 }
 
@@ -92,7 +92,7 @@ async fn withdrawn_request_takes_no_permits(t: &Bench) {
     assert_eq!(t.one.release(&late, ReleaseMode::HandOver).await.unwrap(), GONE);
     t.busy(&late, None).await;
     assert_eq!(t.free(&late).await, 1);
-    // an owner that had permits is rejected after its release was requested again
+    // an owner whose permits are released is rejected after a repeated release
     let unsure = t.permits("withdrawn", 1);
     t.grant(&unsure).await;
     t.back(&unsure).await;
@@ -112,7 +112,7 @@ async fn abandoned_permits_stay_acquired(t: &Bench) {
     t.busy(&kept, None).await;
 }
 
-async fn repeated_change_counts_once_by_its_key(t: &Bench) {
+async fn change_with_the_same_idempotency_key_counts_once(t: &Bench) {
     let claim = t.permits("receipts", 1);
     let receipt = t.identity.fresh_owner();
     let twice = async |change: Change, receipt: &Owner| {
@@ -175,8 +175,8 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     let [many, other, longer] = [6, 5, 5].map(|units| t.permits("patient", units));
     assert_eq!(t.busy(&many, LONG).await, None);
     assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
-    // a waiter that has waited for less does not replace it, and one that has waited for longer
-    // does
+    // a waiter that has waited for less time does not replace the longest waiter; a waiter that has
+    // waited for longer does
     let less = Some(Place::Waited(Duration::from_secs(1)));
     assert_eq!(t.busy(&other, less).await, None);
     assert!(t.busy(&few, less).await.is_some());
@@ -185,7 +185,8 @@ async fn longest_waiter_gets_its_permits(t: &Bench) {
     let more = Some(Place::Waited(Duration::from_secs(3)));
     assert_eq!(t.other.acquire(&longer, more).await.unwrap(), Verdict::GRANTED);
 
-    // permits beyond its request are free for others, and all are after its grant
+    // others can acquire permits beyond the number that the longest waiter requests; after the
+    // grant of the longest waiter, they can acquire all
     t.changed(&few, Change::Add(5)).await;
     t.grant(&few).await;
     t.busy(&t.permits("patient", 1), None).await;
@@ -213,7 +214,7 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
     assert_eq!(t.busy(&too_many, LONG).await, None);
     t.grant(&few).await;
-    // nor does a waiter whose permits are revoked while it waits
+    // nor does a waiter block others when the number becomes too low for its request
     t.busy(&all, LONG).await;
     t.busy(&t.permits("too-many", 1), None).await;
     t.changed(&few, Change::Add(-1)).await;
@@ -221,9 +222,9 @@ async fn oversized_request_blocks_no_other_waiter(t: &Bench) {
     t.grant(&t.permits("too-many", 1)).await;
 }
 
-/// Two waiters want more permits than are ever free, because a holder keeps some. The others
-/// acquire in half of the time. In virtual time.
-pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench) {
+/// Two waiters want more permits than are ever free, because a holder keeps some. In half of the
+/// time, others can acquire. This test needs virtual time.
+pub(crate) async fn waiter_for_too_many_permits_blocks_others_half_the_time(t: &Bench) {
     let few = t.semaphore("turns", 10).await;
     t.grant(&t.permits("turns", 2)).await;
     let (many, start) = ([9, 10].map(|units| t.permits("turns", units)), Instant::now());
@@ -248,8 +249,9 @@ pub(crate) async fn hopeless_waiter_blocks_others_for_one_turn_at_most(t: &Bench
     }
 }
 
-/// A thousand holders are counted, and no more.
-async fn ambiguous_longest_waiter_blocks_no_other_waiter(t: &Bench) {
+/// The store counts the permits of at most a thousand holders. With more, it cannot know whether a
+/// request can ever be granted.
+async fn longest_waiter_blocks_no_waiter_beyond_a_thousand_holders(t: &Bench) {
     let few = t.semaphore("crowded", 1_010).await;
     for _ in 0..1_001 {
         t.grant(&t.permits("crowded", 1)).await;
@@ -273,8 +275,9 @@ async fn leaving_longest_waiter_notifies_blocked_waiters(t: &Bench) {
     t.other.unlisten(&few.object);
 }
 
-/// Its withdrawal leaves no request in flight that the store would have to reject.
-async fn leaving_waiter_may_ask_again(t: &Bench) {
+/// `ReleaseMode::Leave` states that no request is in flight, so the store need not reject later
+/// ones.
+async fn semaphore_waiter_that_left_may_ask_again(t: &Bench) {
     let few = t.semaphore("leaves", 2).await;
     t.grant(&t.permits("leaves", 1)).await;
     let many = t.permits("leaves", 2);
@@ -286,7 +289,7 @@ async fn leaving_waiter_may_ask_again(t: &Bench) {
     t.grant(&many).await;
 }
 
-async fn permit_numbers_end_at_javas_int(t: &Bench) {
+async fn number_of_permits_is_limited_to_the_int_range_of_java(t: &Bench) {
     const MOST: i64 = i32::MAX as i64;
     let claim = t.semaphore("most", 7).await;
     let add = async |permits| {
@@ -315,7 +318,7 @@ async fn subscriber_is_notified_of_free_permits(t: &Bench) {
     t.grant(&claim).await;
     t.back(&claim).await;
     t.received(&freed(&claim), 2).await;
-    // a negative number of permits is nothing to ask for
+    // the store does not publish a negative number, because no waiter can acquire
     t.changed(&claim, Change::Add(-3)).await;
     t.changed(&claim, Change::Add(4)).await;
     t.received(&freed(&claim), 3).await;

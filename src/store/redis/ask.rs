@@ -1,4 +1,4 @@
-//! A request to Redis, as data: the command, and how to read its reply. `runner.rs` sends it.
+//! A request to Redis, as data: the command, and how to read its reply. `runner.rs` sends requests.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::domain::{Failure, Name};
 
-/// The arguments of a script that takes none.
+/// The arguments of a script without arguments.
 pub(super) const NOTHING: Option<&str> = None;
 
 /// A request, and how its reply is read.
@@ -25,9 +25,9 @@ pub(super) trait Read<T>: FnOnce(&Value) -> Result<T, Failure> + Send {}
 
 impl<T, R: FnOnce(&Value) -> Result<T, Failure> + Send> Read<T> for R {}
 
-/// A script or a plain command, with its keys and arguments. All keys lie in one slot.
+/// A script or a plain command, with its keys and arguments. All keys are in one slot.
 pub(super) struct Request<'a> {
-    /// A script by its hash, as on a server with plain channels.
+    /// The plain command, or the call of the script by its hash for plain channels.
     pub(super) command: Cmd,
     script: Option<&'a Script>,
     keys: usize,
@@ -36,8 +36,8 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Runs `script` on the key `name` and on `others`. If a key has another type, the failure
-    /// names the type under `name`.
+    /// Runs `script` on the key `name` and on `others`. If a key has the wrong type, the failure
+    /// shows the type of the key `name`.
     pub(super) fn of(
         name: &'a Name,
         script: &'a Script,
@@ -74,13 +74,13 @@ impl<'a> Request<'a> {
         Self { command, script, keys, about: None, reports_split: false }
     }
 
-    /// If a key has another type, the failure names the type under `name`.
+    /// Makes the failure show the type of the key `name`, if a key has the wrong type.
     pub(super) fn about(self, name: &'a Name) -> Self {
         Self { about: Some(name), ..self }
     }
 
-    /// If two nodes have the keys, the request fails at once, and its caller sends another one.
-    /// Other requests are repeated until one node has all keys.
+    /// Makes the request fail at once if its keys are on two nodes, because its caller then sends
+    /// another request. Requests without this are repeated until one node has all keys.
     pub(super) fn reporting_split(self, reports_split: bool) -> Self {
         Self { reports_split, ..self }
     }
@@ -92,12 +92,12 @@ impl<'a> Request<'a> {
         Ask { request: self, read }
     }
 
-    /// The object whose key may have another type.
+    /// The name whose type a failure shows if a key has the wrong type.
     pub(super) fn subject(&self) -> Option<&'a Name> {
         self.about
     }
 
-    /// The name of the script. A plain command reads or renews one key.
+    /// The name of the script for metrics, or `plain` for a plain command.
     pub(super) fn name(&self) -> &'static str {
         self.script.map_or("plain", Script::name)
     }
@@ -161,7 +161,7 @@ impl leasehold_link::Request for Request<'_> {
 fn words(command: &Cmd) -> impl Iterator<Item = &[u8]> {
     command.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
-        // A cursor, which no request has.
+        // The argument is a cursor, which no request has.
         _ => b"0",
     })
 }

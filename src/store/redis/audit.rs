@@ -1,13 +1,14 @@
-//! The last releases by force: one list for all names, by plain commands.
+//! The record of the last releases by force: one list for all names, which plain commands read and
+//! write.
 //!
-//! An entry is written before its release, so that no release lacks one.
+//! An entry is written before its release, so every release by force has an entry.
 
 use redis::{Cmd, Value, cmd};
 
 use super::{RedisStore, Reply, keys::FORCED, replies};
 use crate::domain::{Failure, ForcedRelease};
 
-/// The number of entries that are kept.
+/// The largest number of entries in the list.
 const MOST: i64 = 100;
 
 /// Appends `forced`, and removes the oldest entry if there are too many.
@@ -39,7 +40,8 @@ async fn call(store: &RedisStore, command: &Cmd) -> Reply<Value> {
     }
 }
 
-/// Adds the key to a rejection: it is not that of the lock.
+/// Adds the key of the list to a rejection, because a reader would otherwise assume the key of the
+/// lock.
 fn naming_the_key(failure: Failure) -> Failure {
     match failure {
         Failure::Refused { code, message, command } => {
@@ -56,7 +58,7 @@ mod tests {
     use crate::{Client, Error, MemoryStore};
 
     #[tokio::test(start_paused = true)]
-    async fn last_releases_by_force_are_recorded() {
+    async fn most_recent_forced_releases_are_recorded() {
         let client = Client::with_store(&MemoryStore::new());
         let door = client.lock("door").unwrap();
         assert_eq!(client.forced_releases().await.unwrap(), []);
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn release_by_force_without_a_record_does_not_happen() {
+    async fn forced_release_fails_if_it_cannot_be_recorded() {
         let memory = MemoryStore::new();
         let client = Client::with_store(&memory);
         let door = client.lock("door").unwrap();

@@ -1,4 +1,5 @@
-//! What clients publish about themselves: one text for each, by plain commands.
+//! What clients publish about themselves: one text for each client, which plain commands read and
+//! write.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use redis::{Cmd, Value, cmd};
 use super::{RedisStore, Reply, keys, replies, scripts::millis};
 use crate::domain::{ClientInfo, InvalidName, Name, Owner};
 
-/// How many bytes of a text are read: enough for a hundred names.
+/// The largest number of bytes that are read of a text: enough for a hundred names.
 const LONGEST: usize = 200 * 1024;
 
-/// The id of the client of `owner`.
+/// Returns the id of the client of `owner`.
 pub(crate) fn client_of(owner: &Owner) -> Result<Name, InvalidName> {
     Name::new(owner.as_str().rsplit_once(':').map_or(owner.as_str(), |(client, _)| client))
 }
 
-/// Publishes the `text` of `client`. Redis removes it after `rests`.
+/// Publishes the `text` of `client`. Redis removes the text after `rests`.
 pub(crate) async fn write(
     store: &RedisStore,
     client: &Name,
@@ -31,7 +32,7 @@ pub(crate) async fn write(
 /// Reads what `client` has published.
 pub(crate) async fn read(store: &RedisStore, client: &Name) -> Reply<Option<ClientInfo>> {
     let key = keys::client_info(client);
-    // It may be the long value of another program.
+    // The key may have a long value of another program.
     let mut get = cmd("GETRANGE");
     get.arg(&key).arg(0).arg(LONGEST - 1);
     let text = call(store, &key, &get).await?;

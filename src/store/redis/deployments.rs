@@ -1,5 +1,5 @@
 //! Runs the conformance tests on every deployment: one server, several addresses, sentinels, a
-//! cluster. They also run with a user that has only the permissions from the guide.
+//! cluster. Further tests run them as a user that has only the permissions from the guide.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     store::conformance::{self, Bench},
 };
 
-/// The stores of two clients.
+/// Returns the stores of two clients.
 async fn pair(url: &str, settings: &Settings) -> [Arc<RedisStore>; 2] {
     let [one, other] = ["one", "other"].map(|id| RedisStore::connect(url, settings, id));
     [Arc::new(one.await.unwrap()), Arc::new(other.await.unwrap())]
@@ -22,18 +22,19 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-/// Without a count of subscribers no client queues, and the tests need a queue.
+/// If a client cannot count the subscribers in a cluster, it never queues; the conformance tests
+/// need a queue.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "the number of subscribers in a whole cluster");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_conforms() {
+async fn one_server_passes_the_conformance_tests() {
     conforms(&Redis::start().url(), &Settings::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_and_several_addresses_conform() {
+async fn sentinels_and_address_lists_pass_the_conformance_tests() {
     let sentinels = Sentinels::options().replicas(1).start();
     let [master, replica] = sentinels.servers() else { panic!() };
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port());
@@ -50,11 +51,11 @@ async fn cluster_conforms() {
     conforms(&cluster.url(), &Settings::default()).await;
 }
 
-// The same with the permissions of the guide, and no others.
+// The same tests as a user with only the permissions of the guide.
 
 const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
-/// The permissions that each command of the guide for `user` adds.
+/// Returns the permissions of `user` in the guide, one list for each command there.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     let nothing = ["on", ">secret", "resetkeys", "resetchannels", "-@all"];
     let mut commands = acl_rules_in(GUIDE, user);
@@ -62,18 +63,19 @@ fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
     commands
 }
 
-/// The further permissions for names with braces.
+/// Returns the further permissions that names with braces need.
 fn patterns_of_the_guide() -> Vec<&'static str> {
     let (_, from) = GUIDE.split_once("For names with braces below `app:`").unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
     paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
-/// The permission that one command of the guide adds.
+/// The permissions that only clusters need, and that only `replicated` needs.
 const IN_A_CLUSTER: &str = "+asking";
 const OF_REPLICAS: &str = "+wait";
 
-/// The permissions for everything below `app:`, at one server and in other deployments.
+/// Returns the permissions for all names that begin with `app:`. `more` selects those that only
+/// some deployments need.
 fn permissions(more: &[&str]) -> Vec<&'static str> {
     let users =
         ["leasehold", "permits", "semaphores", "latches", "barriers", "queues", "limiters", "maps"];
@@ -84,7 +86,7 @@ fn permissions(more: &[&str]) -> Vec<&'static str> {
     commands.filter(meant).chain([patterns_of_the_guide()]).flatten().collect()
 }
 
-/// Creates a user at `server`. Its permissions name the channels wherever the server checks them.
+/// Creates a user at `server` with these permissions.
 fn admit(server: &Redis, name: &str, permissions: &[&str]) {
     server.user(name, permissions);
     server.command(&["ACL", "SETUSER", name, "+client|setinfo"]);
@@ -96,7 +98,7 @@ fn nothing_was_refused(server: &Redis) {
     assert!(refused.list().is_empty(), "{refused:?}");
 }
 
-/// The settings of that user.
+/// Returns the settings of a client that logs in as that user.
 fn narrow() -> Settings {
     let password = Some(String::from("secret").into());
     Settings { user: Some("narrow".into()), password, ..Settings::default() }
@@ -113,7 +115,7 @@ async fn is_acknowledged(url: &str, settings: &Settings) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_user_is_denied_nothing_at_one_server() {
+async fn acl_user_of_the_guide_is_denied_nothing_at_one_server() {
     let redis = Redis::start();
     admit(&redis, "narrow", &permissions(&[]));
     conforms(&redis.url(), &narrow()).await;
@@ -121,7 +123,7 @@ async fn guide_user_is_denied_nothing_at_one_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_user_may_wait_for_replicas() {
+async fn acl_user_of_the_guide_may_wait_for_replicas() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     admit(&master, "narrow", &permissions(&[OF_REPLICAS]));
@@ -131,7 +133,7 @@ async fn guide_user_may_wait_for_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_users_are_denied_nothing_with_sentinels() {
+async fn acl_users_of_the_guide_are_denied_nothing_with_sentinels() {
     let sentinels = Sentinels::options().replicas(1).start();
     let eye = commands_of_the_guide("eye").swap_remove(0);
     sentinels.sentinels().iter().for_each(|it| admit(it, "eye", &eye));
@@ -145,7 +147,7 @@ async fn guide_users_are_denied_nothing_with_sentinels() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guide_user_is_denied_nothing_in_a_cluster() {
+async fn acl_user_of_the_guide_is_denied_nothing_in_a_cluster() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
     cluster.nodes().iter().for_each(|it| admit(it, "narrow", &permissions(&[IN_A_CLUSTER])));

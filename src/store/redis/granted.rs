@@ -1,4 +1,4 @@
-//! A grant, as data for the request that asks its server for acknowledgements.
+//! A grant, as data for the request that asks the server how many replicas have it.
 
 use std::sync::LazyLock;
 
@@ -9,27 +9,28 @@ use super::scripts::{Script, script};
 
 static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
-/// Two commands that check whether a grant is still in Redis. If it is not, both reply 0 or nil.
+/// Two commands about a grant: one writes it again, and one checks it. If Redis no longer has the
+/// grant, both reply 0 or nil.
 #[derive(Clone, Debug)]
 pub(super) struct Granted(pub(super) Evidence);
 
 impl Granted {
-    /// A field of the hash under the first of `keys`. The other keys belong to the same grant.
+    /// A grant that is a field of the hash `keys[0]`. The other keys belong to the same grant.
     pub(super) fn field(keys: &[&str], field: &str) -> Self {
         let hash = keys.first().copied().unwrap_or_default();
         let look = cmd("HEXISTS").arg(hash).arg(field).clone();
         Self::new(&TOUCH, keys, field.as_bytes(), look)
     }
 
-    /// A grant that `script` writes again unchanged and `look` finds. The script is sent as text,
-    /// because it is short and was not loaded on this connection.
+    /// A grant that `script` writes again, unchanged, and that `look` finds. `EVAL` sends the text
+    /// of the script, because it is short and was not loaded on this connection.
     pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
         let mut touch = cmd("EVAL");
         touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);
         Self(Evidence { touch, look })
     }
 
-    /// The same, found by another command.
+    /// The same grant, which the command `look` finds.
     pub(super) fn found_by(self, look: Cmd) -> Self {
         Self(Evidence { look, ..self.0 })
     }

@@ -1,4 +1,4 @@
-//! The objects in Redis, for operators. It only reads, and by plain commands.
+//! Reads the objects in Redis, for operators. All commands are plain commands that change nothing.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,32 +9,33 @@ use uuid::Uuid;
 use super::{RedisStore, Reply, channel_of, client_info, keys, replies};
 use crate::domain::{Holder, Inspection, Kind, Name, Object, ObjectKind, Owner, Waiter};
 
-/// The largest number of holders and of waiters that are read. A hash with more fields is no lock.
+/// The largest number of holders, and of waiters, that are read. A hash with more fields does not
+/// count as a lock.
 const MOST: i64 = 1_000;
 
-/// The number of holders whose client info is read.
+/// The largest number of holders whose client info is read.
 const MOST_CLIENTS: usize = 10;
 
-/// A hash of more bytes is no lock: a thousand holders need about half of that. A reply of 256 KiB
-/// would end the connection.
+/// A hash of more bytes does not count as a lock: a thousand holders need about half of these
+/// bytes. A reply of 256 KiB would end the connection.
 const LARGEST: i64 = 200 * 1024;
 
-/// The reply to `PTTL` if there is no such key.
+/// The reply to `PTTL` if the key does not exist.
 const GONE: i64 = -2;
 
-/// The end of a permit without a lease, as Redisson writes it.
+/// The end that Redisson writes for a permit without a lease.
 const NEVER: f64 = 922_337_203_685_477.0;
 
 /// One step of a search at one server.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Where the search continues. `None` if all keys of the server were seen.
+    /// Where the search continues. `None` after the last step.
     pub(crate) next: Option<u64>,
     pub(crate) names: Vec<Name>,
 }
 
-/// Searches for keys that match `pattern` at the server with this index. Returns `None` if there are
-/// fewer servers.
+/// Searches for keys that match `pattern` at the server with this index. Returns `None` if there
+/// are fewer servers.
 pub(crate) async fn search(
     store: &RedisStore,
     server: usize,
@@ -55,8 +56,8 @@ pub(crate) async fn search(
     Ok(Some(Found { next: Some(next).filter(|next| *next != 0), names }))
 }
 
-/// The name of the object that `key` shows. The queue of a fair lock may outlive its lock, and the
-/// claims of a queue its list.
+/// Returns the name of the object that exists because `key` exists. A fair lock may exist only by
+/// its queue of waiters, and a queue only by its claims.
 fn shown_name(key: &str) -> Option<&str> {
     if let Some(name) = keys::queue_of(key) {
         return Some(name);
@@ -68,7 +69,7 @@ fn shown_name(key: &str) -> Option<&str> {
     (!is_derived(key)).then_some(key)
 }
 
-/// Whether the key belongs to an object of another name.
+/// Whether the key belongs to an object whose name is not the key itself.
 fn is_derived(key: &str) -> bool {
     let of_a_tag = key.split_once('}').is_some_and(|(_, rest)| {
         [":timeout", ":permits", ":value"].iter().any(|it| rest.contains(it))
@@ -77,7 +78,7 @@ fn is_derived(key: &str) -> bool {
     of_a_prefix || key.contains(":rwlock_timeout:") || of_a_tag
 }
 
-/// Reads everything about `name`. Returns `None` if nothing there looks like an object.
+/// Reads everything about `name`. Returns `None` if Redis has no object of this name.
 pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Inspection>> {
     let key = name.as_str();
     let first = [on("TYPE", key), on("PTTL", key), cmd("TIME")];
@@ -125,7 +126,7 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
         waiters(store, &mut found, now).await?;
         clients(store, &mut found).await;
     }
-    // The key may have gone meanwhile.
+    // The key may have been deleted between the requests.
     let is_there = !found.holders.is_empty()
         || !found.waiters.is_empty()
         || found.number.is_some()
@@ -138,16 +139,16 @@ pub(crate) async fn inspect(store: &RedisStore, name: &Name) -> Reply<Option<Ins
 async fn clients(store: &RedisStore, found: &mut Inspection) {
     let name = found.name.as_str();
     for holder in found.holders.iter_mut().take(MOST_CLIENTS) {
-        // An owner that another program wrote may not be one of a client.
+        // Another program may have written an owner without the id of a client.
         let Ok(client) = client_info::client_of(&holder.owner) else { continue };
-        // The user may lack the permission for this key alone, or its server may be down. The
-        // holder is known without it.
+        // This fails if the ACL denies only this key, or if its server is down. The client info is
+        // then left out.
         let info = client_info::read(store, &client).await.ok().flatten();
         holder.client = info.map(|info| Arc::new(info.only_of(name, &holder.owner)));
     }
 }
 
-/// Reads how much a map, a set or a queue has.
+/// Reads how many entries or elements a map, a set or a queue has.
 async fn sized(
     store: &RedisStore,
     found: &mut Inspection,
@@ -161,8 +162,8 @@ async fn sized(
     Ok(())
 }
 
-/// Reads the claims of a queue, if there are any. A claim whose lease is over keeps its element until
-/// the next claim of any client.
+/// Reads the claims of a queue, if there are any. An expired claim is included, because it has its
+/// element until any client claims the next one.
 async fn claims(store: &RedisStore, found: &mut Inspection, now: Duration) -> Reply<()> {
     let name = found.name.clone();
     let questions = [on("LLEN", &keys::aside(&name)), scores(&keys::claimants(&name))];
@@ -205,7 +206,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     };
     let mut owners: Vec<_> = fields.into_iter().collect();
     if owners.is_empty() {
-        // It was released meanwhile.
+        // The lock was released between the requests.
         return Ok(true);
     }
     owners.sort();
@@ -214,7 +215,7 @@ async fn hash(store: &RedisStore, found: &mut Inspection) -> Reply<bool> {
     for ((owner, count), lease) in owners.iter().zip(&leases) {
         let Ok(count) = count.parse() else { return Ok(false) };
         let Some(owner) = owner_of(owner) else { return Ok(false) };
-        // The key has expired: its holder holds nothing.
+        // The key of this lease has expired, so this owner holds nothing.
         if parsed(lease) == Some(GONE) {
             continue;
         }
@@ -231,7 +232,8 @@ async fn is_too_large(store: &RedisStore, name: &Name, key: &str) -> Reply<bool>
     Ok(parsed::<i64>(&size).is_some_and(|size| size > LARGEST))
 }
 
-/// Asks for the end of the lease of a holder: a reader has a key of its own.
+/// Returns the command that reads the lease of a holder. The lease of a reader is the TTL of its
+/// own key.
 fn lease_of(found: &Inspection, owner: &str) -> Cmd {
     let reads = found.kind == ObjectKind::ReadLock
         || found.kind == ObjectKind::WriteLock && !owner.ends_with(":write");
@@ -241,7 +243,7 @@ fn lease_of(found: &Inspection, owner: &str) -> Cmd {
     }
 }
 
-/// An owner in the form of Redisson and Leasehold, without the mark of a writer.
+/// Reads an owner that Redisson or Leasehold wrote. Removes the suffix of a writer.
 fn owner_of(field: &str) -> Option<Owner> {
     let owner = field.strip_suffix(":write").unwrap_or(field);
     let (client, _) = owner.split_once(':')?;
@@ -256,7 +258,7 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     if is_too_large(store, &name, &holders).await? {
         return Err(replies::refused(
             "ERR",
-            &format!("the key {holders} is too large to be read at once"),
+            &format!("the key the key {holders} is too large to be read at once at once"),
         ));
     }
     let questions =
@@ -269,7 +271,7 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     for (member, end) in scored(permits) {
         found.kind = ObjectKind::ExpirableSemaphore;
         let left = seconds(end / 1_000.0).saturating_sub(now);
-        // The next acquisition removes an expired permit.
+        // An expired permit is left out: the next acquisition removes it.
         if !left.is_zero() {
             let remaining = (end < NEVER).then_some(left);
             found.holders.push(Holder::new(permit(&member), 1, remaining));
@@ -325,7 +327,8 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     }
     for member in fair {
         let Value::BulkString(member) = member else { return Err(replies::unreadable(member)) };
-        // A waiter of Leasehold has both times, one of Redisson only a deadline.
+        // A waiter of Leasehold has an entry in both maps. A waiter of Redisson has only a
+        // deadline.
         let is_overdue =
             deadlines.get(member).is_none_or(is_past) || alive.get(member).is_some_and(is_past);
         let owner = Owner::lossy(&String::from_utf8_lossy(member));
@@ -342,7 +345,7 @@ async fn waiters(store: &RedisStore, found: &mut Inspection, now: Duration) -> R
     Ok(())
 }
 
-/// The kind whose channel announces the releases.
+/// Returns the kind whose channel announces the releases of an object.
 fn channels(kind: ObjectKind) -> Kind {
     match kind {
         ObjectKind::ReadLock | ObjectKind::WriteLock => Kind::Read,
@@ -364,7 +367,8 @@ fn on(verb: &str, key: &str) -> Cmd {
     command
 }
 
-/// Asks for as much of a string as a number has: the data of another program may be long.
+/// Returns the command that reads as many bytes of a string as a number can have, because another
+/// program may have written a long string.
 fn start_of(key: &str) -> Cmd {
     let mut command = on("GETRANGE", key);
     command.arg(0).arg(20);
@@ -381,7 +385,7 @@ async fn one(store: &RedisStore, name: &Name, command: Cmd) -> Reply<Value> {
     accepted(store.topology.call(name.as_str().as_bytes(), &command).await?)
 }
 
-/// Sends `commands` about `name`. The first rejection fails all of them.
+/// Sends `commands` about `name`. If the server rejects one of them, returns only this failure.
 async fn all(store: &RedisStore, name: &Name, commands: &[Cmd]) -> Reply<Vec<Value>> {
     let replies = store.topology.call_all(name.as_str().as_bytes(), commands).await?;
     replies.into_iter().map(accepted).collect()
@@ -394,14 +398,14 @@ fn accepted(reply: Value) -> Reply<Value> {
     }
 }
 
-/// The time of the server since 1970.
+/// Reads the reply to `TIME`: the time since 1970.
 fn clock(reply: &Value) -> Option<Duration> {
     let Value::Array(parts) = reply else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
     Duration::from_secs(parsed(seconds)?).checked_add(Duration::from_micros(parsed(micros)?))
 }
 
-/// A time of a score, which may be infinite.
+/// Converts a score to a time. The score may be infinite.
 fn seconds(score: f64) -> Duration {
     Duration::try_from_secs_f64(score).unwrap_or(Duration::MAX)
 }
@@ -417,7 +421,7 @@ fn parsed<T: std::str::FromStr>(reply: &Value) -> Option<T> {
     }
 }
 
-/// The fields of a hash, as they are shown.
+/// Reads the fields of a hash and their values as texts.
 fn pairs(reply: &Value) -> Vec<(String, String)> {
     let Value::Map(fields) = reply else { return vec![] };
     fields
@@ -426,7 +430,7 @@ fn pairs(reply: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The members of a sorted set, with their scores.
+/// Reads the members of a sorted set and their scores.
 fn scored(reply: &Value) -> Vec<(Vec<u8>, f64)> {
     let Value::Array(members) = reply else { return vec![] };
     let member = |member: &Value| match member {
@@ -441,7 +445,7 @@ fn scored(reply: &Value) -> Vec<(Vec<u8>, f64)> {
     members.iter().filter_map(member).collect()
 }
 
-/// The number in the reply to `PUBSUB NUMSUB channel`.
+/// Reads the number in the reply to `PUBSUB NUMSUB channel`.
 fn last_of(reply: &Value) -> Option<u64> {
     match reply {
         Value::Array(parts) => parsed(parts.last()?),
@@ -455,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn derived_keys_are_not_taken_for_names() {
+    fn inspection_does_not_list_derived_keys_as_names() {
         for key in [
             "redisson_lock_timeout:{door}",
             "leasehold_barrier__generation:{door}",

@@ -1,6 +1,6 @@
 //! A simulated server in this process, for the tests of programs that use locks.
 //!
-//! Clients use it by the same code as a real server, but no bytes leave the process.
+//! Clients use the simulated server by the same code as a real one, but no bytes leave the process.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::domain::Name;
 
 /// A simulated Redis in this process, which several clients may share.
 ///
-/// A test can make it lose a hold, stall or fail, and check how the program reacts. It follows
-/// tokio's clock: under `tokio::time::pause` leases end in virtual time. Clones are the same
-/// server.
+/// A test can make the server lose a hold, stall or fail, and check how the program reacts. The
+/// server follows tokio's clock: under `tokio::time::pause`, leases end in virtual time. Clones are
+/// the same server.
 ///
 /// # Examples
 ///
-/// A test of what a job does when its lock is lost:
+/// A test of a job that loses its lock:
 ///
 /// ```
 /// use leasehold::{Client, LostReason, MemoryStore};
@@ -60,10 +60,12 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Forgets the holds of `name` without a message, as Redis does when it restarts without its
-    /// data or fails over too early. Permits that were held are free then; of a semaphore nothing
-    /// is left. It does not forget the claims of a queue: use
-    /// [`lose_everything`](Self::lose_everything). Returns whether `name` was held.
+    /// Deletes the holds of `name` without a message, and returns whether `name` was held.
+    ///
+    /// This happens in Redis after a restart without its data, or after a failover before the
+    /// replica has the hold. The held permits of an expirable semaphore become free. A semaphore
+    /// with held permits is deleted. The claims of a queue stay: use
+    /// [`lose_everything`](Self::lose_everything) to lose these, too.
     ///
     /// # Examples
     ///
@@ -92,7 +94,7 @@ impl MemoryStore {
         leased || counted || held
     }
 
-    /// Frees the permits of `name` that are held.
+    /// Frees the held permits of `name`. Returns whether there were any.
     fn lose_leases(&self, name: &Name) -> bool {
         let leases = keys::leases(name);
         let Some(held) = self.server.zset(&leases) else { return false };
@@ -103,7 +105,7 @@ impl MemoryStore {
         true
     }
 
-    /// Forgets everything without a message: all holds, tokens, semaphores, latches, and data.
+    /// Deletes everything without a message: all holds, tokens, semaphores, latches, and data.
     ///
     /// # Examples
     ///
@@ -121,9 +123,9 @@ impl MemoryStore {
         self.server.forget_everything();
     }
 
-    /// Stops the server, as SIGSTOP does: it answers no request until [`resume`](Self::resume).
+    /// Stops the server as SIGSTOP does: it does not reply until [`resume`](Self::resume).
     ///
-    /// A client gives a request up after its `request_timeout`, 3 seconds by default.
+    /// A client gives a request up after its `request_timeout`, which is 3 seconds by default.
     ///
     /// # Examples
     ///
@@ -143,7 +145,8 @@ impl MemoryStore {
         self.server.stop();
     }
 
-    /// Lets a stalled server continue. It executes the requests that it received meanwhile.
+    /// Lets a stalled server continue. The server executes the requests that it received while it
+    /// was stalled.
     ///
     /// # Examples
     ///
@@ -156,7 +159,8 @@ impl MemoryStore {
         self.server.resume();
     }
 
-    /// Rejects every request with this text, as Redis would: an error code first.
+    /// Makes the server reject every request with this text. As in Redis, the text begins with an
+    /// error code.
     ///
     /// # Examples
     ///
@@ -172,7 +176,7 @@ impl MemoryStore {
         self.server.fail(Some(words));
     }
 
-    /// Ends what [`fail`](Self::fail) began.
+    /// Makes the server accept requests again after [`fail`](Self::fail).
     ///
     /// # Examples
     ///
@@ -185,8 +189,10 @@ impl MemoryStore {
         self.server.fail(None);
     }
 
-    /// Gives the server this many replicas, each of which acknowledges writes at once. A server
-    /// begins without any: see [`Lock::replicated`](crate::Lock::replicated).
+    /// Sets the number of replicas, each of which acknowledges writes at once.
+    ///
+    /// A new server has no replicas. They matter for locks with
+    /// [`Lock::replicated`](crate::Lock::replicated).
     ///
     /// # Examples
     ///
@@ -206,7 +212,8 @@ impl MemoryStore {
         self.server.acknowledge_as(number);
     }
 
-    /// Returns the value that [`Write::set`](crate::Write::set) wrote under `key`, while it exists.
+    /// Returns the value that [`Write::set`](crate::Write::set) wrote under `key`, or `None` if the
+    /// key does not exist.
     ///
     /// # Examples
     ///
@@ -224,7 +231,8 @@ impl MemoryStore {
         self.server.text(key)
     }
 
-    /// The value of one field that [`Write::hset`](crate::Write::hset) wrote.
+    /// Returns the value of a field that [`Write::hset`](crate::Write::hset) wrote, or `None` if
+    /// the field does not exist.
     ///
     /// # Examples
     ///
@@ -248,7 +256,7 @@ impl MemoryStore {
         self.server.keys()
     }
 
-    /// A store for the client called `client_id`, which connects at its first request.
+    /// Returns a store for the client called `client_id`. It connects at its first request.
     pub(crate) fn store(&self, client_id: &str) -> RedisStore {
         let server = self.server.clone();
         let connector = Connector::by(move || {

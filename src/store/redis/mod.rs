@@ -1,5 +1,5 @@
-//! Redis as the store. For each server there is one connection for commands and one for messages,
-//! and one that waits for replicas if `replicated` is used.
+//! Redis as the store. A client has two connections to each server, one for commands and one for
+//! messages. With `replicated`, it has a third one, which waits for replicas.
 
 mod ask;
 pub(crate) mod audit;
@@ -42,7 +42,7 @@ use crate::{
     metrics,
 };
 
-/// The slot of a name, and of all its keys.
+/// Returns the slot of a name, which is the slot of all keys of this name.
 fn slot_of_name(name: &Name) -> u16 {
     slot_of(name.as_str().as_bytes())
 }
@@ -54,7 +54,7 @@ type Reply<T> = Result<T, Failure>;
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     topology: Topology<Table>,
-    /// Requests for permits whose number is unset.
+    /// Limits how often the client logs that the number of permits is not set.
     unset: LogThrottle,
 }
 
@@ -80,7 +80,7 @@ impl RedisStore {
         Self::connect("redis://made-by-a-test", &settings, client_id).await
     }
 
-    /// The same with default settings and without a connection, which is made in the background.
+    /// Creates a store with default settings. It connects in the background.
     #[cfg(feature = "testing")]
     pub(crate) fn simulated(connector: Connector, client_id: &str) -> Self {
         let topology =
@@ -88,7 +88,7 @@ impl RedisStore {
         Self { topology, unset: LogThrottle::default() }
     }
 
-    /// The same without a connection, which is made in the background.
+    /// Creates a store like [`connect`](Self::connect), but connects in the background.
     pub(crate) fn connect_lazy(
         url: &str,
         settings: &Settings,
@@ -99,7 +99,7 @@ impl RedisStore {
     }
 }
 
-/// Checks the `settings` of a user, and adds what each client of this crate has.
+/// Checks the `settings` of a user, and adds what each client of this crate needs.
 fn checked_settings(settings: &Settings) -> Result<Settings, Error> {
     checked("connect_timeout", settings.connect_timeout)?;
     checked("command_timeout", settings.command_timeout)?;
@@ -113,31 +113,31 @@ fn own_settings(settings: &Settings) -> Settings {
 impl RedisStore {
     /// Begins to subscribe to releases of `object`, in the background.
     ///
-    /// [`Event::Subscribed`] has the level of the subscription. From then
-    /// on no message is missed until the next such event, or `SubscriptionsLost`.
+    /// [`Event::Subscribed`] reports the level of the subscription. After this event, the client
+    /// misses no message of this level until the next `Subscribed` or `SubscriptionsLost`.
     ///
-    /// The subscriber may receive events before it returns.
+    /// The subscriber may receive events before this function returns.
     pub(crate) fn listen(&self, object: &Object) {
         self.topology.listen(object);
     }
 
-    /// Ends what [`listen`](Self::listen) began.
+    /// Ends the subscription that [`listen`](Self::listen) began.
     pub(crate) fn unlisten(&self, object: &Object) {
         self.topology.unlisten(object);
     }
 
-    /// Sets the subscriber of events.
+    /// Sets the subscriber that receives the events.
     pub(crate) fn send_to(&self, subscriber: Weak<dyn Subscriber<Event>>) {
         self.topology.send_to(subscriber);
     }
 
-    /// Keeps the tasks of the store running: on this runtime if theirs has ended.
+    /// Starts the tasks of the store again, on the current runtime, if their runtime has ended.
     pub(crate) fn keep_up(&self) {
         self.topology.keep_up();
     }
 
-    /// Checks the health of the servers that reply within [`HEALTH_CHECK`]. It does not wait for a
-    /// lost connection.
+    /// Checks the health of the servers that reply within [`HEALTH_CHECK`]. Does not wait until a
+    /// lost connection is restored.
     ///
     /// [`HEALTH_CHECK`]: super::HEALTH_CHECK
     pub(crate) async fn check(&self) -> About {
@@ -154,7 +154,7 @@ impl RedisStore {
         self.topology.are_up()
     }
 
-    /// Whether requests reach a server now. Otherwise requests wait for the connection.
+    /// Whether requests reach a server now. If not, requests wait until the connection is restored.
     pub(crate) fn is_up(&self) -> bool {
         self.topology.is_up()
     }
@@ -164,18 +164,18 @@ impl RedisStore {
         self.topology.losses()
     }
 
-    /// Why requests for `name` get no reply from the server that has this name, if this is known.
-    /// It may be a temporary rejection.
+    /// Returns why the server of `name` does not grant requests now, if this is known: it is
+    /// unreachable, or temporarily rejects requests.
     pub(crate) fn unavailability(&self, name: &Name) -> Option<Failure> {
         self.topology.unavailability(slot_of_name(name))
     }
 
-    /// Why no request about `name` reaches a server now, if none does.
+    /// Returns why no request about `name` reaches a server now. Returns `None` if requests do.
     pub(crate) fn unreachable(&self, name: &Name) -> Option<Failure> {
         self.unavailability(name).filter(|it| matches!(it, Failure::Unreachable(_)))
     }
 
-    /// How often a connection was lost and made again.
+    /// How often a lost connection was restored.
     pub(crate) fn reconnects(&self) -> u64 {
         self.topology.reconnects()
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn temporary_replica_removes_no_permission() {
+    async fn permissions_are_kept_while_the_server_is_a_replica() {
         let redis = Redis::start();
         let (store, held, wanted) = (store(&redis, "one").await, claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
@@ -236,7 +236,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refused_names_affect_no_other_name() {
-        // given a hundred holds, of which the renewals of the first forty are rejected from now on
+        // given a hundred holds; from now on, the server rejects the renewals of the first forty
         fastrand::seed(7);
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
@@ -251,7 +251,7 @@ mod tests {
         }
         twin.user("one", "resetkeys ~good:*");
 
-        // when all are renewed some times, then each of the others is renewed
+        // when the client renews all holds several times, then each of the other sixty is renewed
         let mut renewed = [false; 100];
         for _ in 0..30 {
             let outcomes = store.renew(&renewals).await.unwrap();
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(renewed.iter().filter(|it| **it).count(), 60);
     }
 
-    /// A client of a simulated server whose user has the ACL `rules`.
+    /// Returns a client of a simulated server. The user of this client has the ACL `rules`.
     async fn served(twin: &Twin, id: &str, rules: &str) -> RedisStore {
         twin.user(id, &format!("on nopass +@all ~* {rules}"));
         let server = twin.clone();
@@ -317,15 +317,16 @@ mod tests {
         waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
 
         let published = announcements(&twin);
-        // and the lock is reserved for that one, because the releasing client would otherwise
-        // acquire it first
+        // and the lock stays reserved for the waiter; otherwise the releasing client would acquire
+        // it first
         mute.release(&held, ReleaseMode::HandOver).await.unwrap();
         let published = published.lock().unwrap().clone();
         assert_eq!(published, ["PUBLISH redisson_lock__channel:{door} 0"]);
         assert_eq!(waiter.holder(&name).await.unwrap().unwrap().owner, wanted.owner);
     }
 
-    /// A client that holds `door` and may not run `command`, and one that queues for it.
+    /// Returns a client that holds `door` and may not run `command`, and a client that queues for
+    /// `door`.
     async fn limited_before_a_waiter(twin: &Twin, command: &str) -> [(RedisStore, Claim); 2] {
         let limited = served(twin, "limited", &format!("&* -{command}")).await;
         let waiter = served(twin, "waiter", "&*").await;
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_hand_over_frees_the_lock_and_keeps_the_queue() {
+    async fn release_without_a_queue_permission_frees_the_lock() {
         let queue = "leasehold_lock__queue:{door}";
         for command in ["zpopmin", "pubsub", "time", "get", "set"] {
             let twin = Twin::new(7);
@@ -354,9 +355,9 @@ mod tests {
         }
     }
 
-    /// Otherwise the reservation and the queue would stay.
+    /// A reservation or a queue without a TTL would stay for ever.
     #[tokio::test(start_paused = true)]
-    async fn refused_expiry_leaves_no_key_without_a_ttl() {
+    async fn denied_pexpire_leaves_no_key_without_a_ttl() {
         let twin = Twin::new(7);
         let clients = limited_before_a_waiter(&twin, "wait").await;
         let [(limited, held), (waiter, wanted)] = clients;
@@ -366,10 +367,10 @@ mod tests {
         assert!(twin.keys_without_ttl().is_empty());
     }
 
-    /// Once, after the clock was set back, or after a failover to a server with a slower clock, the
-    /// record prevented every yield window until that moment.
+    /// A record is from the future if the clock was set back, or after a failover to a server with
+    /// a slower clock. Once, such a record prevented every yield window until its time had come.
     #[tokio::test(start_paused = true)]
-    async fn yield_record_from_the_future_delays_no_window() {
+    async fn yield_record_from_the_future_delays_no_yield_window() {
         let twin = Twin::new(7);
         let (one, waiter) = (served(&twin, "one", "&*").await, served(&twin, "two", "&*").await);
         let (held, wanted) = (claim("one:1"), claim("two:1"));
@@ -388,16 +389,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hopeless_waiter_blocks_others_for_one_turn_at_most() {
+    async fn waiter_for_too_many_permits_blocks_others_half_the_time() {
         let twin = Twin::new(7);
         let one = Arc::new(served(&twin, "one", "&*").await);
         let other = Arc::new(served(&twin, "other", "&*").await);
         let bench = Bench::new(one, other, "other");
-        conformance::semaphore::hopeless_waiter_blocks_others_for_one_turn_at_most(&bench).await;
+        conformance::semaphore::waiter_for_too_many_permits_blocks_others_half_the_time(&bench)
+            .await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_change_changes_nothing() {
+    async fn denied_change_leaves_the_number_of_permits_unchanged() {
         let twin = Twin::new(7);
         let (all, user) = (served(&twin, "all", "&*").await, served(&twin, "x", "&* -set").await);
         let owner = || crate::domain::Identity::random().fresh_owner();
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invalid_count_is_not_changed_printed_or_deleted() {
+    async fn invalid_counter_text_is_not_changed_printed_or_deleted() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());
@@ -456,9 +458,10 @@ mod tests {
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
-    /// Once, a notification for another reason counted as a reply.
+    /// Once, an internal wake-up of the connection, such as that of `unlisten`, counted as a reply
+    /// of the server.
     #[tokio::test(start_paused = true)]
-    async fn silent_message_connection_is_found_under_load() {
+    async fn silent_subscription_connection_is_found_under_load() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
         let door = claim("one:1").object;
@@ -475,7 +478,7 @@ mod tests {
         }
     }
 
-    /// Once, both connections were replaced each second for as long as the server was a replica.
+    /// Once, while the server was a replica, the client replaced both connections each second.
     #[tokio::test(start_paused = true)]
     async fn client_reconnects_rarely_while_its_server_is_a_replica() {
         let twin = Twin::new(7);

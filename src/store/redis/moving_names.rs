@@ -1,5 +1,5 @@
-//! DNS names whose addresses change: each new connection resolves the name again, in every
-//! deployment.
+//! Tests of DNS names whose addresses change. In every deployment, each new connection resolves its
+//! name again.
 
 use std::{
     collections::HashMap,
@@ -15,14 +15,15 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::domain::{Claim, Object, Owner, Verdict};
 
-/// The time that a busy machine may need.
+/// How long a test waits at most. A busy machine may need this time.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The ports of this machine to which each name leads now, and how often each name was resolved.
+/// A table of DNS names: the ports of this machine to which each name leads now, and how often
+/// clients have resolved the name.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<HashMap<String, Entry>>>);
 
-/// The ports to which a name leads, and how often it was resolved.
+/// The ports to which a name leads, and how often clients have resolved the name.
 type Entry = (Vec<u16>, usize);
 
 impl Book {
@@ -54,7 +55,7 @@ async fn connected(url: &str, settings: &Settings) -> RedisStore {
     RedisStore::connect(url, settings, "one").await.unwrap()
 }
 
-/// Acquires a lock, as soon as this succeeds.
+/// Requests a lock again and again, until it is granted.
 async fn acquires(store: &RedisStore, name: &str) {
     let owner = Owner::new("one:1").unwrap();
     let claim = Claim::plain(Object::lock(name), owner, Duration::from_secs(60));
@@ -72,14 +73,14 @@ fn holds(redis: &Redis, name: &str) -> bool {
     redis.command(&["EXISTS", name]).number() == 1
 }
 
-/// Returns the number of connections of this client.
+/// Returns how many connections of this client the server has.
 fn connections(redis: &Redis) -> usize {
     let all = redis.command(&["CLIENT", "LIST"]);
     all.text().lines().filter(|line| line.contains(" name=leasehold:")).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_connection_resolves_the_name_again() {
+async fn each_connection_resolves_the_host_name_again() {
     let (redis, book) = (Redis::start(), Book::default());
     book.lead("redis.example", &[redis.port()]);
     let store = connected("redis://redis.example/", &book.settings()).await;
@@ -109,7 +110,8 @@ async fn moved_server_is_found_at_its_new_address() {
     assert_eq!(connections(&old), 0);
 }
 
-/// As a managed endpoint does: the old primary stays up, and accepts no writes.
+/// A managed endpoint changes its address in this way. The old primary stays up, and accepts no
+/// writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_follows_an_endpoint_to_the_new_primary() {
     let primary = Redis::start();
@@ -129,7 +131,7 @@ async fn client_follows_an_endpoint_to_the_new_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_addresses_of_a_name_are_tried() {
+async fn all_addresses_of_a_host_name_are_tried() {
     let ([gone, redis], book) = ([Redis::start(), Redis::start()], Book::default());
     gone.stop();
     book.lead("redis.example", &[gone.port(), redis.port()]);
@@ -147,7 +149,7 @@ async fn all_addresses_of_a_name_are_tried() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinel_host_names_are_resolved_again() {
-    // given one sentinel, and names for it and for both servers
+    // given one sentinel, and names for the sentinel and for both servers
     let redis = Sentinels::options().replicas(1).sentinels(1).start();
     let (book, sentinel) = (Book::default(), redis.sentinels()[0].port());
     let way = |port: u16| Proxy::before(port);
@@ -168,7 +170,7 @@ async fn sentinel_host_names_are_resolved_again() {
     let store = connected(&url, &settings).await;
     acquires(&store, "door").await;
 
-    // when all of them move, and the master is replaced
+    // when the sentinel and both servers move, and the replica replaces the primary
     let after = [way(sentinel), way(redis.servers()[0].port()), way(redis.servers()[1].port())];
     lead(&after);
     drop(before);
@@ -179,14 +181,14 @@ async fn sentinel_host_names_are_resolved_again() {
     redis.fail_over();
     eventually("the old one is left", LIMIT, || connections(&redis.servers()[0]) == 0);
 
-    // then it is found by its name
+    // then the client finds the new primary by its name
     acquires(&store, "window").await;
     assert!(holds(&redis.servers()[1], "window"));
     assert!(after[2].connections() > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_of_a_cluster_are_found_where_their_names_lead() {
+async fn cluster_nodes_are_found_at_new_addresses_of_their_names() {
     let cluster = Cluster::options().replicas(0).start();
     let (book, nodes) = (Book::default(), cluster.nodes());
     let name_of = |number: usize| format!("node-{number}.example");
@@ -209,12 +211,12 @@ async fn nodes_of_a_cluster_are_found_where_their_names_lead() {
         acquires(&store, name).await;
     }
 
-    // when all of them move
+    // when all nodes move
     let after = ways();
     lead(&after);
     drop(before);
 
-    // then each is found again
+    // then the client finds each node again
     for (name, way) in names.iter().zip(&after) {
         acquires(&store, name).await;
         assert!(way.connections() > 0, "{name}");

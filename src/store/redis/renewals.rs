@@ -12,13 +12,13 @@ use super::{
 };
 use crate::domain::{Failure, Kind, Outcome, Owner, Renewal};
 
-/// The highest number of parts in which a rejected batch of renewals is repeated. To find one
-/// rejected renewal of a hundred takes 14.
+/// The largest number of requests for parts of a rejected batch of renewals. If the server
+/// rejects one renewal of a hundred, the others take 14 requests.
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
     /// Sends `request`, whose script renews all these holds. Adds the field and the new lease of
-    /// each. A lease of 0 only checks the hold.
+    /// each hold to the request. A lease of 0 only checks the hold.
     pub(super) async fn renew_by<'a, F: ToRedisArgs>(
         &self,
         mut request: Request<'_>,
@@ -32,7 +32,8 @@ impl RedisStore {
         self.ask(request.read(|reply| replies::outcomes(reply, renewals.len()))).await
     }
 
-    /// Renews holds that can be renewed together: see `RedisStore::group`.
+    /// Renews holds of one [`group`](Self::group). If the server rejects the request, renews the
+    /// holds one by one, or in smaller parts.
     pub(super) async fn renew_or_halve(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         match self.renew_all(renewals).await {
             answer if is_split(&answer) && renewals.len() > 1 => {
@@ -52,7 +53,8 @@ impl RedisStore {
         by_kind!(first.object.kind, K => Box::pin(K::renew(self, renewals)).await)
     }
 
-    /// Renews each separately, because while their slot is migrating, they are on two nodes.
+    /// Renews each hold by its own request: while their slot is migrating, the holds are on two
+    /// nodes.
     async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let alone = |one| self.renew_all(std::slice::from_ref(one));
         let answers = join_all(renewals.iter().map(alone)).await.into_iter();
@@ -60,8 +62,9 @@ impl RedisStore {
         answers.map(|answer| known(answer).unwrap_or(Outcome::Unknown)).collect()
     }
 
-    /// Renews in halves, so that a rejected hold affects few others. The order of the halves is
-    /// random, so that no hold always comes after a rejected one.
+    /// Renews the holds in halves, quarters and so on, so that a rejected hold affects only few
+    /// others. The order of the halves is random: otherwise the same holds would always be the
+    /// last, which are not renewed if there are too many parts.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
         let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();
@@ -77,8 +80,9 @@ impl RedisStore {
                         parts.swap(last - 1, last);
                     }
                 }
-                // Either the other renewals would fail, too, or this is the rejected one.
+                // A temporary failure concerns the other renewals, too.
                 Err(failure) if failure.is_temporary() => break,
+                // This part is one hold, whose renewal the server rejects.
                 Err(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Parses the replies that several kinds share. The other replies are parsed next to their
+//! Parses the replies that several kinds share. All other replies are parsed next to their
 //! requests.
 
 use std::{collections::BTreeSet, num::NonZero, time::Duration};
@@ -24,13 +24,13 @@ pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
 }
 
-/// Whether two nodes have the keys, because their slot is migrating.
+/// Whether the keys of the request are on two nodes, because their slot is migrating.
 pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "TRYAGAIN")
 }
 
-/// Parses the reply to an acquisition of `owner`. A grant names its owner, so that no other reply
-/// can be taken for it.
+/// Parses the reply to the acquisition of `claim`. A grant contains the owner, so no reply to
+/// another request can be mistaken for this grant.
 pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     let is_own = |granted: &Value| text(granted) == Some(claim.owner.as_str());
     let fenced = claim.tokens() > 0;
@@ -48,7 +48,7 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
     }
 }
 
-/// A number, or `None` for any other text.
+/// Parses a number; a missing one is 0. Any other text is a failure.
 pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     match reply {
         Value::Nil => Ok(0),
@@ -57,7 +57,7 @@ pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     }
 }
 
-/// Returns the number under a key, or none.
+/// Parses the value of a key as a number. If the value is another text, the failure says so.
 pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
     match (number(reply), reply) {
         (Err(_), Value::BulkString(_)) => Err(no_number()),
@@ -65,15 +65,17 @@ pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
     }
 }
 
-/// The code by which `kinds/number.lua` and `kinds/permits/prelude.lua` report such a text.
+/// The code by which `kinds/number.lua` and `kinds/permits/prelude.lua` report a text that is not a
+/// number.
 pub(super) const NO_NUMBER: &str = "NONUMBER";
 
-/// The key holds a text that is not a number. It is not shown, because it is foreign data.
+/// The failure if a key has a text that is not a number. The failure does not show the text,
+/// because it is data of another program.
 pub(super) fn no_number() -> Failure {
     Failure::WrongType { found: "text, not a number".to_owned() }
 }
 
-/// Names the `keys` of a request that was rejected because a permission for one of them is missing.
+/// Adds the `keys` of a request to its rejection, if the user lacks a permission for one of them.
 pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failure {
     match refused {
         Failure::Refused { code, message, command }
@@ -87,7 +89,7 @@ pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failur
     }
 }
 
-/// Returns the first keys, and how many more there are.
+/// Returns a text with the first keys, and with the number of the other keys.
 fn listed(keys: &[impl AsRef<[u8]>]) -> String {
     const LISTED: usize = 5;
     let quoted = |key: &[u8]| format!("`{}`", shown(&String::from_utf8_lossy(key)));
@@ -141,7 +143,7 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-/// Returns whether a release that is published to all waiters ended a hold.
+/// Parses the reply to a release that is published to all waiters. Returns whether it ended a hold.
 pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),
@@ -154,7 +156,8 @@ pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     }
 }
 
-/// Each release may be rejected.
+/// Logs that the server denied a release message. A throttle limits this, because the server may
+/// deny the message of each release.
 pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: LogThrottle = LogThrottle::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
@@ -164,7 +167,7 @@ pub(super) fn warn_unannounced(name: &Name) {
     }
 }
 
-/// A hold count; a missing one is 0. Any other text there counts as a hold.
+/// Parses a hold count; a missing one is 0. A text that is not a number counts as 1.
 pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Nil => Ok(0),
@@ -182,14 +185,14 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
         [Value::Int(pttl), Value::BulkString(owner), count, Value::Int(1)] => (*pttl, owner, count),
         _ => return Err(unreadable(reply)),
     };
-    // A foreign client may have written it in any form. It is only logged and compared.
+    // Another program may have written the owner in any form. Leasehold only logs and compares it.
     let owner = Owner::lossy(&String::from_utf8_lossy(owner));
     let remaining = u64::try_from(pttl).ok().map(Duration::from_millis);
     Ok(Some(Holder::new(owner, self::count(count)?, remaining)))
 }
 
-/// The time of the next request, from a notification: its number of milliseconds. An unknown
-/// message means now.
+/// Reads from a notification how long to wait before the next request: its number of milliseconds.
+/// An unknown message means zero.
 pub(super) fn ask_after(message: &Value) -> Duration {
     const LONGEST: Duration = Duration::from_secs(1);
     let millis = text(message).filter(|text| text.len() <= 6).and_then(|text| text.parse().ok());
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn any_holder_field_is_read() {
+    fn holder_reply_is_read_with_owner_count_and_lease() {
         let read = |pttl, owner, count| holder(&held(pttl, owner, count)).unwrap().unwrap();
         let java = read(1_500, "8c6d:42", "3");
         assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_of_any_form_counts() {
+    fn holder_with_an_invalid_owner_text_counts_as_holder() {
         let read = |owner: &[u8], count| {
             let owner = Value::BulkString(owner.to_vec());
             let odd = Value::Array(vec![Value::Int(1), owner, bulk(count)]);
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_counts_only_for_its_owner() {
+    fn grant_reply_is_valid_only_for_its_owner() {
         let (mine, yours) = (claim("8c6d:42", 0), claim("8c6d:43", 0));
         let grant = bulk("8c6d:42");
         assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::GRANTED);

@@ -1,5 +1,5 @@
-//! Reads what the servers report about themselves, for operators: by plain commands, which change
-//! nothing.
+//! Reads what the servers report about themselves, for operators. All commands are plain commands
+//! that change nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,8 @@ use crate::domain::{Failure, ServerReport};
 /// The timeout of each command.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// The list of more clients might be longer than the longest reply that a connection accepts.
+/// If a server has more clients, the list of clients is not read: it might be longer than the
+/// longest reply that a connection accepts.
 const MOST_CLIENTS: u64 = 500;
 
 const SETTINGS: [&str; 5] = ["timeout", "tcp-keepalive", "save", "appendonly", "appendfsync"];
@@ -28,7 +29,8 @@ pub(crate) async fn reports(store: &RedisStore) -> Vec<ServerReport> {
     all.into_values().collect()
 }
 
-/// Asks each server whether `user` may call `command`. Returns the reply or the failure of each.
+/// Asks each server whether `user` may call `command`. Returns the reply of each server, or its
+/// failure.
 pub(crate) async fn dry_run(
     store: &RedisStore,
     user: &str,
@@ -41,7 +43,7 @@ pub(crate) async fn dry_run(
     replies.into_iter().map(|(server, reply)| (server, text(reply))).collect()
 }
 
-/// Adds the replies of each server to its report.
+/// Sends `commands` to each server, and adds the replies to the report of the server.
 async fn read(
     store: &RedisStore,
     all: &mut BTreeMap<String, ServerReport>,
@@ -80,7 +82,7 @@ fn add(report: &mut ServerReport, words: &str, reply: Result<Value, Failure>) {
     }
 }
 
-/// The reply as text, or why there is none.
+/// Returns the reply as a text, or the reason why there is no reply.
 fn text(reply: Result<Value, Failure>) -> Result<String, String> {
     match reply {
         Ok(Value::ServerError(error)) => Err(replies::refusal(&error).to_string()),

@@ -1,6 +1,6 @@
-//! Sends requests. It makes failures of rejections: missing ACL permissions, keys of another type,
-//! and requests that name more keys than they need. The crate `leasehold-link` follows redirects
-//! and sends the text of an unknown script.
+//! Sends requests, and turns rejections into failures. If the server denies a key that a request
+//! does not need, it sends the request again without this key. The crate `leasehold-link` follows
+//! redirects, and sends the text of a script that the server does not know.
 
 use std::{future::Future, time::Duration};
 
@@ -25,7 +25,7 @@ impl RedisStore {
         (ask.read)(&self.send(&ask.request).await?)
     }
 
-    /// Sends `request`. Returns the reply of the server, unless it is a refusal.
+    /// Sends `request`. Returns the reply of the server; if this is a rejection, returns a failure.
     pub(super) async fn send(&self, request: &Request<'_>) -> Reply<Value> {
         let is_refused = |reply: &Value| matches!(reply, Value::ServerError(_));
         let sent = self.topology.send(request);
@@ -41,7 +41,7 @@ impl RedisStore {
         }
     }
 
-    /// Explains a failure by a wrong type: adds the type that the key `name` has.
+    /// If `failure` is due to a wrong type, adds the type of the key `name`.
     pub(super) async fn explained(&self, name: &Name, failure: Failure) -> Failure {
         let Failure::Refused { code, .. } = &failure else { return failure };
         match &**code {
@@ -49,7 +49,7 @@ impl RedisStore {
                 let mut command = cmd("TYPE");
                 command.arg(name.as_str());
                 match self.topology.call(name.as_str().as_bytes(), &command).await {
-                    // The user has no permission to ask for the type.
+                    // The ACL denies `TYPE`.
                     Ok(Value::ServerError(_)) => {
                         Failure::WrongType { found: "key of another type".to_owned() }
                     }
@@ -63,7 +63,7 @@ impl RedisStore {
     }
 
     /// Sends the request with the key of the waiters of `object`. If the server denies this key, or
-    /// another node has it, sends the request without this key.
+    /// another node has it, sends the request again without this key.
     pub(super) async fn with_waiters<T, A>(
         &self,
         object: &Object,
@@ -79,7 +79,7 @@ impl RedisStore {
         if !replies::is_forbidden(&answer) && !replies::is_split(&answer) {
             return answer;
         }
-        // If this is refused as well, the reason is not the key of the waiters.
+        // If the server also rejects this request, the key of the waiters was not the reason.
         let alone = ask(false).await?;
         if !replies::is_split(&answer) {
             self.queue_refused(object);
@@ -87,7 +87,7 @@ impl RedisStore {
         Ok(alone)
     }
 
-    /// Runs a `script` that changes an object of this kind, and returns its number.
+    /// Runs a `script` that changes an object of this kind. Returns the number in its reply.
     pub(super) async fn apply<K: InRedis>(
         &self,
         name: &Name,
@@ -99,8 +99,8 @@ impl RedisStore {
         self.announced::<K, _>(name, self.ask(request.read(replies::number))).await
     }
 
-    /// Returns `answer`. If the message of its script reached no client because the slot is
-    /// migrating, another message wakes the waiters.
+    /// Returns `answer`. If the message of the script reached no client because the slot
+    /// is migrating, publishes another message that wakes the waiters.
     pub(super) async fn announced<K: InRedis, T>(
         &self,
         name: &Name,
@@ -129,7 +129,7 @@ impl RedisStore {
         }
     }
 
-    /// Makes all waiters send a request. If this fails, they send one later, by their timers.
+    /// Makes all waiters send a request. If this fails, their timers make them send it later.
     async fn wake<K: InRedis>(&self, name: &Name) {
         let Ok(channels) = self.topology.channels().await else { return };
         if !K::wakes_now(self, name).await {
@@ -148,7 +148,7 @@ impl RedisStore {
         self.ask(request.read(replies::number_there)).await
     }
 
-    /// Parses the wait for permits: `{pttl}`.
+    /// Parses the reply to a request for permits that are not free: `{pttl}`.
     pub(super) fn busy(&self, reply: &Value, name: &Name) -> Reply<Verdict> {
         const UNSET: i64 = -2;
         let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };

@@ -1,4 +1,4 @@
-//! The Lua scripts. Each is in a separate file next to the code that runs it.
+//! The Lua scripts. Each script is a separate file next to the code that runs it.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -9,10 +9,10 @@ use redis::Cmd;
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// The name of its file, without the folder.
+    /// The name of the file, without the folder.
     name: &'static str,
     plain: Hashed,
-    /// The same for sharded channels, if it publishes messages or counts subscribers.
+    /// The script for sharded channels, if it publishes messages or counts subscribers.
     sharded: Option<Hashed>,
 }
 
@@ -25,8 +25,8 @@ struct Hashed {
 /// The scripts that a kind of object has.
 pub(super) type Scripts = &'static [&'static LazyLock<Script>];
 
-/// A script, after the parts that it shares with others. Paths are relative to the folder of the
-/// caller.
+/// Creates a script from files. The last file is the script itself; the files before it have
+/// functions that it shares with other scripts. Paths are relative to the folder of the caller.
 macro_rules! script {
     ($($file:literal),+) => {
         LazyLock::new(|| Script::of_leasehold(
@@ -38,7 +38,7 @@ macro_rules! script {
 
 pub(super) use script;
 
-/// Returns these scripts, to be loaded when a connection is made.
+/// Returns these scripts in the form in which a new connection loads them.
 pub(super) fn preloads(of: &[Scripts], channels: Channels) -> Vec<Preload> {
     let preload = |script: &'static Script| {
         let Hashed { hash, text } = script.on(channels);
@@ -55,15 +55,15 @@ impl Hashed {
 }
 
 impl Script {
-    /// A script of Leasehold, which publishes on the channels that the server uses. The last part
-    /// of the path `file` is its name.
+    /// Creates a script of Leasehold, with a text for each kind of channels. The last part of the
+    /// path `file` is the name of the script.
     pub(super) fn of_leasehold(file: &'static str, text: &'static str) -> Self {
         let sharded = Channels::Sharded.with_publish_command(text).map(Hashed::new);
         let name = file.rsplit('/').next().unwrap_or(file);
         Self { name, plain: Hashed::new(text), sharded }
     }
 
-    /// A script of a caller, or a part of it.
+    /// Creates a script that contains the script of a user.
     pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self { name: "eval", plain: Hashed::new(text), sharded: None }
     }
@@ -77,30 +77,31 @@ impl Script {
         sharded.unwrap_or(&self.plain)
     }
 
-    /// The text for these channels.
+    /// Returns the text for these channels.
     pub(super) fn text(&self, channels: Channels) -> &str {
         &self.on(channels).text
     }
 
-    /// The hash for these channels, if it is not the one for plain channels.
+    /// Returns the hash for these channels, if it differs from the hash for plain channels.
     pub(super) fn other_hash(&self, channels: Channels) -> Option<&str> {
         let sharded = self.sharded.as_ref().filter(|_| channels == Channels::Sharded);
         sharded.map(|it| &*it.hash)
     }
 
-    /// The beginning of a call by hash. Keys and arguments follow.
+    /// Returns the beginning of a call by hash. The caller adds keys and arguments.
     pub(super) fn by_hash(&self, keys: usize) -> Cmd {
         let mut command = command_with_space("EVALSHA");
         command.arg(&self.plain.hash).arg(keys);
         command
     }
 
-    /// Whether it publishes messages.
+    /// Whether the script publishes messages.
     pub(super) fn publishes(&self) -> bool {
         self.plain.text.contains("'PUBLISH'")
     }
 
-    /// The command that the server names by its line: "…, on @user_script:8."
+    /// Returns the command in the line that an error of the server names. For the error "…, on
+    /// @user_script:8.", this is the command in line 8.
     pub(super) fn command_at(&self, words: &str) -> Option<&str> {
         let (_, line) = words.split_once("user_script:")?;
         let digits = line.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
@@ -110,8 +111,8 @@ impl Script {
     }
 }
 
-/// The beginning of a command, with space for most commands. A buffer that grows in steps would be
-/// copied several times.
+/// Begins a command, with a buffer that is large enough for most commands. A buffer that grows in
+/// steps would be copied several times.
 pub(super) fn command_with_space(name: &str) -> Cmd {
     let mut command = Cmd::with_capacity(8, 256);
     command.arg(name);

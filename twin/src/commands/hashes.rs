@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("hkeys", 2, READ, Keys::One, |core, call| listed(core, call, |it| &it.name)),
     Spec::new("hlen", 2, READ, Keys::One, hlen),
     Spec::new("hmget", -3, READ, Keys::One, hmget),
-    // Of Redis 7.4 and Valkey 9.
+    // Redis has this command since 7.4, and Valkey since 9.
     Spec::new("hpexpire", -6, WRITE | GROWS, Keys::One, hpexpire),
     Spec::new("hscan", -3, READ, Keys::One, hscan),
     Spec::new("hset", -4, WRITE | GROWS, Keys::One, hset),
@@ -87,7 +87,7 @@ fn hincrby(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::Int(sum))
 }
 
-/// `HPEXPIRE key milliseconds FIELDS number field …`, without conditions.
+/// Executes `HPEXPIRE key milliseconds FIELDS number field …`. Conditions are not supported.
 fn hpexpire(core: &mut Core, call: &Call<'_>) -> Answer {
     const MISSING: i64 = -2;
     let (millis, fields) = (call.integer(2)?, call.after(5));
@@ -104,7 +104,8 @@ fn hpexpire(core: &mut Core, call: &Call<'_>) -> Answer {
     Ok(Reply::List(fields.iter().map(set).collect()))
 }
 
-/// HSCAN returns a hash of up to this many fields at once, as Redis does for small hashes.
+/// HSCAN returns all fields of a hash at once if there are at most this many, as Redis does for
+/// small hashes.
 const SMALL: usize = 128;
 
 fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
@@ -115,7 +116,7 @@ fn hscan(core: &mut Core, call: &Call<'_>) -> Answer {
     )
 }
 
-/// Returns a page of the fields that `find` finds, each with these `parts`.
+/// Returns a page of the fields that `find` finds. For each field, it has these `parts`.
 pub(super) fn scan<'a, 'c>(
     call: &Call<'c>,
     find: impl FnOnce(&Call<'c>) -> Result<Option<&'a Hash>, Reply>,
@@ -136,7 +137,7 @@ pub(super) fn scan<'a, 'c>(
     Ok(page(if rest.peek().is_some() { last } else { 0 }, reported))
 }
 
-/// A number as `strtoul` reads it.
+/// Parses a number as `strtoul` does.
 fn cursor(text: &[u8]) -> Option<u64> {
     let text = str::from_utf8(text).ok()?;
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -32,7 +32,7 @@ use super::{
 };
 
 impl<'a> Call<'a> {
-    /// An argument that exists by the arity of the command.
+    /// Returns an argument, which exists because the arity was checked.
     fn word(&self, at: usize) -> &'a [u8] {
         self.words.get(at).copied().unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
         self.word(at).eq_ignore_ascii_case(option.as_bytes())
     }
 
-    /// Rejects the number of arguments.
+    /// Returns the error for a wrong number of arguments.
     fn arity<T>(&self) -> Result<T, Reply> {
         Err(wrong_arity(self.spec.name))
     }

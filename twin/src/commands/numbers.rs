@@ -3,7 +3,7 @@
 use super::NO_INTEGER;
 use crate::{number, reply::Reply};
 
-/// The number in `text` plus `by`.
+/// Returns the number in `text` plus `by`.
 pub(super) fn added(
     text: Option<&Vec<u8>>,
     by: i64,
@@ -14,12 +14,12 @@ pub(super) fn added(
     number.checked_add(by).ok_or_else(|| Reply::error("ERR increment or decrement would overflow"))
 }
 
-/// The number that `DECRBY` adds.
+/// Returns the number that `DECRBY` adds.
 pub(super) fn negated(by: i64) -> Result<i64, Reply> {
     by.checked_neg().ok_or_else(|| Reply::error("ERR decrement would overflow"))
 }
 
-/// As [`added`], to the value of a key.
+/// Like [`added`], for the value of a key.
 pub(super) fn added_to_text(text: Option<&Vec<u8>>, by: i64) -> Result<i64, Reply> {
     added(text, by, NO_INTEGER)
 }

@@ -34,7 +34,7 @@ fn role(core: &mut Core, _: &Call<'_>) -> Answer {
     Ok(Reply::List(vec![Reply::bulk("master"), Reply::Int(offset), replicas]))
 }
 
-/// The section of `INFO`.
+/// Returns the replication section of `INFO`.
 pub(super) fn section(core: &Core) -> String {
     let offset = core.offset();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Scripts are kept by the hash of their text.
+//! The commands of scripts, which the server keeps by the hash of their text.
 
 use std::sync::Arc;
 

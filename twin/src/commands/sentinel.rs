@@ -36,7 +36,7 @@ pub(super) const COMMON: [&str; 14] = [
     "unsubscribe",
 ];
 
-/// The primary that a command names.
+/// Returns the primary that a command names.
 fn named<'a>(core: &'a Core, call: &Call<'_>) -> Option<&'a Watched> {
     core.watched.as_deref().filter(|it| it.name.as_bytes() == call.word(2))
 }

@@ -29,7 +29,7 @@ fn getrange(core: &mut Core, call: &Call<'_>) -> Answer {
     let (from, to) = (call.integer(2)?, call.integer(3)?);
     let text = core.find::<Vec<u8>>(call)?.map(|text| text.clone()).unwrap_or_default();
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    // A negative index counts from the end, and one before the start is the start.
+    // A negative index counts from the end. An index before the start means the start.
     let place = |at: i64| if at < 0 { at.saturating_add(length).max(0) } else { at };
     let is_empty = from < 0 && to < 0 && from > to;
     let (from, to) = (place(from), place(to).min(length - 1));
@@ -50,7 +50,7 @@ struct Options {
     only_new: bool,
     only_old: bool,
     keep: bool,
-    /// The option of the TTL, and its unit in milliseconds.
+    /// The position of the TTL, and its unit in milliseconds.
     lives: Option<(usize, i64)>,
 }
 
@@ -93,7 +93,7 @@ fn options(call: &Call<'_>) -> Result<Options, Reply> {
     Ok(options)
 }
 
-/// Milliseconds in the unit of the option.
+/// Returns the number of milliseconds in the unit of the option.
 fn unit(call: &Call<'_>, at: usize) -> Option<i64> {
     let units = [("EX", 1_000), ("PX", 1)];
     units.into_iter().find(|(option, _)| call.is(at, option)).map(|(_, unit)| unit)

@@ -137,7 +137,7 @@ fn zpopmin(core: &mut Core, call: &Call<'_>) -> Answer {
     })
 }
 
-/// Members, with their scores if these are requested.
+/// Returns members, with their scores if the command requests them.
 fn reported(members: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
     match with_scores {
         true => Reply::Scored(members),

@@ -1,4 +1,5 @@
-//! Clients that wait for replicas. No other command of theirs is executed meanwhile.
+//! Clients that wait for replicas. While a client waits, the server executes no other command of
+//! it.
 
 use super::{
     Core,

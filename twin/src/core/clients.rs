@@ -28,14 +28,14 @@ pub(crate) struct Client {
     /// How the connection was cut, while its task still runs.
     pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
-    /// The offset of the data after its last command.
+    /// The offset of the data after the last command of the client.
     pub(crate) written: u64,
     pub(crate) blocked: Option<Wait>,
-    /// Its next command may be about a slot that is being imported.
+    /// Whether its next command may be about a slot that this node imports.
     pub(crate) is_asking: bool,
-    /// It reads from replicas.
+    /// Whether the client reads from replicas.
     pub(crate) reads_replicas: bool,
-    /// It is cut off as soon as it has all replies.
+    /// Whether the server disconnects the client as soon as it has all replies.
     pub(crate) is_ending: bool,
 }
 
@@ -64,22 +64,22 @@ pub(crate) struct Wait {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Connection {
-    /// The id that the server has given it.
+    /// The id that the server has given to the connection.
     pub id: u64,
-    /// The [`Host`](crate::Host) that it comes from, or an empty text.
+    /// The [`Host`](crate::Host) that the connection comes from, or an empty text.
     pub host: String,
-    /// Its name, or an empty text.
+    /// The name of the connection, or an empty text.
     pub name: String,
-    /// The user that it has logged in as.
+    /// The user that the client has logged in as.
     pub user: String,
-    /// The channels to which it is subscribed.
+    /// The channels to which the client is subscribed.
     pub channels: Vec<String>,
 }
 
 /// The receivers of messages on a channel.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Scope {
-    /// To all nodes of a cluster.
+    /// All nodes of a cluster.
     Plain,
     /// The nodes that have the slot of the channel.
     Sharded,
@@ -96,7 +96,7 @@ impl Scope {
     }
 }
 
-/// All of them.
+/// All clients of a server.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_id: BTreeMap<u64, Client>,
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// When the next bytes in transit arrive.
+    /// Returns when the next bytes in transit arrive.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.outbox.front().map(|(due, _)| *due)
     }
@@ -164,7 +164,7 @@ impl Client {
 }
 
 impl Core {
-    /// A new client.
+    /// Adds a client, and returns its id.
     pub(crate) fn join(&mut self, host: &str) -> u64 {
         let client = Client {
             host: host.into(),
@@ -188,7 +188,7 @@ impl Core {
         self.clients.last
     }
 
-    /// Removes a client that has disconnected, or must.
+    /// Removes a client that has disconnected, or that the server disconnects.
     pub(crate) fn leave(&mut self, id: u64) {
         let client = self.clients.by_id.get(&id);
         let channels = client.map(|client| client.channels.clone()).unwrap_or_default();
@@ -224,7 +224,7 @@ impl Core {
         }
     }
 
-    /// Wakes every client, in any order.
+    /// Wakes every client, in random order.
     pub(crate) fn wake_all(&mut self) {
         let mut all: Vec<_> = self.clients.by_id.values_mut().collect();
         self.random.shuffle(&mut all);
@@ -242,14 +242,14 @@ impl Core {
         }
     }
 
-    /// Publishes to all subscribers of a channel, and returns their number. Not all of them receive
-    /// it if messages are lost.
+    /// Publishes to all subscribers of a channel, and returns their number. If the server loses
+    /// messages, some subscribers do not receive this one.
     pub(crate) fn publish(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
         self.note_message(scope, channel, message);
         self.deliver(scope, channel, message)
     }
 
-    /// The same for a message from another server.
+    /// Like [`publish`](Self::publish), for a message from another server.
     pub(crate) fn deliver(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
         let hearers: Vec<u64> = self.listeners(scope, channel).collect();
         let words = [scope.of_message().as_bytes(), channel, message];
@@ -313,7 +313,7 @@ impl Clients {
         self.by_id.iter()
     }
 
-    /// The user that a client has logged in as.
+    /// Returns the user that a client has logged in as.
     pub(super) fn user_of(&self, id: u64) -> Option<&str> {
         self.by_id.get(&id).map(|client| client.user.as_str())
     }

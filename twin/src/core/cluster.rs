@@ -20,17 +20,17 @@ pub(crate) struct Map {
     /// The number of changes.
     pub(crate) version: u64,
     pub(crate) nodes: Vec<Member>,
-    /// The node of each slot, by its index.
+    /// The index of the node of each slot.
     pub(crate) owners: Owners,
 }
 
-/// A node as others know it.
+/// A node, as other nodes know it.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) id: String,
     pub(crate) address: Address,
     pub(crate) master: Option<usize>,
-    /// The number of the change that gave it its slots.
+    /// The number of the change that gave the node its slots.
     pub(crate) epoch: u64,
     pub(crate) has_failed: bool,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Member {
 pub(crate) struct NodeState {
     pub(crate) me: usize,
     pub(crate) map: Arc<Map>,
-    /// The slots that are migrated to another node, by the target.
+    /// The slots that this node exports, each with the index of the target.
     pub(crate) migrating: BTreeMap<u16, usize>,
-    /// The slots that are imported, by the source.
+    /// The slots that this node imports, each with the index of the source.
     pub(crate) importing: BTreeMap<u16, usize>,
     pub(crate) is_down: bool,
     pub(crate) gossip: Delay,
@@ -92,13 +92,13 @@ impl Redirect {
 }
 
 impl Map {
-    /// The nodes that have the same data as this one, itself among them.
+    /// Returns the nodes that have the same data as `node`, including `node`.
     pub(crate) fn shard_of(&self, node: usize) -> Vec<usize> {
         let master = |node: usize| self.nodes.get(node).and_then(|it| it.master).unwrap_or(node);
         (0..self.nodes.len()).filter(|other| master(*other) == master(node)).collect()
     }
 
-    /// The first and the last slot of each range of a node.
+    /// Returns the first and the last slot of each range of a node.
     pub(crate) fn ranges_of(&self, node: usize) -> impl Iterator<Item = (u16, u16)> {
         let ranges = self.owners.ranges().into_iter();
         ranges.filter(move |(_, owner)| *owner == node).map(|(range, _)| range)
@@ -123,7 +123,7 @@ impl NodeState {
         self.map.nodes.get(node).map(|it| it.address.clone()).unwrap_or_default()
     }
 
-    /// Returns whether it is a replica of a node.
+    /// Returns whether this node is a replica of `node`.
     fn follows(&self, node: usize) -> bool {
         self.map.nodes.get(self.me).is_some_and(|it| it.master == Some(node))
     }
@@ -134,7 +134,7 @@ impl Core {
         self.cluster.is_some()
     }
 
-    /// The name of the server's mode.
+    /// Returns the name of the server's mode.
     pub(crate) fn mode(&self) -> &'static str {
         match (self.is_clustered(), &self.watched) {
             (true, _) => "cluster",
@@ -143,8 +143,7 @@ impl Core {
         }
     }
 
-    /// Returns whether this node executes a command of a client, with the checks in the order of
-    /// Redis.
+    /// Checks whether this node executes a command of a client. The checks have the order of Redis.
     pub(super) fn redirect(
         &mut self,
         id: u64,
@@ -202,12 +201,12 @@ impl Core {
         node_state.last = node_state.last.max(now + node_state.gossip.draw(&mut self.random));
         let (channel, message) = (channel.to_vec(), message.to_vec());
         let notice = Notice { due: node_state.last, from: node_state.me, scope, channel, message };
-        // Without a cluster there is no receiver.
+        // The error is ignored: if the cluster was dropped, there is no receiver.
         drop(node_state.bus.send(notice));
     }
 
-    /// Learns a new topology. It ends the subscriptions of slots that have left, and deletes the
-    /// keys of those slots.
+    /// Learns a new topology. Ends the subscriptions in slots that have left this node, and deletes
+    /// the keys of those slots.
     pub(crate) fn learn(&mut self, map: &Arc<Map>) {
         self.tick();
         let Some(node_state) = &mut self.cluster else { return };
@@ -227,7 +226,7 @@ impl Core {
         }
     }
 
-    /// Ends the subscriptions in these slots.
+    /// Ends the subscriptions in the slots for which `is_gone` returns true.
     fn dismiss(&mut self, is_gone: impl Fn(u16) -> bool) {
         let gone: Vec<_> = self.channels(Scope::Sharded).cloned().collect();
         for channel in gone.into_iter().filter(|it| is_gone(slot_of(it))) {
@@ -255,7 +254,7 @@ impl Core {
 /// Keys with their values.
 type Moved = Vec<(Vec<u8>, Entry)>;
 
-/// Keys that move with their slot.
+/// The keys that move with their slot.
 impl Core {
     /// Removes and returns up to `most` keys of a slot.
     pub(crate) fn take_out(&mut self, slot: u16, most: usize) -> Moved {

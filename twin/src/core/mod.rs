@@ -1,8 +1,8 @@
 //! The server itself: the path of a command.
 //!
-//! All commands run under one lock, so a command and a script are atomic. The path of a command:
-//! lookup, a check of the user's permissions and of faults, execution, reply, replication. The
-//! server receives the table of commands. It knows none of them itself.
+//! All commands run under one lock, so a command and a script are atomic. A command passes these
+//! steps: lookup, a check of the user's permissions and of faults, execution, reply, replication.
+//! The table of commands is a parameter, so this folder does not depend on any command.
 
 pub(super) mod blocked;
 pub(super) mod clients;
@@ -41,13 +41,13 @@ use super::{
 /// The start time of every run: microseconds since 1970.
 const BEGINNING: i64 = 1_700_000_000_000_000;
 
-/// The number of databases, as by default.
+/// The number of databases, the default of Redis.
 const DATABASES: usize = 16;
 
 /// A server, with its data and its clients.
 pub(super) struct Core {
     pub(super) table: &'static Table,
-    /// The address by which others know it.
+    /// The address by which other servers know this one.
     pub(super) address: Address,
     databases: Vec<Keyspace>,
     clients: Clients,
@@ -58,16 +58,16 @@ pub(super) struct Core {
     /// The run id.
     pub(super) run: u64,
     replication: Replication,
-    /// Its role in a cluster, if it is a node of one.
+    /// The role of this server in a cluster, if it is a node of one.
     pub(super) cluster: Option<NodeState>,
-    /// The primary that it watches, if it is a sentinel.
+    /// The primary that this server watches, if it is a sentinel.
     pub(super) watched: Option<Arc<Watched>>,
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
     born: Instant,
-    /// The start of the current command. Scripts see no other time.
+    /// The start time of the current command. A script sees no other time.
     now: Instant,
-    /// The same in microseconds since 1970. No two commands have the same time.
+    /// The start time in microseconds since 1970. No two commands have the same one.
     moment: i64,
 }
 
@@ -86,22 +86,22 @@ pub(super) type Watcher = Box<dyn FnMut(&Executed<'_>) + Send>;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Executed<'a> {
-    /// The number of its connection.
+    /// The id of the connection that sent the command.
     pub client: u64,
-    /// Whether a script called it.
+    /// Whether a script called the command.
     pub in_script: bool,
     words: &'a [&'a [u8]],
     reply: &'a Reply,
 }
 
 impl Executed<'_> {
-    /// The command in one line, with its arguments.
+    /// Returns the command in one line, with its arguments.
     pub fn command(&self) -> String {
         let words: Vec<_> = self.words.iter().map(|word| String::from_utf8_lossy(word)).collect();
         words.join(" ")
     }
 
-    /// Its reply, in RESP3.
+    /// Returns the reply, in RESP3.
     pub fn reply(&self) -> String {
         let mut bytes = Vec::new();
         self.reply.write(Protocol::Resp3, &mut bytes);
@@ -123,7 +123,7 @@ pub(super) struct Script {
 }
 
 thread_local! {
-    /// Each connection of a client loads the same few scripts: they are hashed once.
+    /// The scripts that were hashed before, because each connection of a client loads the same few.
     static KNOWN: RefCell<BTreeMap<Vec<u8>, Arc<Script>>> = RefCell::default();
 }
 
@@ -144,9 +144,9 @@ impl Script {
 pub(super) struct InScript {
     pub(super) client: u64,
     pub(super) db: usize,
-    /// The rejections of its first write.
+    /// The faults that reject the first write of the script.
     pub(super) denied: Vec<Refusal>,
-    /// Whether it has written. No rejection stops it after that.
+    /// Whether the script has written. After that, no fault rejects another write.
     pub(super) wrote: bool,
 }
 
@@ -210,7 +210,7 @@ impl Core {
         answer
     }
 
-    /// Returns whether the command may run, with the checks in the order of Redis.
+    /// Checks whether the command may run. The checks have the order of Redis.
     fn admit(&mut self, id: u64, spec: &Spec, words: &[&[u8]]) -> Result<(), Reply> {
         if !spec.is(NO_AUTH) && !self.is_logged_in(id) {
             return Err(Reply::error("NOAUTH Authentication required."));
@@ -235,7 +235,7 @@ impl Core {
         self.admit_subscriber(id, spec)
     }
 
-    /// A subscriber in RESP2 may run few other commands.
+    /// Checks whether a subscriber may run the command: in RESP2, it may run only a few.
     fn admit_subscriber(&mut self, id: u64, spec: &Spec) -> Result<(), Reply> {
         let new = self.client(id).is_some_and(|client| client.protocol == Protocol::Resp3);
         if new || spec.is(HEARING) || !self.listens(id) {
@@ -281,7 +281,7 @@ impl Core {
         refusals
     }
 
-    /// Runs a command that may run.
+    /// Runs a command that has passed all checks.
     fn run(&mut self, call: &Call<'_>) -> Answer {
         *self.calls.entry(call.spec.name).or_default() += 1;
         let db = call.db.get();
@@ -292,7 +292,7 @@ impl Core {
         answer
     }
 
-    /// A script of this client begins.
+    /// Begins a script of this client.
     pub(super) fn begin_script(&mut self, call: &Call<'_>) -> InScript {
         let denied = self.refusals().into_iter().filter(|refusal| refusal.is_about_writes());
         let denied = denied.collect();
@@ -392,8 +392,8 @@ impl Core {
         Ok(Reply::OK)
     }
 
-    /// Changes a user's permissions, and disconnects its subscribers that lose theirs. One invalid
-    /// rule invalidates all of them.
+    /// Changes a user's permissions. Disconnects subscribers that lose the permission for a
+    /// channel. If one rule is invalid, no rule is applied.
     pub(super) fn set_user<'a>(
         &mut self,
         name: &str,
@@ -440,7 +440,7 @@ impl Core {
         self.note_everything();
     }
 
-    /// Advances the time by a moment.
+    /// Reads the clock at the start of a step, such as a command.
     pub(super) fn tick(&mut self) {
         self.now = Instant::now();
     }
@@ -449,12 +449,12 @@ impl Core {
         self.now
     }
 
-    /// The clock of leases, in milliseconds since 1970.
+    /// Returns the clock of leases, in milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
         self.micros().div_euclid(1_000)
     }
 
-    /// The clock of the server, in microseconds since 1970.
+    /// Returns the clock of the server, in microseconds since 1970.
     pub(super) fn clock(&self) -> i64 {
         self.micros().max(self.moment).saturating_add(self.faults.step)
     }

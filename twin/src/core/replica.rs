@@ -1,8 +1,8 @@
 //! Replicas: they receive writes with a delay.
 //!
-//! A primary sends the outcome of each command or script as one batch: the values of
-//! the keys it touched, and what it published. A replica says how far it is when it is
-//! asked, and each second. If it is promoted, it loses the batches that have not arrived.
+//! A primary sends the outcome of each command or script as one batch: the values of the keys that
+//! it touched, and the messages that it published. A replica reports its offset when the primary
+//! asks, and each second. If the replica is promoted, it loses the batches that have not arrived.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -30,11 +30,11 @@ const EACH: Duration = Duration::from_secs(1);
 /// A message to a replica.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// The value of a key of a database now, if there is one.
+    /// The current value of a key of a database, if there is one.
     Key(usize, Vec<u8>, Option<Entry>),
     Everything(Vec<Keyspace>),
     Message(Scope, Vec<u8>, Vec<u8>),
-    /// A request for its offset.
+    /// A request for the offset of the replica.
     Question,
 }
 
@@ -43,26 +43,26 @@ pub(super) enum Effect {
 struct Batch {
     due: Instant,
     effects: Vec<Effect>,
-    /// Where it ends in the history of the data.
+    /// Where the batch ends in the history of the data.
     offset: u64,
 }
 
-/// The role of a server among others.
+/// The role of a server in replication.
 #[derive(Debug, Default)]
 pub(super) struct Replication {
     feeds: Vec<Feed>,
-    /// The primary that it follows, if it is a replica.
+    /// The primary that this server follows, if it is a replica.
     leader: Option<Leader>,
-    /// How often that has changed.
+    /// How often `leader` has changed.
     term: u64,
-    /// The length of the history of the data. It is counted after there was a replica.
+    /// The length of the history of the data, counted since the first replica connected.
     offset: u64,
     counts: bool,
     /// The number of the last feed.
     last_feed: u64,
     /// The keys that were written since the last batch.
     touched: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether it includes all data.
+    /// Whether the next batch includes all data.
     everything: bool,
     messages: Vec<Effect>,
 }
@@ -83,7 +83,7 @@ struct Feed {
     lag: Delay,
     last: Instant,
     batches: UnboundedSender<Batch>,
-    /// The last reported offset of the replica, and its time. `None` until it has all data.
+    /// The last offset that the replica reported, and when. `None` until the replica has all data.
     acknowledged: Option<(u64, Instant)>,
 }
 
@@ -93,7 +93,7 @@ struct Received {
     batches: UnboundedReceiver<Batch>,
 }
 
-/// A replica as its primary sees it.
+/// A replica, as its primary sees it.
 pub(crate) struct Follower {
     pub(crate) address: Address,
     pub(crate) offset: u64,
@@ -106,7 +106,7 @@ impl Core {
         self.replication.leader.is_some()
     }
 
-    /// The primary of this server, and whether they are connected.
+    /// Returns the primary of this server, and whether they are connected.
     pub(crate) fn leader(&self) -> Option<(&Address, bool)> {
         self.replication.leader.as_ref().map(|leader| (&leader.address, leader.is_up))
     }
@@ -134,7 +134,7 @@ impl Core {
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    /// Asks all replicas how far they are.
+    /// Asks all replicas for their offsets.
     pub(crate) fn ask_replicas(&mut self) {
         self.send(&[Effect::Question]);
     }
@@ -159,7 +159,7 @@ impl Core {
         self.replication.everything = true;
     }
 
-    /// Sends the replicas what was noted since the last time.
+    /// Sends the replicas what has changed since the last batch.
     pub(crate) fn feed(&mut self) {
         let everything = std::mem::take(&mut self.replication.everything);
         if !self.replication.counts {
@@ -205,7 +205,7 @@ impl Core {
         let (batches, received) = unbounded_channel();
         let last = self.instant() + lag.draw(&mut self.random);
         let (effects, offset) = (vec![Effect::Everything(self.snapshot())], self.offset());
-        // The next batch drops a follower that has ended.
+        // The error is ignored: the next batch drops a replica that has ended.
         drop(batches.send(Batch { due: last, effects, offset }));
         let replica = replica.clone();
         self.replication.feeds.push(Feed {
@@ -275,7 +275,8 @@ impl Core {
         }
     }
 
-    /// Notes whether it is connected to its primary, unless it follows another by now.
+    /// Notes whether this replica is connected to its primary, unless it follows another primary by
+    /// now.
     fn is_linked(&mut self, term: u64, is_up: bool) -> bool {
         let is_current = self.replication.term == term;
         if let Some(leader) = self.replication.leader.as_mut().filter(|_| is_current) {
@@ -316,7 +317,7 @@ pub(crate) fn follow_again(replica: &Arc<Shared>) {
     });
 }
 
-/// Connects both, if they can be now.
+/// Connects a replica and its primary, if that is possible now.
 fn linked(
     replica: &Arc<Shared>,
     master: &Arc<Shared>,
@@ -333,7 +334,7 @@ fn linked(
     Some(core.followed(address, lag))
 }
 
-/// Makes `replica` a primary. If `demotes`, its old primary follows it from now on.
+/// Makes `replica` a primary. If `demotes`, the old primary follows it from now on.
 pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
     let leader = replica.core().lead();
     if let Some(leader) = leader.filter(|_| demotes)
@@ -401,7 +402,7 @@ impl Link {
                 },
                 () = sleep_until(says) => {
                     says += EACH;
-                    // A killed server ends its connections, and reports nothing any more.
+                    // A killed server ends its connections, so it reports no offset any more.
                     if self.replica.upgrade().is_none_or(|it| it.core().replication.term != self.term) {
                         return;
                     }
@@ -411,7 +412,7 @@ impl Link {
         }
     }
 
-    /// Applies a batch. Returns whether the connection still stands.
+    /// Applies a batch. Returns whether the connection is still up.
     async fn arrives(&self, feed: u64, batch: Batch) -> bool {
         let (Some(replica), Some(master)) = (self.replica.upgrade(), self.leader.server.upgrade())
         else {
@@ -431,7 +432,7 @@ impl Link {
         true
     }
 
-    /// Lets the primary know how far the replica is.
+    /// Reports the offset of the replica to its primary.
     fn says_how_far(&self, feed: u64) {
         let Some(replica) = self.replica.upgrade() else { return };
         let mut core = replica.core();

@@ -12,24 +12,24 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys {
     None,
-    /// The first after the name.
+    /// The first word after the name.
     One,
-    /// All after the name.
+    /// All words after the name.
     All,
-    /// As many keys as the second argument says, from the third on.
+    /// The second argument is the number of keys. The keys begin with the third argument.
     Counted,
 }
 
 /// The properties of a command before it runs.
 #[derive(Debug)]
 pub(crate) struct Spec {
-    /// In small letters; `container|command` if it is in a container.
+    /// The name in lower case, or `container|command` for a command in a container.
     pub(crate) name: &'static str,
     /// The number of its words, with its name. A negative number is a minimum.
     arity: i32,
     pub(super) traits: Traits,
     keys: Keys,
-    /// From this word on there are channels.
+    /// The position of the first channel. The words after it are channels, too.
     channels: Option<usize>,
     pub(super) run: fn(&mut Core, &Call<'_>) -> Answer,
 }
@@ -59,7 +59,7 @@ impl Spec {
         if self.arity < 0 { words >= wanted } else { words == wanted }
     }
 
-    /// The words that are keys.
+    /// Returns the words that are keys.
     pub(super) fn keys<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
         let (from, count): (usize, usize) = match self.keys {
             Keys::None => (0, 0),
@@ -67,7 +67,7 @@ impl Spec {
             Keys::All => (1, words.len()),
             Keys::Counted => {
                 let count = words.get(2).map_or(0, |word| leading(word));
-                // More than there are is refused by the command itself.
+                // If the number is too high, the command itself rejects it.
                 (3, if count > words.len().saturating_sub(3) { 0 } else { count })
             }
         };
@@ -75,7 +75,7 @@ impl Spec {
         words.get(from..end).unwrap_or_default()
     }
 
-    /// The words that choose the slot: keys, or channels that lie in slots.
+    /// Returns the words that decide the slot: keys, or channels that belong to slots.
     pub(super) fn slotted<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
         match self.is(SHARDED) {
             true if self.name == "spublish" => words.get(1..2).unwrap_or_default(),
@@ -84,7 +84,7 @@ impl Spec {
         }
     }
 
-    /// The words that are channels and need a right.
+    /// Returns the words that are channels for which the user needs a permission.
     pub(super) fn channels<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
         let Some(from) = self.channels else { return &[] };
         let end = if matches!(self.name, "publish" | "spublish") { from + 1 } else { words.len() };
@@ -92,7 +92,8 @@ impl Spec {
     }
 }
 
-/// The digits that a word begins with: rights read it so, before the command does.
+/// Returns the number at the beginning of a word. Redis checks permissions with this number, before
+/// the command parses the word.
 fn leading(word: &[u8]) -> usize {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     str::from_utf8(&word[..digits]).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)

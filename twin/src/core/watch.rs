@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Core, clients::Scope};
 use crate::address::Address;
 
-/// A primary, its replicas and its sentinels, since some change.
+/// A primary, its replicas and its sentinels, after a certain number of changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     /// How many changes there were.
@@ -13,13 +13,13 @@ pub(crate) struct Watched {
     pub(crate) name: String,
     pub(crate) primary: Address,
     pub(crate) replicas: usize,
-    /// The number of the failover that made it the primary.
+    /// The number of the failover that promoted the primary.
     pub(crate) epoch: u64,
     pub(crate) quorum: usize,
     pub(crate) sentinels: Vec<Sentinel>,
 }
 
-/// A sentinel as others know it.
+/// A sentinel, as other sentinels know it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinel {
     pub(crate) id: String,
@@ -28,7 +28,7 @@ pub(crate) struct Sentinel {
 }
 
 impl Core {
-    /// A sentinel learns of a change, and tells its subscribers of another primary.
+    /// Learns of a change. If the primary has changed, publishes the new one to subscribers.
     pub(crate) fn watches(&mut self, watched: &Arc<Watched>) {
         self.tick();
         let before = self.watched.as_ref();

@@ -36,8 +36,8 @@ impl Speaker {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Sends a command and returns all bytes before the reply to the next one, or until the
-    /// connection ends.
+    /// Sends a command and a marked PING. Returns all bytes before the reply to the PING, or until
+    /// the connection ends.
     pub async fn ask(&mut self, command: &str) -> String {
         self.ask_words(&command.split(' ').collect::<Vec<_>>()).await
     }
@@ -61,7 +61,7 @@ impl Speaker {
         self.until(&marker).await
     }
 
-    /// Returns the bytes that come within a while.
+    /// Returns the bytes that come within `max_wait`.
     pub async fn within(&mut self, max_wait: Duration) -> String {
         let mut bytes = vec![0; 4096];
         match timeout(max_wait, self.stream.read(&mut bytes)).await {
@@ -91,20 +91,20 @@ impl Speaker {
     }
 }
 
-/// The longest time for a reply.
+/// The longest time to wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// The text for a connection that has ended.
 pub const ENDED: &str = "(ended)";
 
-/// A command as it is sent.
+/// Returns a command as a client sends it.
 pub fn packed(words: &[&str]) -> Vec<u8> {
     let blocks: String =
         words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     format!("*{}\r\n{blocks}", words.len()).into_bytes()
 }
 
-/// Returns the bytes before the reply to a marked PING, if that has come.
+/// Returns the bytes before the reply to a marked PING, or `None` if that reply has not come.
 pub fn before(bytes: &[u8], marker: &str) -> Option<String> {
     let block = format!("${}\r\n{marker}\r\n", marker.len()).into_bytes();
     let before = bytes.strip_suffix(block.as_slice())?;
@@ -112,7 +112,7 @@ pub fn before(bytes: &[u8], marker: &str) -> Option<String> {
     Some(shown(before.strip_suffix(b"*2\r\n$4\r\npong\r\n").unwrap_or(before)))
 }
 
-/// Bytes in one line.
+/// Returns bytes as text in one line.
 pub fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace("\r\n", " ")
 }

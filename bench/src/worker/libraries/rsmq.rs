@@ -1,4 +1,5 @@
-//! The crate rsmq_async. A received message is hidden for a time, and deleted when it is done.
+//! The crate rsmq_async. A received message is hidden for a time, and is deleted when the work is
+//! done.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use super::{Library, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) struct Messages {
     rsmq: Rsmq,
-    /// The queues that are there.
+    /// The queues that were created.
     created: Arc<Mutex<HashSet<String>>>,
 }
 

@@ -1,9 +1,9 @@
--- holder: returns the holder of an exclusive lock. Precedes the scripts that return it.
+-- holder: returns the holder of an exclusive lock. Precedes the scripts that return a holder.
 --
---   owner, count           of `holder_of`; nothing without such a key
---   {pttl, owner, count}   of `holder`
+--   owner, count           the result of `holder_of`; nothing if the key does not exist
+--   {pttl, owner, count}   the result of `holder`
 --
--- If the hash is not such a lock, both return one of its fields, shortened.
+-- If another program wrote the hash, both functions return one of its fields, cut to 512 bytes.
 --
 -- Time: HSCAN. It returns all fields of a small hash, and a few of a large one.
 
@@ -13,7 +13,7 @@ local function holder_of(lock)
     if cursor == '0' and not fields[1] then
         return nil
     end
-    -- Redisson's read-write lock has its mode next to its owners.
+    -- In Redisson's read-write lock, the field `mode` is not an owner.
     local first = fields[1] == 'mode' and fields[3] and 3 or 1
     local owner, count = fields[first] or '?', fields[first + 1] or '0'
     return string.sub(owner, 1, 512), string.sub(count, 1, 20)

@@ -1,5 +1,5 @@
-//! The kinds of objects, each in a folder with its scripts. The engine sends the same requests to
-//! every kind: see [`InRedis`]. A function of only one kind is in the module of that kind.
+//! The kinds of objects, each in a folder with its scripts. [`InRedis`] has the requests that the
+//! engine sends to every kind. A request that only one kind has is in the module of that kind.
 
 pub(crate) mod barrier;
 pub(crate) mod election;
@@ -33,26 +33,26 @@ use crate::domain::{
     ReleaseReply, Renewal, Replicas, Verdict, Work,
 };
 
-/// A kind of object in Redis, with the requests of the engine. A kind omits requests that it does
-/// not support.
+/// A kind of object in Redis, with the requests of the engine. A kind implements only the requests
+/// that it supports; the others fail.
 pub(super) trait InRedis {
-    /// Its scripts, which are loaded when a connection is made.
+    /// The scripts of this kind. Each new connection loads them.
     const SCRIPTS: Scripts;
 
-    /// A message that makes all waiters send a request, also those of Redisson, and that is always
-    /// correct.
+    /// A message that makes all waiters send a request, including waiters of Redisson. The message
+    /// must never mislead a waiter, whatever the state of the object.
     const WAKES: &'static str;
 
     /// Returns the channel on which releases of `name` are announced.
     fn channel(name: &Name) -> String;
 
-    /// Returns the commands that prove the grant of `claim` at a replica. `None` if the kind has no
-    /// holds.
+    /// Returns the commands that check whether a replica has the grant of `claim`. Returns `None`
+    /// if the kind has no holds.
     fn granted(_claim: &Claim) -> Option<Granted> {
         None
     }
 
-    /// Returns whether [`WAKES`](Self::WAKES) may be published for `name` now.
+    /// Returns whether the client may publish [`WAKES`](Self::WAKES) for `name` now.
     fn wakes_now(_: &RedisStore, _name: &Name) -> impl Future<Output = bool> + Send {
         ready(true)
     }
@@ -125,7 +125,7 @@ fn unsupported<T>() -> Reply<T> {
     ))
 }
 
-/// Evaluates `$answer` with the type of `$kind`. Only this and [`held_as`] distinguish kinds.
+/// Evaluates `$answer` with the type of `$kind`. Only this macro and [`held_as`] distinguish kinds.
 macro_rules! by_kind {
     ($kind:expr, $InRedis:ident => $answer:expr) => {
         match $kind {
@@ -191,16 +191,16 @@ fn held_as(kind: Kind) -> Kind {
 impl RedisStore {
     /// Grants `claim` if the lock is free, with a hold count of 1.
     ///
-    /// A repeated request of the same owner grants it again, with a fresh lease.
+    /// If the owner repeats its request, the lock is granted again, with a fresh lease.
     ///
-    /// With a `place`, the owner gets a queue entry while the lock is busy. A release may then
-    /// reserve the lock for it, and sends [`Event::Ask`](crate::store::Event::Ask). The next
-    /// request acquires it.
+    /// With a `place`, the owner gets a queue entry while the lock is busy. A later release may
+    /// reserve the lock for this owner, which then receives
+    /// [`Event::Ask`](crate::store::Event::Ask) and acquires the lock by its next request.
     pub(crate) async fn acquire(&self, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
     }
 
-    /// Grants a read lock to the owner of the claim while `writer` writes, and not otherwise.
+    /// Grants a read lock to the owner of the claim, only while `writer` holds the write lock.
     pub(crate) async fn acquire_read_under_write(
         &self,
         claim: &Claim,
@@ -209,10 +209,10 @@ impl RedisStore {
         by_kind!(claim.object.kind, K => Box::pin(K::acquire_read_under_write(self, claim, writer)).await)
     }
 
-    /// Sets the hold count of the claim's owner, if it still holds, and renews its lease if `ttl`
-    /// is given.
+    /// Sets the hold count of the claim's owner, if this owner still holds. With a `ttl`, also
+    /// renews the lease.
     ///
-    /// It sets the count and does not add to it, so a repeated request changes nothing.
+    /// The request sets the count instead of adding to it, so a repeated request changes nothing.
     pub(crate) async fn recount(
         &self,
         claim: &Claim,
@@ -223,10 +223,10 @@ impl RedisStore {
     }
 
     /// Removes the hold of the claim's owner, whatever its count. Notifies waiters, or reserves the
-    /// lock for the next in the queue: see [`ReleaseMode`].
+    /// lock for the next client in the queue: see [`ReleaseMode`].
     ///
-    /// A repeated request returns `NotHeld`, so the caller must know whether it has sent one
-    /// before.
+    /// A repeated request returns `NotHeld`, even if the first request ended the hold. So the
+    /// caller must remember that it has sent a release.
     pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<ReleaseReply> {
         by_kind!(claim.object.kind, K => {
             let released = K::release(self, claim, mode);
@@ -234,26 +234,26 @@ impl RedisStore {
         })
     }
 
-    /// Returns the group of `object`. One request may renew the holds of one group. These have the
-    /// same kind and, in a cluster, the same slot, because a script may not use two slots. So a
-    /// node that hangs puts only its own holds in doubt, even if it is importing a slot.
+    /// Returns the group of `object`. One request can renew all holds of a group. These have the
+    /// same kind and, in a cluster, the same slot, because a script may not use two slots. So if a
+    /// node hangs, only the holds on this node are in doubt, even while it is importing a slot.
     pub(crate) fn group(&self, object: &Object) -> u32 {
         const KINDS: u32 = Kind::ALL.len() as u32;
         let slot = if self.topology.moves_slots() { slot_of_name(&object.name) } else { 0 };
         object.kind as u32 + KINDS * u32::from(slot)
     }
 
-    /// Renews each hold that its owner still has. Returns one outcome for each, in order. If it is
-    /// not known, the outcome is [`Outcome::Unknown`].
+    /// Renews each hold that its owner still has. Returns one outcome for each hold, in order:
+    /// [`Outcome::Unknown`] if no reply shows whether the hold was renewed.
     ///
-    /// All holds are of one [`group`](Self::group). The renewal of each hold is atomic, but not
-    /// that of all holds together.
+    /// All holds must be of one [`group`](Self::group). Each renewal is atomic; all renewals
+    /// together are not.
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         Box::pin(self.renew_or_halve(renewals)).await
     }
 
-    /// Returns how many replicas have executed the grant of `claim`, as soon as there are enough,
-    /// or when the time is over. Returns 0 if its owner no longer holds.
+    /// Returns how many replicas have executed the grant of `claim`. Waits until there are enough
+    /// replicas, or until the time of `replicas` is over. Returns 0 if the owner no longer holds.
     pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
         match by_kind!(held_as(claim.object.kind), K => K::granted(claim)) {
             Some(Granted(evidence)) => {
@@ -264,10 +264,10 @@ impl RedisStore {
         }
     }
 
-    /// Executes `work` if the claim's owner holds now, and returns its result. Otherwise it does
-    /// nothing and returns `None`.
+    /// Executes `work` if the claim's owner holds now, and returns the result of `work`. Otherwise
+    /// does nothing and returns `None`.
     ///
-    /// **Must not be repeated**: the work would be done twice.
+    /// **The caller must not repeat the request**: the store might execute `work` twice.
     pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
         by_kind!(held_as(claim.object.kind), K => Box::pin(K::guarded(self, claim, work)).await)
     }
@@ -291,7 +291,8 @@ impl RedisStore {
     }
 }
 
-/// Returns the channel on which releases of `object` are announced, to its seat if it has one.
+/// Returns the channel on which releases of `object` are announced. If the object has a task, this
+/// is the channel of that task.
 pub(super) fn channel_of(object: &Object) -> String {
     let channel = by_kind!(object.kind, K => K::channel(&object.name));
     match &object.task {
@@ -300,7 +301,7 @@ pub(super) fn channel_of(object: &Object) -> String {
     }
 }
 
-/// Returns all scripts for these channels, to be loaded when a connection is made.
+/// Returns all scripts for these channels. Each new connection loads them.
 pub(super) fn preloads(channels: Channels) -> Vec<Preload> {
     let kinds = Kind::ALL.map(|kind| by_kind!(kind, K => K::SCRIPTS));
     let others = [map::SCRIPTS, quorum::SCRIPTS, rate_limiter::SCRIPTS, set::SCRIPTS];

@@ -1,12 +1,12 @@
--- number: reads a counter. Precedes the scripts that decide by one.
+-- number: reads a counter. Precedes the scripts that read a counter.
 --
---   {err}   NONUMBER: the key has a text that is not a whole number. Or the key has another type;
---           or the result would exceed Java's `int`
+--   {err}   NONUMBER: the value is not a whole number. Other errors: the key has another type, or
+--           the result would exceed Java's `int`
 --
 -- Time: GET.
 
--- Returns the number of a key (0 without the key), nil, and whether the key exists. On failure it
--- returns nil and an error.
+-- Returns three values: the number, nil, and the stored text. If the key does not exist, the number
+-- is 0, and the text is false. On failure, returns nil and an error.
 local function number_at(key)
     local text = redis.call('GET', key)
     local number = tonumber(string.match(text or '0', '^%-?%d+$'))

@@ -1,19 +1,19 @@
 -- once: recognizes repeated changes whose reply is a text. Precedes the scripts that change data.
 --
---   0   no, or nothing
---   1   yes, with the bytes after it if there are any
+--   0    no: nothing changed, or there was no value
+--   1…   yes; if the script returns a value, its bytes follow the 1
 --
 -- Time: GET; SET and the command for the first request that changes something.
 
--- Returns the reply to the first request, if this is a repeated one that changed something.
+-- Returns the stored reply, if this is a repeated request and the first one changed something.
 local function replied(receipt)
     local answer = redis.call('GET', receipt)
     return answer and answer ~= '' and answer
 end
 
--- Runs a command, and returns the reply. Keeps the reply for `rest` milliseconds. A server that is
--- full or read-only rejects the first write, which ends the script. If the ACL denies the command,
--- a repeated request must not find the reply.
+-- Stores `answer` for `rest` milliseconds, runs a command, and returns `answer`. SET comes first: a
+-- full or read-only server rejects SET, and the script ends before the command. If the ACL denies
+-- the command, DEL removes `answer`, because a repeated request must not return it.
 local function once(receipt, rest, answer, ...)
     redis.call('SET', receipt, answer, 'PX', rest)
     local done = redis.pcall(...)

@@ -4,13 +4,13 @@
 --
 -- Time: GET; SET twice for the first request.
 
--- Returns the stored reply of a repeated request.
+-- Returns the stored reply if this is a repeated request.
 local function answered(receipt)
     return tonumber(redis.call('GET', receipt) or nil)
 end
 
--- Reserves the key for `rest` milliseconds. The scripts call this before they change anything,
--- because a server that rejects this write ends the script here.
+-- Creates an empty key for `rest` milliseconds. Each script calls this before it changes anything:
+-- if the server rejects writes, the script ends here.
 local function make_room(receipt, rest)
     redis.call('SET', receipt, '', 'PX', rest)
 end

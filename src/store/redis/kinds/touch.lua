@@ -1,11 +1,11 @@
--- touch: writes a hold again without a change, so that replicas receive a write after it.
+-- touch: writes a hold again, unchanged. A replica that acknowledges this write has the hold.
 --
 --   KEYS[1]  hash   with the hold as a field
 --   KEYS[2]  other  another key of the hold, if it has one
 --   ARGV[1]  field  the hold
 --
---   1      it exists
---   0      it does not
+--   1      the hold exists
+--   0      the hold does not exist
 --
 -- Time: HGET and HSET; EXISTS.
 

@@ -1,8 +1,8 @@
-//! The subscriptions of this client: the channels of each name for which it waits, as far as its
-//! user has the permissions. `leasehold_link` sends the requests for them.
+//! The subscriptions of this client: the channels of each name for which this client waits, if the
+//! ACL allows them. `leasehold_link` sends the requests that subscribe.
 //!
-//! [`Table`] keeps the wanted and the confirmed subscriptions. One mutex for each connection guards
-//! it, and no event is sent while it is held.
+//! [`Table`] keeps the wanted and the confirmed subscriptions of one connection. A mutex guards
+//! each table. While the mutex is locked, no event is sent.
 
 mod permissions;
 mod table;
@@ -22,7 +22,7 @@ impl RedisStore {
         read.unwrap_or(Permissions::ALL)
     }
 
-    /// Notes that the server denies this client the queue of `object`.
+    /// Records that the server denies this client the queue of `object`.
     pub(super) fn queue_refused(&self, object: &Object) {
         if !self.permissions(object).queue {
             return;
@@ -53,7 +53,8 @@ mod tests {
     use super::*;
     use crate::store::redis::{Connector, Settings};
 
-    /// Returns the other end of `stream`, to which only 100 bytes flow per millisecond.
+    /// Returns a stream that is connected to `stream`, but receives at most 100 bytes per
+    /// millisecond.
     fn slowly(stream: DuplexStream) -> DuplexStream {
         let (ours, theirs) = duplex(100);
         let ((mut from, mut to), (mut back, mut forth)) = (split(stream), split(theirs));
@@ -81,8 +82,8 @@ mod tests {
         RedisStore::connect_by(connector, &settings, "one").await.unwrap()
     }
 
-    /// Once, all requests were sent at once. The server seemed late before its last reply, so the
-    /// client reconnected for ever.
+    /// Once, the client sent all requests at once. The time limit ended before the last reply came,
+    /// so the client reconnected again and again.
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_to_many_names_keeps_the_connection() {
         let store = served_slowly(&Twin::new(7)).await;

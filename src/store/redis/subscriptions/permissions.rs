@@ -1,7 +1,8 @@
-//! The ACL permissions of this client for each name, as far as the server has denied some.
+//! The ACL permissions of this client: which of them the server has denied, for each name.
 //!
-//! Subscriptions and queues both ask this module. A denial counts for 30 s and for one name,
-//! because an ACL grants permissions by patterns, and an administrator may change it.
+//! The code for subscriptions and the code for queues ask this module. A denial counts only for one
+//! name, because an ACL grants permissions by patterns of names. It counts for 30 s, because an
+//! administrator may change the ACL.
 
 use std::time::Duration;
 
@@ -12,17 +13,18 @@ use crate::domain::{Map, Object};
 /// How long a denial counts.
 const BELIEVED: Duration = Duration::from_secs(30);
 
-/// Maximum number of names. If a denial is forgotten, the client tries again.
+/// The largest number of names with denials. Beyond it, the oldest denial is forgotten, and the
+/// client tries again.
 const MOST: usize = 1_024;
 
 /// The permissions for one name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) struct Permissions {
-    /// Permission to write its queue.
+    /// Permission to write the queue of the name.
     pub(in crate::store::redis) queue: bool,
     /// Permission to subscribe to the channels that only Leasehold uses.
     pub(super) own_channels: bool,
-    /// Permission to subscribe to its releases.
+    /// Permission to subscribe to the releases of the name.
     pub(super) releases: bool,
 }
 
@@ -48,7 +50,7 @@ impl Denials {
         self.0.get(object).map_or(Permissions::ALL, |(permissions, _)| *permissions)
     }
 
-    /// Notes that the server denied `what` at `now`.
+    /// Records that the server denied `what` at `now`.
     pub(super) fn note(&mut self, object: &Object, what: Denied, now: Instant) {
         if self.0.len() >= MOST && !self.0.contains_key(object) {
             self.forget_oldest();
@@ -77,7 +79,7 @@ impl Denials {
         old
     }
 
-    /// Forgets all denials, because another connection may have another user.
+    /// Forgets all denials: a new connection may belong to another user.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

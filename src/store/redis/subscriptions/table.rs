@@ -1,8 +1,9 @@
-//! Wanted and confirmed subscriptions, and the requests that make the second equal the first.
+//! Wanted and confirmed subscriptions, and the requests that make the confirmed ones equal to the
+//! wanted ones.
 //!
-//! It is pure: the caller passes the time. The reply to a request comes on the same connection. If
-//! the connection ends first, everything is requested again on the next one, so a lost reply does
-//! no harm.
+//! The table does no I/O, and its caller passes the time. The reply to a request comes on the same
+//! connection. If the connection ends before the reply, the next connection subscribes to
+//! everything again, so a lost reply does no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -29,7 +30,7 @@ pub(in crate::store::redis) struct Table {
     /// Channels whose state may differ from the wanted one.
     outdated: BTreeSet<String>,
     refusals: Denials,
-    /// The pending events, in order.
+    /// The events that were not sent yet, in order.
     events: VecDeque<Event>,
 }
 
@@ -37,9 +38,9 @@ pub(in crate::store::redis) struct Table {
 #[derive(Debug, Default)]
 struct WantedName {
     channels: Vec<String>,
-    /// Whether they include the client's own channel.
+    /// Whether `channels` includes the channel of this client alone.
     turns: bool,
-    /// The level of the last event.
+    /// The level in the last event about this name.
     level: SubscriptionLevel,
 }
 
@@ -103,7 +104,7 @@ impl SubscriptionTable for Table {
             self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
-        // A new waiter does not know the level yet.
+        // A new waiter does not know the level, which another waiter may already have reached.
         let level = self.objects.get(object).map(|wanted| wanted.level).unwrap_or_default();
         if level != SubscriptionLevel::Nothing {
             self.events.push_back(Event::Subscribed(object.clone(), level));
@@ -138,7 +139,7 @@ impl SubscriptionTable for Table {
             (std::mem::take(&mut wanted.level) != SubscriptionLevel::Nothing)
                 .then(|| object.clone())
         };
-        // Sorted, so that the order does not depend on chance.
+        // The set is sorted, so the events have the same order in each simulation of a seed.
         let lost: BTreeSet<Object> = self.objects.iter_mut().filter_map(unsubscribed).collect();
         self.channels.clear();
         match self.delivery {
@@ -168,7 +169,7 @@ impl SubscriptionTable for Table {
                     channel.state = State::Leaving;
                     unsubscribe.entry(self.delivery.together(&name)).or_default().push(name);
                 }
-                // The reply decides.
+                // The reply to the pending request decides whether another request is needed.
                 (_, State::Asked | State::Leaving) => {}
             }
         }
@@ -189,13 +190,13 @@ impl SubscriptionTable for Table {
         }
         match (refusal, &asked.subscribe) {
             (Rejection::Passing, _) => {}
-            // Requested again when the owner of the slot is known.
+            // `resubscribe` requests these channels again when the owner of the slot is known.
             (Rejection::Elsewhere, _) => {
                 let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
                 self.outdated.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
             }
             (Rejection::Forbidden, Some(object)) => self.refused(object, needs(asked), now),
-            // A denied unsubscribe is not repeated.
+            // If the server denies an unsubscribe, the client does not repeat it.
             (Rejection::Forbidden, None) => {
                 self.outdated.retain(|it| !asked.channels.contains(it));
             }
@@ -259,7 +260,7 @@ impl Table {
         }
     }
 
-    /// Notes that the server denies `what` for `object`.
+    /// Records that the server denies `what` for `object`.
     pub(super) fn refused(&mut self, object: &Object, what: Denied, now: Instant) {
         self.refusals.note(object, what, now);
         self.want(object);
@@ -270,7 +271,7 @@ impl Table {
         self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
     }
 
-    /// Makes the wanted channels of `object` those that its permissions allow.
+    /// Sets the wanted channels of `object` to those that the ACL allows.
     fn want(&mut self, object: &Object) {
         let wanted = self.wanted(object);
         let Some(name) = self.objects.get_mut(object) else { return };
@@ -341,8 +342,9 @@ impl Table {
     }
 }
 
-/// Returns the permission that is missing if the server denies `asked`. Channels that only
-/// Leasehold uses are then dropped, and the others requested again.
+/// Returns the permission that is missing if the server denies `asked`. If some channels are only
+/// Leasehold's, the cause may be these alone: the client then drops them, and requests the others
+/// again.
 fn needs(asked: &Correction) -> Denied {
     let releases = asked.subscribe.as_ref().map(channel_of);
     match asked.channels.iter().all(|it| Some(it) == releases.as_ref()) {
@@ -378,7 +380,7 @@ mod tests {
         table
     }
 
-    /// Confirms all requests.
+    /// Confirms all requests of `table`.
     fn done(table: &mut Table) {
         for asked in table.corrections() {
             confirmed(table, &asked);
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn subscription_is_requested_once_and_reported_when_whole() {
+    fn subscription_is_requested_once_and_reported_when_complete() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -441,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_rejection_costs_one_more_request() {
+    fn temporarily_rejected_subscription_is_requested_again() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn lasting_rejection_removes_one_permission_for_a_while() {
+    fn denied_subscription_removes_one_permission_for_a_while() {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -475,7 +477,7 @@ mod tests {
         );
     }
 
-    /// Once, a denied queue counted as a denied subscription.
+    /// Once, the client took a denied queue for a denied subscription.
     #[test]
     fn rejection_removes_the_permission_that_was_requested() {
         let (mut table, now) = (table(), Instant::now());
@@ -536,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn returning_waiter_is_subscribed_in_the_end() {
+    fn waiter_that_returns_while_unsubscribing_is_subscribed() {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
@@ -578,7 +580,7 @@ mod tests {
         table.listen(&name("door"));
         done(&mut table);
         events_of(&mut table);
-        // its slot moves away, and the server sends a push about it without a request
+        // the slot moves to another node, and the server ends the subscriptions without a request
         for channel in [channel_of(&name("door")), keys::queuers(&name("door").name)] {
             table.confirmed(&channel, false);
         }
@@ -593,7 +595,7 @@ mod tests {
         table.resubscribe();
         assert_eq!(table.corrections(), [asked]);
 
-        // and a subscription that is not wanted any more ends
+        // and a subscription that the client no longer wants ends
         table.unlisten(&name("door"));
         let [left] = table.corrections().try_into().unwrap();
         assert_eq!(left.channels, [keys::waiter(&name("door").name, "id")]);
@@ -604,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_of_different_slots_are_left_one_slot_at_a_time() {
+    fn channels_are_unsubscribed_one_slot_at_a_time() {
         let mut table = Table::of("id", Delivery::Nodes(Channels::Sharded));
         table.begin();
         let names = ["door", "window"].map(name);
@@ -616,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_subscribers_prevent_queueing() {
+    fn waiter_does_not_queue_if_subscribers_cannot_be_counted() {
         let mut table = Table::of("id", Delivery::Nodes(Channels::Plain));
         table.begin();
         table.listen(&name("door"));
@@ -641,7 +643,7 @@ mod tests {
         );
     }
 
-    /// A server that replies late, rejects, and loses connections, with its events.
+    /// A table, and a server that replies late, rejects requests, and loses connections.
     struct Server {
         table: Table,
         chance: fastrand::Rng,
@@ -694,7 +696,7 @@ mod tests {
             self.receive();
         }
 
-        /// Answers the oldest request.
+        /// Replies to the oldest request, perhaps by a rejection.
         fn answer(&mut self) {
             let Some(asked) = self.asked.pop_front() else { return };
             let own = |channel: &String| channel.starts_with("leasehold");
@@ -742,7 +744,7 @@ mod tests {
             }
         }
 
-        /// Answers all requests without a fault.
+        /// Confirms all requests.
         fn answer_all(&mut self) {
             self.allows = true;
             self.pass(Duration::from_secs(31));
@@ -756,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_end_as_wanted_from_any_seed() {
+    fn subscriptions_end_as_requested_for_any_seed() {
         for seed in 0..2_000 {
             let mut server = Server::of(seed);
             (0..200).for_each(|_| server.step());

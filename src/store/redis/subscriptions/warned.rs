@@ -1,4 +1,4 @@
-//! Logs each kind of denied permission once for each client.
+//! Logs denied permissions: each kind only once for each client.
 
 use super::permissions::Denied;
 use crate::domain::{Mutex, Object};
@@ -8,8 +8,8 @@ use crate::domain::{Mutex, Object};
 pub(in crate::store::redis) struct Warned(Mutex<Vec<Denied>>);
 
 impl Warned {
-    /// Logs each kind of denied permission once. Without it, the client still gets locks, but
-    /// later.
+    /// Logs that the server denied this permission, unless this was logged before. Without the
+    /// permission, the client still gets locks, but later.
     pub(super) fn warn_once(&self, what: Denied, object: &Object) {
         let mut warned = self.0.lock();
         if warned.contains(&what) {

@@ -1,31 +1,32 @@
--- barrier/arrive: counts a member at a barrier, and opens it when enough members have arrived.
+-- barrier/arrive: counts a member, and opens the barrier when enough members have arrived.
 --
 --   KEYS[1]  members     zset {member: millisecond until which it counts}
---   KEYS[2]  generation  counter of openings; expires when the barrier is unused for long
+--   KEYS[2]  generation  counter of openings; expires if the barrier is long unused
 --   KEYS[3]  receipt     of this member: `generation:index` once it has passed
 --   KEYS[4]  inside      only of a double barrier: zset {member: millisecond until which it is inside}
---   ARGV[1]  member      which no other arrival has
+--   ARGV[1]  member      unique to this arrival
 --   ARGV[2]  parties     how many members open the barrier
 --   ARGV[3]  ttl         milliseconds for which a member counts after its last request
 --   ARGV[4]  channel     on which `0` announces an opening
 --   ARGV[5]  receipts    prefix of the receipts of all members
 --   ARGV[6]  rest        milliseconds for which a receipt is kept
 --   ARGV[7]  idle        milliseconds until an unused counter expires
---   ARGV[8]  lease       only of a double barrier: milliseconds for which a member is inside, unless a
---                        renewal comes
+--   ARGV[8]  lease       only of a double barrier: milliseconds for which a member is inside after
+--                        the opening or its last renewal
 --
---   {1, generation, index}    passed: the barrier has opened for this member. A repeated request
---                             returns the same, so a lost reply is safe
---   {0, count, member, …}     waits: how many members have arrived, and up to sixteen of them
---   {2}                       passed a double barrier, and is no longer inside: its lease is over
+--   {1, generation, index}    the barrier has opened for this member. A repeated request returns
+--                             the same, so a lost reply is safe
+--   {0, count, member, …}     the member waits: how many members have arrived, and up to sixteen
+--                             of them
+--   {2}                       the double barrier has opened for this member, and its lease is over
 --
 -- If a member sends no more requests, it is removed when its time is over, as if it had never come.
--- The member that opens the barrier has the highest index. A double barrier opens when nobody is
--- inside. More members may be waiting then than it lets in.
+-- The member that opens the barrier has the highest index. A double barrier opens only while no
+-- member is inside. By then, more members than ARGV[2] may wait: the others wait on.
 --
--- An opening costs INCR, PEXPIRE, PUBLISH, and SET and ZREM for each member; of a double barrier also
--- PEXPIRE, and ZADD for each member. A request of a double barrier costs ZREMRANGEBYSCORE and ZCARD
--- more, and that of a member inside ZSCORE, ZADD, PTTL and PEXPIRE.
+-- An opening costs INCR, PEXPIRE, PUBLISH, and SET and ZREM for each member. In a double barrier,
+-- an opening also costs PEXPIRE, and ZADD for each member; each request also costs
+-- ZREMRANGEBYSCORE and ZCARD; and a member that is inside costs ZSCORE, ZADD, PTTL and PEXPIRE.
 --
 -- Time: TIME, GET, ZREMRANGEBYSCORE, ZADD, PEXPIRE, ZCARD and ZRANGE.
 
@@ -66,7 +67,7 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[3]), ARGV[1])
 local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
 if type(lease) == 'table' then
-    -- Members without a TTL must not stay.
+    -- Without a TTL, the member would stay for ever.
     redis.call('ZREM', KEYS[1], ARGV[1])
     return lease
 end
@@ -89,7 +90,7 @@ local function pass(member, at, lease)
         let_in(member, lease)
     end
 end
--- The others state their own leases in their next requests.
+-- The leases of the other members are unknown until their next requests.
 local others = string.format('%.0f', math.max(ARGV[3], ARGV[8] or 0))
 local index = 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, parties - 1)) do

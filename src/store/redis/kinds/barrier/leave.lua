@@ -1,12 +1,12 @@
--- barrier/leave: removes a member that no longer waits, or leaves a double barrier.
+-- barrier/leave: removes a member that gives up waiting, or that leaves a double barrier.
 --
 --   KEYS[1]  members  zset {member: millisecond until which it counts}
 --   KEYS[2]  inside   only of a double barrier: zset {member: millisecond until which it is inside}
 --   ARGV[1]  member   that leaves
 --   ARGV[2]  channel  on which `0` announces that nobody is inside
 --
---   1   removed
---   0   it was not there: it has passed, or its time was over
+--   1   the member was removed
+--   0   the member was not there: the barrier has opened for it, or its time was over
 --
 -- Time: ZREM; of a double barrier ZREM, ZCARD and PUBLISH.
 

@@ -2,12 +2,13 @@
 --
 --   KEYS[1]  inside      zset {member: millisecond until which it is inside}
 --   KEYS[2]  generation  counter of openings
---   ARGV[1]  generation  that the caller has left
+--   ARGV[1]  generation  with which the caller was inside
 --
 --   {1}                    all have left, or their leases are over
 --   {0, count, member, …}  how many are inside, and up to sixteen of them
 --
--- A later generation proves that all have left, because it enters only when nobody is inside.
+-- A later generation proves that all members have left, because the double barrier opens only while
+-- no member is inside.
 --
 -- Time: GET, TIME, ZREMRANGEBYSCORE, ZCARD and ZRANGE.
 

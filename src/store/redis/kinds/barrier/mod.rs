@@ -1,6 +1,6 @@
-//! The barrier, which only Leasehold has: members with deadlines, and after an opening a receipt
-//! for each member. In a double barrier, these members are then inside, each with a lease, until
-//! they leave.
+//! The barrier, which only Leasehold has. Waiting members have deadlines. An opening writes an
+//! idempotency key for each member, by which a repeated request gets the same reply. After the
+//! opening of a double barrier, the members are inside, each with a lease, until they leave.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -27,7 +27,7 @@ static LEAVE: LazyLock<Script> = script!("leave");
 static LEFT: LazyLock<Script> = script!("left");
 static RENEW: LazyLock<Script> = script!("renew");
 
-/// A barrier has no holds. If a member gives up, a release withdraws it.
+/// A barrier has no holds. If a member gives up, its release withdraws the member.
 pub(in crate::store::redis) struct Barrier;
 
 impl InRedis for Barrier {
@@ -44,7 +44,7 @@ impl InRedis for Barrier {
     }
 }
 
-/// A barrier in which each member has a hold from the opening until it leaves.
+/// A barrier in which each member has a hold from the opening until the member leaves.
 pub(in crate::store::redis) struct DoubleBarrier;
 
 impl InRedis for DoubleBarrier {
@@ -83,22 +83,23 @@ async fn leave(store: &RedisStore, claim: &Claim, keys: &[String]) -> Reply<Rele
 pub(crate) enum Arrival {
     /// The barrier has opened for this member.
     Passed { generation: u64, index: u32 },
-    /// It waits for others.
+    /// The member waits for others.
     Waits(Members),
-    /// A double barrier has opened for it, and its lease is over.
+    /// A double barrier has opened for this member, and the lease of the member is over.
     Late,
 }
 
-/// This number of members is there. Some of them are named.
+/// The number of members that have arrived or are inside, and the owners of some of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Members {
     pub(crate) count: u32,
     pub(crate) some: Vec<Owner>,
 }
 
-/// Counts the member of this `claim`, whose ttl is its deadline, until `parties` have arrived. With
-/// a `lease`, the barrier is a double barrier, and all of them are then inside. A repeated request
-/// within [`RECEIPT_RESTS`] counts once, and returns the same.
+/// Counts the member of this `claim` until `parties` members have arrived. The ttl of the claim is
+/// the deadline of the member. With a `lease`, the barrier is a double barrier: all members are
+/// inside after the opening. A repeated request within [`RECEIPT_RESTS`] counts once, and returns
+/// the same reply.
 pub(crate) async fn arrive(
     store: &RedisStore,
     claim: &Claim,
@@ -118,8 +119,8 @@ pub(crate) async fn arrive(
     store.announced::<Barrier, _>(name, store.ask(request.read(arrival))).await
 }
 
-/// Returns the members of a double barrier that are inside, unless all of this `generation` have
-/// left.
+/// Returns the members that are inside a double barrier, or `None` if all members of this
+/// `generation` have left.
 pub(crate) async fn inside(
     store: &RedisStore,
     name: &Name,
@@ -154,7 +155,7 @@ fn parts(reply: &Value) -> Result<&[Value], Failure> {
     }
 }
 
-/// A count, and some members.
+/// Reads a count, and the owners of some members.
 fn members(parts: &[Value], reply: &Value) -> Result<Members, Failure> {
     let [Value::Int(count), some @ ..] = parts else { return Err(replies::unreadable(reply)) };
     Ok(Members {

@@ -1,4 +1,4 @@
--- barrier/renew: renews many members of double barriers, each only if it is inside.
+-- barrier/renew: renews many members of double barriers. Skips members that are not inside.
 --
 --   KEYS[2i-1]   inside      zset {member: millisecond until which it is inside}
 --   KEYS[2i]     generation  counter of openings
@@ -8,8 +8,9 @@
 --
 --   {o1, o2, …}  for each member 1 if it is inside, 0 if not
 --
--- A key of another type counts as not inside, so that it does not affect the others. Any other
--- rejection ends the script. The counter lives longer than its generation, which `left` compares.
+-- If a key has another type, its member counts as not inside, so the others are still renewed. Any
+-- other rejection ends the script. The counter is renewed, too, because barrier/left compares it as
+-- long as members are inside.
 --
 -- Time: TIME; ZSCORE, ZADD, PTTL and PEXPIRE twice for each member.
 

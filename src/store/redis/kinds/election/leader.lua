@@ -3,12 +3,12 @@
 --   KEYS[1]  lock    hash {owner: hold count}
 --   KEYS[2]  record  hash {owner, term, value, since}
 --
---   {}                                  nobody leads
---   {pttl, owner}                       leads, and has written no record: a Redisson client, or a
---                                       leader that has just won
---   {pttl, owner, term, value, since}   leads
+--   {}                                  no owner leads
+--   {pttl, owner}                       this owner leads, and has not written a record: a Redisson
+--                                       client, or a leader that has just won
+--   {pttl, owner, term, value, since}   this owner leads, and has written this record
 --
--- A record whose owner is not the holder is ignored.
+-- If the owner of a record does not hold the lock, the record is ignored.
 --
 -- Time: HSCAN, PTTL and HMGET.
 

@@ -1,18 +1,18 @@
--- election/proclaim: writes the record of a leader, if it still leads.
+-- election/proclaim: writes the record of a leader, if this owner still leads.
 --
 --   KEYS[1]  lock     hash {owner: hold count}
---   KEYS[2]  record   hash {owner, term, value, since}. Only believed while its owner is in the
---                     hash of the lock: see election/leader
+--   KEYS[2]  record   hash {owner, term, value, since}. It counts only while its owner holds the
+--                     lock: see election/leader
 --   ARGV[1]  owner    of the leader
---   ARGV[2]  term     its fencing token
---   ARGV[3]  value    that it proclaims
---   ARGV[4]  ttl      milliseconds until the record expires, unless a renewal comes
+--   ARGV[2]  term     the fencing token of the leader
+--   ARGV[3]  value    that the leader proclaims
+--   ARGV[4]  ttl      milliseconds until the record expires, unless it is renewed
 --   ARGV[5]  channel  on which `1` announces the record to observers
 --
 --   1   written
 --   0   not held by this owner: nothing is written
 --
--- A repeated request writes the same, and keeps the time since when the owner leads.
+-- A repeated request writes the same record, and keeps `since`, the time of the first request.
 --
 -- Time: HEXISTS, HMGET, TIME, DEL, HSET, PEXPIRE and PUBLISH.
 
@@ -31,7 +31,7 @@ redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[2], 'owner', ARGV[1], 'term', ARGV[2], 'value', ARGV[3], 'since', since)
 local lease = redis.pcall('PEXPIRE', KEYS[2], ARGV[4])
 if type(lease) == 'table' then
-    -- A record without a TTL must not stay.
+    -- Without a TTL, the record would stay for ever.
     redis.call('DEL', KEYS[2])
     return lease
 end

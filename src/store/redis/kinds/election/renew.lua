@@ -1,16 +1,16 @@
--- election/renew: renews many leaders, each with its record, and each only if it still leads.
+-- election/renew: renews many leaders and their records. Skips owners that no longer lead.
 --
 --   KEYS[2i-1]   lock    hash {owner: hold count}
 --   KEYS[2i]     record  hash {owner, term, value, since}
 --   ARGV[2i-1]   owner   of the leader
 --   ARGV[2i]     ttl     new lease in milliseconds; 0 only checks
 --
---   {o1, o2, …}  for each lock 1 if it is held by its owner, 0 if not
+--   {o1, o2, …}  for each lock 1 if its owner holds it, 0 if not
 --
--- As lock/renew, a key of another type counts as not held, and any other rejection ends the script.
--- A record that is missing or cannot be renewed ends no term.
+-- As in lock/renew, a key of another type counts as not held, and any other rejection ends the
+-- script. If a record is missing or cannot be renewed, its owner still leads.
 --
--- Time: HEXISTS, PEXPIRE and PEXPIRE for each lock.
+-- Time: HEXISTS and two PEXPIRE for each lock.
 
 local outcomes = {}
 

@@ -3,36 +3,37 @@
 --   KEYS[1]  lock       hash {owner: hold count}
 --   KEYS[2]  queue      list of the waiting owners
 --   KEYS[3]  deadlines  zset {owner: millisecond}
---   KEYS[4]  alive      zset {owner: millisecond}; see fair/prelude for all of them
---   ARGV[1]  owner    of this acquisition, which no other one has
+--   KEYS[4]  alive      zset {owner: millisecond}; fair/prelude explains all four keys
+--   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
---   ARGV[3]  alive    milliseconds that a waiter counts as alive after this request; 0 for a
---                     caller that does not wait, and gets no queue entry
+--   ARGV[3]  alive    milliseconds for which a waiter counts as alive after this request; 0 if the
+--                     caller does not wait: then it gets no queue entry
 --   ARGV[4]  channel  prefix of the channel of each waiter
 --
 --   owner                  granted, with a hold count of 1. A repeated request gets the same grant
 --                          and a fresh lease, so a lost reply is safe
---   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end). With a count of 0
---                          it is free, but for this owner, the head of the queue, for so long
+--   {pttl, owner, count}   another owner holds the lock for at most pttl milliseconds (-1: without
+--                          end). If count is 0, the lock is free, but for at most pttl milliseconds
+--                          only the returned owner, the head of the queue, can acquire it
 --
--- If the lock is free, and dead waiters before the head were dropped, the head is notified by 0 on
--- its channel, because the message of the release went to a dead waiter.
+-- If the lock is free, and dead waiters before the head were dropped, the script publishes 0 on the
+-- channel of the head, because the release has notified a dead waiter.
 --
--- To wait costs ZADD and ZSCORE, and a new entry LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and PEXPIRE.
--- A grant costs ZREM, and one from the queue LRANGE, LREM, two ZREM, ZRANGE and ZADD, all as long as
--- the queue.
+-- A waiter costs ZADD and ZSCORE. A new entry costs LRANGE, ZSCORE, PTTL, two ZADD, RPUSH and
+-- PEXPIRE. A grant costs ZREM. A grant from the queue costs LRANGE, LREM, two ZREM, ZRANGE and
+-- ZADD, whose time grows with the queue.
 --
 -- Time: that of fair/prelude, HSCAN, HSET and PEXPIRE.
 
--- If the lock is free but kept for another waiter, the caller sends its next request after this
--- time.
+-- If the lock is free but kept for the head of the queue, the caller sends its next request after
+-- this number of milliseconds or more.
 local LEAST_WAIT = 50
 
 local waits = ARGV[3] ~= '0'
 local lives_until = string.format('%.0f', now + ARGV[3])
 
--- Notes that this owner is alive. Without this key, dead waiters would count as those of Redisson.
--- So its TTL covers the time for which they may be in the queue.
+-- Notes that this owner is alive. If KEYS[4] expired, dead waiters of Leasehold would count as
+-- waiters of Redisson. So it expires later than each entry of a dead waiter.
 local function live(deadline)
     redis.call('ZADD', KEYS[4], lives_until, ARGV[1])
     local rest = deadline - now + WAIT
@@ -41,7 +42,7 @@ local function live(deadline)
     end
 end
 
--- Adds an entry and its deadline, or neither.
+-- Adds a queue entry and its deadline. On failure, adds neither, and returns the error.
 local function join()
     local last = redis.call('LRANGE', KEYS[2], '-1', '-1')[1]
     local before = last and (time_of(last, KEYS[3]) or now) - now or lease_left()
@@ -55,13 +56,13 @@ local function join()
     end
 end
 
--- Keeps the entry of this owner, or adds one. Returns an error, if any.
+-- Keeps the queue entry of this owner, or adds one. Returns an error, if any.
 local function stay()
     local deadline = time_of(ARGV[1], KEYS[3])
     if not deadline then
         return join()
     end
-    -- Redisson's clients move deadlines by times that differ from those of the waiters.
+    -- A Redisson client moves all deadlines by its own wait time, so this one may be too early.
     local left = lease_left()
     if deadline < now + left + AHEAD then
         deadline = now + left + 2 * WAIT
@@ -71,7 +72,7 @@ local function stay()
 end
 
 if waits then
-    -- This comes before dead waiters are dropped.
+    -- This comes before `settle`, which would otherwise drop this owner after a pause.
     redis.call('ZADD', KEYS[4], 'XX', lives_until, ARGV[1])
 end
 local head, dropped = settle(ARGV[2])
@@ -81,7 +82,7 @@ if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then
     if head == ARGV[1] then
         leave({[ARGV[1]] = WAIT}, tonumber(ARGV[2]))
     elseif waits then
-        -- Redisson may have dropped its entry.
+        -- Redisson may have dropped the queue entry of this owner.
         redis.call('ZREM', KEYS[4], ARGV[1])
     end
     if not owner then
@@ -89,7 +90,7 @@ if owner == ARGV[1] or not owner and (not head or head == ARGV[1]) then
     end
     local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
     if type(lease) == 'table' then
-        -- Rejected, maybe by the ACL. A hold without a TTL must not stay.
+        -- PEXPIRE was rejected, maybe by the ACL. Without a TTL, the hold would never end.
         redis.call('HDEL', KEYS[1], ARGV[1])
         return lease
     end

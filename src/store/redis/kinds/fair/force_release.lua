@@ -4,11 +4,11 @@
 --            the queue: the other keys of fair/prelude
 --   ARGV[1]  channel  prefix of the channel of each waiter
 --
---   1        was held, is free
+--   1        the lock was held, and is now free
 --   2        the same, but the server denied the notification
---   0        was not held
+--   0        the lock was not held
 --
--- HLEN rejects a key of another type, which DEL would delete.
+-- HLEN comes first because it rejects a key of another type, which DEL would delete.
 --
 -- Time: that of fair/prelude, HLEN, DEL and PUBLISH.
 

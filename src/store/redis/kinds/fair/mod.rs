@@ -1,5 +1,5 @@
-//! The fair lock: Redisson's hash, queue and deadlines, and a zset that shows which of Leasehold's
-//! waiters are dead. A holder uses the requests of the plain lock.
+//! The fair lock: Redisson's hash, queue and deadlines, and a sorted set that shows which of
+//! Leasehold's waiters are dead. Holds of a fair lock use the requests of the plain lock.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ impl InRedis for Fair {
         Lock::channel(name)
     }
 
-    /// The channel is that of the head of the queue, which only a script knows.
+    /// A message must go to the channel of the head of the queue, which only a script knows.
     fn wakes_now(_: &RedisStore, _: &Name) -> impl Future<Output = bool> + Send {
         ready(false)
     }
@@ -71,7 +71,7 @@ impl InRedis for Fair {
     }
 }
 
-/// A request with all keys of the fair lock `name`.
+/// Returns a request that runs `script` on all keys of the fair lock `name`.
 fn on<'a>(name: &'a Name, script: &'a Script, arguments: impl ToRedisArgs) -> Request<'a> {
     let others = [keys::fair_queue(name), keys::fair_deadlines(name), keys::fair_alive(name)];
     Request::of(name, script, &others.each_ref().map(String::as_str), arguments)

@@ -6,29 +6,29 @@
 --   KEYS[4]  alive      zset {owner: millisecond at which Leasehold drops it}, only of waiters of
 --                       Leasehold
 --
---   {head, dropped}   of `settle`: the first owner in the queue that is not dead, or nothing; and
---                     whether others were dropped before it
+--   {head, dropped}   of `settle`: the first living owner in the queue, or nothing; and whether
+--                     dead owners were dropped before it
 --
 -- Redisson's clients use the first three keys, without a TTL. An owner has an entry in the queue
--- and a deadline, or neither. Each deadline is the one before it plus the wait time of its waiter.
--- All times are of the server's clock.
+-- and a deadline, or neither. Each deadline is the deadline of the entry before it plus the wait
+-- time of its own waiter. All times are of the server's clock.
 --
--- An owner that is dropped costs LREM and two ZREM, and all of them together LRANGE, ZRANGE and ZADD.
--- A damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
+-- Each dropped owner costs LREM and two ZREM; all dropped owners together cost LRANGE, ZRANGE and
+-- ZADD. A damaged queue costs LRANGE, ZRANGE, and ZSCORE for each entry.
 --
 -- Time: TIME, LLEN, ZCARD and LRANGE; with a queue also ZRANGEBYSCORE, and ZSCORE twice.
 
 -- The wait time of Redisson's waiters by default, and of all waiters of Leasehold.
 local WAIT = 300000
 
--- A deadline that is moved stays at least this far in the future, and beyond the lease, because its
--- waiter sends its next request by then. Redisson drops a waiter after its deadline, and may wait
--- without end if a deadline is in the past.
+-- A moved deadline is at least this many milliseconds after now and after the end of the lease. Its
+-- waiter sends its next request before that. Redisson drops a waiter after its deadline; and a
+-- Redisson client may wait without end if a deadline is in the past.
 local AHEAD = 1000
 
--- How long a dead waiter of Leasehold stays in the queue behind a living one. So if all clients
--- were silent during an outage, they keep their order. The deadline of the dead waiter is not yet
--- in the past then.
+-- For this many milliseconds, a dead waiter of Leasehold stays in the queue behind a living one. So
+-- clients that could not send requests during an outage keep their order. The time is so short that
+-- the deadline of a dead waiter is still in the future when the waiter is dropped.
 local OUTAGE = 30000
 
 local time = redis.call('TIME')
@@ -58,8 +58,8 @@ local function remove(owner)
     redis.call('ZREM', KEYS[4], owner)
 end
 
--- Makes the deadline of each owner that is a key of `sooner` earlier, by the milliseconds of its
--- value. The lock is held for this lease.
+-- Moves deadlines: `sooner` has the owners, and by how many milliseconds the deadline of each
+-- becomes earlier. `lease` is how long the lock is held from now on.
 local function advance(sooner, lease)
     local all = redis.call('ZRANGE', KEYS[3], '0', '-1', 'WITHSCORES')
     local least = now + lease + AHEAD
@@ -73,14 +73,14 @@ local function advance(sooner, lease)
             pairs_of[#pairs_of + 1] = owner
         end
     end
-    -- Lua passes a few thousand arguments at most.
+    -- A Lua call can have only a few thousand arguments.
     for i = 1, #pairs_of, 2000 do
         redis.call('ZADD', KEYS[3], unpack(pairs_of, i, math.min(i + 1999, #pairs_of)))
     end
 end
 
--- Removes each owner that is a key of `gone` from the queue. The deadlines behind it become earlier
--- by its value.
+-- Removes owners from the queue: `gone` has the owners, and by how many milliseconds the deadlines
+-- behind each of them become earlier.
 local function leave(gone, lease)
     local sooner, millis = {}, 0
     for _, waiter in ipairs(redis.call('LRANGE', KEYS[2], '0', '-1')) do
@@ -116,8 +116,8 @@ local function repair()
     end
 end
 
--- A waiter of Leasehold is dead if its last request is too old, and any other waiter after its
--- deadline.
+-- Returns whether a waiter lives. A waiter of Leasehold is dead if its last request is too old; any
+-- other waiter is dead after its deadline.
 local function lives(owner)
     local alive, deadline = time_of(owner, KEYS[4]), time_of(owner, KEYS[3])
     if not deadline then
@@ -127,8 +127,8 @@ local function lives(owner)
     return (alive or deadline) > now
 end
 
--- Drops the dead waiters in front of the queue, and some that died long ago. `lease` is that of a
--- grant that may follow.
+-- Drops the dead waiters at the front of the queue, and up to 100 others that died more than OUTAGE
+-- ago. `lease` is the lease of the grant that may follow.
 local function settle(lease)
     if redis.call('LLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then
         repair()
@@ -138,7 +138,7 @@ local function settle(lease)
         return nil, false
     end
     local function drop(owner)
-        -- If the dropped deadline is in the past, the later ones need no change.
+        -- If the deadline of the dropped waiter is in the past, the later ones need no change.
         gone[owner] = (time_of(owner, KEYS[3]) or 0) > now and WAIT or 0
     end
     if not lives(head) then

@@ -1,19 +1,19 @@
 -- fair/release: removes the hold of an owner, or its queue entry, and notifies the head.
 --
 --   KEYS[1]  lock       hash {owner: hold count}
---   KEYS[3]  deadlines  zset {owner: millisecond}; the others are those of fair/prelude
+--   KEYS[3]  deadlines  zset {owner: millisecond}; fair/prelude has the other keys
 --   ARGV[1]  owner    the owner that releases, or withdraws
 --   ARGV[2]  channel  prefix of the channel of each waiter
 --
---   0                      was held, and is free
+--   0                      the hold is removed, and the lock is free
 --   -1                     the same, but the server denied the notification
---   {}                     not held by this owner, nor by anybody
---   {pttl, owner, count}   not held by this owner, but by another
+--   {}                     this owner did not hold the lock, and no owner holds it
+--   {pttl, owner, count}   this owner did not hold the lock, and this other owner holds it
 --
--- Messages: 0 on the channel of the head, as Redisson's releases.
+-- As Redisson does, the script publishes 0 on the channel of the head.
 --
--- A withdrawal also costs ZSCORE and PTTL, and with a queue entry LRANGE, LREM, two ZREM, ZRANGE and
--- ZADD, all as long as the queue.
+-- A withdrawal also costs ZSCORE and PTTL. If it removes a queue entry, it costs LRANGE, LREM, two
+-- ZREM, ZRANGE and ZADD, whose time grows with the queue.
 --
 -- Time: that of fair/prelude, HDEL, EXISTS and PUBLISH.
 
@@ -28,14 +28,14 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     if pttl ~= -2 then
         return holder(KEYS[1], pttl)
     end
-    -- The withdrawn owner may have been the head, and only the head was notified. A repeated
-    -- release also repeats a lost message.
+    -- If the withdrawn owner was the head, an earlier release notified only this owner. If this is
+    -- a repeated release, the message of the first one may be lost.
     notify(head, ARGV[2])
     return {}
 end
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- Another program has written a field.
+    -- Another program has written a field to the hash.
     return 0
 end
 return notify(head, ARGV[2]) and 0 or -1

@@ -57,7 +57,7 @@ impl Bench {
         self.ask(claim).await == Verdict::GRANTED
     }
 
-    /// A holder, and waiters in this order.
+    /// Returns a granted claim, then the claims of waiters in the order of the queue.
     async fn in_order<const N: usize>(&self) -> [Claim; N] {
         let claims = [(); N].map(|()| self.claim());
         for (place, claim) in claims.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Bench {
         owners.iter().map(replies::into_text).collect()
     }
 
-    /// How far the deadline of `owner` is ahead.
+    /// Returns the milliseconds until the deadline of `owner`.
     async fn ahead(&self, owner: &str) -> Option<i64> {
         let Value::Double(millis) = self.raw(&["ZSCORE", DEADLINES, owner]).await else {
             return None;
@@ -104,7 +104,7 @@ impl Bench {
         Some(millis as i64 - self.now().await)
     }
 
-    /// The same for each claim, rounded.
+    /// Returns the milliseconds until the deadline of each claim, rounded.
     async fn all_ahead(&self, claims: &[&Claim]) -> Vec<i64> {
         let mut all = vec![];
         for claim in claims {
@@ -114,14 +114,14 @@ impl Bench {
         all
     }
 
-    /// A waiter of Redisson, dropped by its rule after this time.
+    /// Adds a waiter of Redisson, which Redisson's rule drops after this time.
     async fn redisson(&self, owner: &str, millis: i64) {
         let deadline = (self.now().await + millis).to_string();
         self.raw(&["RPUSH", QUEUE, owner]).await;
         self.raw(&["ZADD", DEADLINES, &deadline, owner]).await;
     }
 
-    /// Each claim sends a request every second for this time, in this order.
+    /// For this time, sends a request for each claim every second, in the order of `claims`.
     async fn ask_for(&self, time: Duration, claims: &[&Claim]) {
         for _ in 0..time.as_secs() {
             sleep(Duration::from_secs(1)).await;
@@ -146,7 +146,7 @@ async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
     assert!(t.is_granted(&one).await);
     let ahead = t.all_ahead(&[&three, &four]).await;
     assert_eq!(ahead, [1, 2].map(|place| LEASE + place * WAIT));
-    // The deadline of the next waiter is later than that of the last one.
+    // The deadline of a new waiter is one wait time after the deadline of the last waiter.
     let five = t.claim();
     t.ask(&five).await;
     assert_eq!(t.all_ahead(&[&five]).await, [LEASE + 3 * WAIT]);
@@ -154,7 +154,7 @@ async fn deadlines_become_earlier_when_an_earlier_waiter_leaves() {
 
 /// Redisson's `testLockAcquiredBooleanTimeoutDrift_Descrete`.
 #[tokio::test(start_paused = true)]
-async fn try_leaves_no_entry_and_succeeds_after_the_lease() {
+async fn try_acquire_leaves_no_entry_and_succeeds_after_the_lease() {
     let t = Bench::new();
     let [held] = t.in_order().await;
     let tries = t.claim();
@@ -176,14 +176,15 @@ async fn dead_waiter_gives_up_its_position_within_seconds() {
     sleep(Duration::from_secs(1)).await;
     assert!(!t.is_granted(&last).await, "the order of the living stays");
     assert!(t.is_granted(&next).await);
-    // Its deadline is now that of the first in the queue.
+    // The deadline of `last` is now that of the first waiter in the queue.
     assert_eq!(t.all_ahead(&[&last]).await, [LEASE + WAIT - 5_000]);
     assert!(!t.queue().await.contains(&dead.owner.as_str().to_owned()));
 }
 
-/// The release has notified the dead one, and a Redisson client sleeps for as long as the lease was.
+/// The release notifies only the dead waiter. Without a notification, a Redisson client would sleep
+/// for as long as the lease was.
 #[tokio::test(start_paused = true)]
-async fn redisson_waiter_behind_a_dead_one_is_notified() {
+async fn redisson_waiter_behind_a_dead_waiter_is_notified() {
     let t = Bench::new();
     let [held, dead] = t.in_order().await;
     t.redisson("java:1", 2 * WAIT).await;
@@ -202,9 +203,10 @@ async fn redisson_waiter_behind_a_dead_one_is_notified() {
     assert_eq!(*output.lock(), [to(dead.owner.as_str()), to("java:1")]);
 }
 
-/// Behind a deadline in the past, Redisson's clients would wait for ever.
+/// If the deadline of the dead waiter stayed in the past, Redisson's clients behind it would wait
+/// for ever.
 #[tokio::test(start_paused = true)]
-async fn dead_waiter_behind_a_living_one_is_dropped() {
+async fn dead_waiter_behind_a_living_waiter_is_dropped() {
     let t = Bench::new();
     let [held, first, dead, last] = t.in_order().await;
     for _ in 0..2 {
@@ -215,14 +217,15 @@ async fn dead_waiter_behind_a_living_one_is_dropped() {
     assert_eq!(t.queue().await, waiting);
     assert_eq!(t.ahead(dead.owner.as_str()).await, None);
     assert_eq!(t.twin.zset(ALIVE).unwrap().len(), 2);
-    // Its deadline is now that of the second in the queue.
+    // The deadline of `last` is now that of the second waiter in the queue.
     assert_eq!(t.all_ahead(&[&last]).await, [LEASE + 2 * WAIT - 36_000]);
     t.frees(&held).await;
     assert!(!t.is_granted(&last).await);
     assert!(t.is_granted(&first).await);
 }
 
-/// For some seconds no client could send a request, and then the head sends the first one.
+/// In an outage of some seconds, no client can send a request. After it, the head sends the first
+/// one.
 #[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_after_an_outage() {
     let t = Bench::new();
@@ -266,9 +269,10 @@ async fn dead_redisson_waiter_is_dropped_after_its_deadline() {
     assert_eq!(t.twin.keys(), ["door"]);
 }
 
-/// A Redisson client moves all deadlines by its own wait time.
+/// A Redisson client moves all deadlines by its own wait time, so the deadline of a living waiter
+/// of Leasehold may be in the past.
 #[tokio::test(start_paused = true)]
-async fn living_waiter_keeps_its_position_behind_its_deadline() {
+async fn living_waiter_keeps_its_position_after_its_deadline() {
     let t = Bench::new();
     let [held, first, second] = t.in_order().await;
     let past = (t.now().await - 1).to_string();
@@ -284,7 +288,7 @@ async fn living_waiter_keeps_its_position_behind_its_deadline() {
     assert!(t.is_granted(&first).await);
 }
 
-/// A deadline in the past drops a living waiter of Redisson, or lets it sleep without end.
+/// If a deadline is in the past, a living waiter of Redisson is dropped, or sleeps without end.
 #[tokio::test(start_paused = true)]
 async fn no_deadline_is_moved_into_the_past() {
     let t = Bench::new();
@@ -292,7 +296,7 @@ async fn no_deadline_is_moved_into_the_past() {
     t.redisson("java:1", LEASE + 2_000).await;
     t.frees(&held).await;
     assert!(t.is_granted(&first).await);
-    // The deadline is beyond the lease, for which the waiter sleeps.
+    // The waiter sleeps for the lease, so its deadline is later than the end of the lease.
     assert_eq!(t.ahead("java:1").await, Some(LEASE + 1_000));
 }
 
@@ -308,7 +312,7 @@ async fn damaged_queue_is_repaired_and_keeps_its_order() {
     t.raw(&["ZADD", DEADLINES, "9000000000000", "java:1", "9000000000000", "java:2"]).await;
     t.raw(&["RPUSH", QUEUE, "java:3"]).await;
 
-    // when a waiter asks
+    // when a waiter sends a request
     assert!(!t.is_granted(&second).await);
 
     // then each entry has one deadline
@@ -322,10 +326,10 @@ async fn damaged_queue_is_repaired_and_keeps_its_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn head_without_a_deadline_is_given_one() {
+async fn queue_head_without_a_deadline_gets_a_deadline() {
     let t = Bench::new();
     let [held] = t.in_order().await;
-    // As many deadlines as entries.
+    // There are as many deadlines as entries, so the numbers do not show the damage.
     t.raw(&["RPUSH", QUEUE, "java:1"]).await;
     t.raw(&["ZADD", DEADLINES, "9000000000000", "java:2"]).await;
     t.frees(&held).await;
@@ -347,7 +351,7 @@ async fn denied_queue_leaves_neither_entry_nor_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_of_a_free_lock_asks_no_sooner_than_50_ms() {
+async fn waiter_behind_a_silent_head_asks_no_sooner_than_50_ms() {
     let t = Bench::new();
     let [held, dead, next] = t.in_order().await;
     t.frees(&held).await;
@@ -362,8 +366,8 @@ async fn waiter_of_a_free_lock_asks_no_sooner_than_50_ms() {
 async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     let t = Bench::new();
     let [held, first, second] = t.in_order().await;
-    // The key outlives each deadline. Otherwise a dead waiter of Leasehold would count as one of
-    // Redisson's.
+    // The key outlives each deadline. Otherwise a dead waiter of Leasehold would count as a waiter
+    // of Redisson.
     assert!(t.twin.pttl(ALIVE) > LEASE + 2 * WAIT);
     t.withdraws(&first).await;
     t.withdraws(&second).await;
@@ -371,8 +375,8 @@ async fn heartbeats_expire_by_themselves_and_queues_leave_no_key() {
     assert!(t.twin.keys().is_empty(), "{:?}", t.twin.keys());
 }
 
-/// Once, the key of the heartbeats ended before the last deadline, and a dead waiter of Leasehold
-/// counted as one of Redisson's.
+/// Once, the key with the last requests of waiters expired before the last deadline. Then a dead
+/// waiter of Leasehold counted as a waiter of Redisson.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
     let t = Bench::new();
@@ -386,7 +390,7 @@ async fn waiter_that_dies_after_a_long_wait_is_dropped_at_once() {
     assert!(t.is_granted(&next).await);
 }
 
-/// A crash of a process with very many waiters.
+/// This happens when a process with very many waiters crashes.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_dead_waiters_are_dropped_by_one_request() {
     let t = Bench::new();

@@ -6,11 +6,12 @@
 --   ARGV[2]  rest     milliseconds for which the receipt is kept
 --
 --   1   the latch existed
---   0   it did not
+--   0   the latch did not exist
 --
--- Redisson publishes `1` (closed), and its waiters continue to wait. They read `0` as open. GET
--- rejects a key of another type, which DEL would delete. DEL of the receipt changes nothing. But a
--- full server lets a script end if its first write was a DEL.
+-- Redisson publishes `1` (closed) when it deletes a latch, and its waiters wait on. Leasehold
+-- publishes `0`, which Redisson's waiters understand as open. GET comes first because it rejects a
+-- key of another type, which DEL would delete. The DEL of the receipt changes nothing, but after a
+-- DEL a full server also accepts the other writes of the script.
 --
 -- Time: GET, GET, DEL, SET and SET; DEL and PUBLISH when the latch existed.
 

@@ -27,12 +27,13 @@ impl InRedis for Latch {
 
     const WAKES: &'static str = "0";
 
-    /// The name is in braces, even if it contains braces.
+    /// Redisson puts the name in braces, even if the name contains braces.
     fn channel(name: &Name) -> String {
         format!("redisson_countdownlatch__channel__{{{name}}}")
     }
 
-    /// Redisson's waiters rely on the message, and do not read the counter.
+    /// Redisson's waiters do not read the counter: for them, the message means that the latch is
+    /// open.
     async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
         store.number_at(name).await.is_ok_and(|count| count <= 0)
     }
@@ -48,7 +49,7 @@ impl InRedis for Latch {
 /// A change of a latch, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the count if there is none. Returns 1 if it did, else 0.
+    /// Sets the count if the latch is open. Returns 1 if it set the count, else 0.
     SetIfAbsent(u32),
     /// Counts down by one, and deletes the latch at zero. Returns the new count.
     CountDown,
@@ -81,7 +82,8 @@ pub(crate) async fn change(
     store.apply::<Latch>(name, script, &[&receipt], arguments).await
 }
 
-/// Rejects a latch whose channel is in another slot than its counter.
+/// Rejects a latch whose channel and counter are in different slots. Only sharded channels have
+/// slots.
 async fn is_whole(store: &RedisStore, name: &Name) -> Reply<()> {
     let slot = |key: &str| slot_of(key.as_bytes());
     let apart = || slot(name.as_str()) != slot(&Latch::channel(name));

@@ -6,10 +6,10 @@
 --   ARGV[2]  channel  on which `1` announces that the latch is closed
 --   ARGV[3]  rest     milliseconds for which the receipt is kept
 --
---   1   closed
---   0   it was closed already, or the key has another type
+--   1   the script closed the latch
+--   0   the latch was already closed, or the key has another type
 --
--- Time: GET, SET, EXISTS, GET and SET; SET and PUBLISH when it is closed.
+-- Time: GET, SET, EXISTS, GET and SET; SET and PUBLISH if it closes the latch.
 
 local before = answered(KEYS[2])
 if before then
@@ -18,7 +18,7 @@ end
 
 make_room(KEYS[2], ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- A key of another type is not changed.
+    -- If the key has another type, it stays as it is.
     local count = redis.pcall('GET', KEYS[1])
     if type(count) ~= 'string' or (tonumber(count) or 1) > 0 then
         return answer(KEYS[2], ARGV[3], 0)

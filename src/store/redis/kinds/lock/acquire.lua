@@ -3,34 +3,34 @@
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
 --   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only passed by a waiter.
 --                    See lock/hand_over
---   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens.
---                    Without a queue, KEYS[2] is then the lock
---   ARGV[1]  owner   of this acquisition, which no other one has
+--   KEYS[3]  tokens  Redisson's counter, without a TTL; only passed to draw tokens. If there
+--                    is no queue, KEYS[2] is then the lock
+--   ARGV[1]  owner   unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
---   ARGV[3]  place   what to leave in the queue while the lock is held: a queue entry for
---                    `listening`, nothing new for `kept`; empty without a queue
+--   ARGV[3]  place   if the lock is held, `listening` adds a queue entry, and `kept` adds
+--                    none; empty if there is no queue
 --   ARGV[4]  rest    milliseconds until an unused queue expires
 --   ARGV[5]  tokens  how many fencing tokens to draw, if any
 --
 --   owner                  granted, with a hold count of 1. A repeated request gets the same
 --                          grant and a fresh lease, so a lost reply is safe.
 --   {owner, first}         the same, with the first of the drawn tokens. A repeated request
---                          draws new ones, and the old ones are a gap
+--                          draws new tokens, and the earlier tokens stay unused
 --   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end). A fourth
 --                          element, 1, reports that the server denied the queue entry
 --
--- An existing queue entry stays as it is. A new one costs TIME, ZADD and PEXPIRE.
+-- An existing queue entry stays as it is. A new entry costs TIME, ZADD and PEXPIRE.
 --
--- If the lock is reserved for this owner: HSCAN and PEXPIRE.
+-- If the lock is reserved for this owner, the grant costs HSCAN and PEXPIRE.
 --
 -- Time: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when held.
 
--- Lua does not hold greater numbers exactly.
+-- Lua represents whole numbers exactly only up to this one.
 local MOST = 2 ^ 53 - 1
 
 local waits = ARGV[3] and ARGV[3] ~= ''
 
--- Draws tokens. Returns the first, or an error.
+-- Draws tokens. Returns the first one, or nil and an error.
 local function draw()
     local last = redis.pcall('INCRBY', KEYS[3], ARGV[5])
     local is_number = type(last) == 'number'
@@ -51,8 +51,8 @@ local function queue_up()
     local since = now[1] * 1000000 + now[2]
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
-        -- A server that was demoted, misses its replicas, cannot write to its disk or is full
-        -- rejects this for a while, and for all clients.
+        -- These rejections are temporary and do not count as denied: the server was demoted, lacks
+        -- replicas, cannot write to its disk, or is full.
         for _, passing in ipairs({'READONLY', 'NOREPLICAS', 'MISCONF', 'OOM'}) do
             if string.find(added.err, passing, 1, true) then
                 return true
@@ -61,14 +61,15 @@ local function queue_up()
         return false
     end
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
-        -- A queue without a TTL must not stay.
+        -- Without a TTL, the queue would stay for ever.
         redis.pcall('ZREM', KEYS[2], ARGV[1])
         return false
     end
     return true
 end
 
--- A waiter expects a held lock, or a reservation for itself. For other owners, PTTL costs less.
+-- A waiter usually finds the lock held or reserved, so it needs HSCAN in any case. Other callers
+-- usually find the lock free, which PTTL shows at a lower cost.
 local owner, count
 if waits or redis.call('PTTL', KEYS[1]) ~= -2 then
     owner, count = holder_of(KEYS[1])
@@ -96,12 +97,12 @@ end
 
 local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
 if type(lease) == 'table' then
-    -- Rejected, maybe by the ACL. A hold without a TTL must not stay.
+    -- PEXPIRE was rejected, maybe by the ACL. Without a TTL, the hold would never end.
     redis.call('HDEL', KEYS[1], ARGV[1])
     return lease
 end
 if waits and not owner then
-    -- A reservation or an earlier grant has already removed the queue entry.
+    -- If `owner` is set, a reservation or an earlier grant has already removed the queue entry.
     redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
 return first and {ARGV[1], first} or ARGV[1]

@@ -1,16 +1,16 @@
 -- lock/eval: runs a script of the user, if the owner still holds the lock.
 --
 --   KEYS[1]     lock     hash {owner: hold count}
---   KEYS[i]     key      which the user's script finds as the key before that
+--   KEYS[i]     key      for the user's script, where its index is i - 1
 --   ARGV[1]     owner    of the hold
---   ARGV[i]     arg      which the user's script finds as the argument before that
+--   ARGV[i]     arg      for the user's script, where its index is i - 1
 --
---   0                    not held by this owner: nothing is done
---   {1}                  done, and nothing was returned
---   {1, answer}          done
---   {3, words}           failed: what it wrote before stays
+--   0                    not held by this owner: the user's script did not run
+--   {1}                  the user's script returned nothing
+--   {1, answer}          the user's script returned this answer
+--   {3, words}           the user's script failed with this error; its earlier writes stay
 --
--- Follows `local function work(KEYS, ARGV) … end` around the user's text.
+-- The user's script, in `local function work(KEYS, ARGV) … end`, precedes this text.
 --
 -- A reply of more than 256 KiB, or of many nested lists, would end the connection, which all
 -- callers share.
@@ -19,11 +19,11 @@
 
 local DEEPEST = 32
 
--- How many bytes may still be sent.
+-- How many more bytes fit into the reply.
 local left = 250000
 
--- Returns whether the value fits into the reply. It stops as soon as it does not, because a table
--- may contain itself, or be in many others.
+-- Returns whether the value fits into the reply. Stops when the reply is full, because a table may
+-- contain itself, or occur in many other tables.
 local function fits(value, depth)
     left = left - (type(value) == 'string' and #value or 16) - 16
     if left < 0 or depth == DEEPEST then

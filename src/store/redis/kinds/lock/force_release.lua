@@ -3,11 +3,11 @@
 --   KEYS[1]  lock     hash {owner: hold count}
 --   ARGV[1]  channel  of the notification
 --
---   1        was held, is free
+--   1        the lock was held, and is now free
 --   2        the same, but the server denied the notification
---   0        was not held
+--   0        the lock was not held
 --
--- HLEN rejects a key of another type, which DEL would delete.
+-- HLEN comes first because it rejects a key of another type, which DEL would delete.
 --
 -- Time: HLEN, DEL and PUBLISH.
 

@@ -18,17 +18,18 @@ use crate::{
 
 pub(super) static WRITE: LazyLock<Script> = script!("write");
 
-/// The text after a script of the user.
+/// The text after a script of the user: checks the lock, then runs the script.
 const EVAL: &str = include_str!("eval.lua");
 
-/// Returns a script that checks the lock, then runs `text`. The line numbers of `text` are kept.
+/// Returns a script that checks the lock, then runs `text`. An error in `text` has its line number
+/// in `text`, because `text` begins in the first line.
 fn eval(text: &str) -> Script {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
 
-/// Rejections that can only be replies to the first write of a script: their code, and how their
-/// text begins. The text is needed because a script may itself return an error with the same code
-/// after a write.
+/// Rejections that a server sends only for the first write of a script: the code, and the beginning
+/// of the text. The code is not enough, because a user's script may itself return an error with
+/// this code after a write.
 const BEFORE_ALL: [(&str, &str); 6] = [
     ("MISCONF", "Errors writing to the AOF file"),
     ("MISCONF", "Redis is configured to save"),
@@ -38,7 +39,7 @@ const BEFORE_ALL: [(&str, &str); 6] = [
     ("READONLY", "You can't write"),
 ];
 
-/// Executes `work`, if the lock has this field.
+/// Executes `work` if the hash of the lock has this field.
 pub(in crate::store::redis::kinds) async fn by_field(
     store: &RedisStore,
     field: &str,
@@ -57,12 +58,12 @@ pub(in crate::store::redis::kinds) async fn by_field(
     })
 }
 
-/// Each notice is published before its write. A server that denies it ends the script before the
-/// first write, and clients read the message after the script.
+/// Executes `writes`. The script publishes all notices before the first write: if the ACL denies a
+/// notice, the script ends without a write. Clients receive a notice after the script has ended.
 async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
-    // On the exporting node of a migrating slot, a deleted key cannot be written again. If the
-    // request also names a key that does not exist, the node rejects the whole request before it
-    // starts.
+    // On the exporting node of a migrating slot, a script cannot write a key again after it has
+    // deleted this key. To prevent such a half-done script, the request also names a key that does
+    // not exist: then the exporting node rejects the request before the script starts.
     let guard = store.topology.moves_slots() && comes_back(writes);
     let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
     let announced = || writes.iter().filter(|write| write.notice.is_some());
@@ -85,7 +86,8 @@ fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -
     [lock].into_iter().chain(others.into_iter().map(Vec::as_slice)).collect()
 }
 
-/// Returns whether a key is deleted, perhaps with its last field, and then written.
+/// Returns whether one of `writes` deletes a key, perhaps with its last field, and a later one
+/// writes this key again.
 fn comes_back(writes: &[Write]) -> bool {
     let is_gone = |write: &Write, before: &[Write]| {
         let deletes = |it: &&Write| matches!(it.edit, Edit::Delete | Edit::RemoveField(_));
@@ -108,7 +110,7 @@ fn tell(command: &mut Cmd, edit: &Edit) {
     };
 }
 
-/// Reads the result. `None` if the lock was not held.
+/// Reads the result. Returns `None` if the owner did not hold the lock.
 fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     let mut parts = match reply {
         Value::Int(0) => return Ok(None),
@@ -126,7 +128,7 @@ fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     }
 }
 
-/// Returns the failure of a script that may have written something before.
+/// Returns the failure of a script that may have written something before its error.
 fn half_done(words: &Value) -> Failure {
     let words = replies::into_text(words);
     let (code, rest) = replies::code_and_words(&words);
@@ -136,7 +138,7 @@ fn half_done(words: &Value) -> Failure {
     }
 }
 
-/// Converts the result of a script. An error in it is a failure of the script.
+/// Converts the result of a user's script. If the result contains an error, the script has failed.
 fn value(value: Value) -> Result<domain::Value, Failure> {
     use domain::Value as Returned;
     Ok(match value {
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn script_reply_is_read_as_resp2() {
+    fn reply_of_a_guarded_script_is_converted_to_resp2_types() {
         use domain::Value::{Bytes, Int, List, Nil, Status};
         let returned = |reply: &str| read(&format!("*2\r\n:1\r\n{reply}")).unwrap().unwrap();
         assert_eq!(read("*1\r\n:1\r\n").unwrap(), Some(Nil));
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_scripts_own_reply_means_not_held() {
+    fn only_a_zero_reply_means_that_the_lock_is_not_held() {
         assert_eq!(read(":0\r\n").unwrap(), None);
         for odd in [":1\r\n", "_\r\n", "*0\r\n", "*1\r\n:0\r\n", "*1\r\n_\r\n", "$1\r\n0\r\n"] {
             let failure = read(odd).unwrap_err();

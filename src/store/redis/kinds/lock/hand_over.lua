@@ -3,48 +3,53 @@
 -- Also withdraws an acquisition: its grant, or its queue entry.
 --
 --   KEYS[1]  lock      hash {owner: hold count}
---   KEYS[2]  queue     zset of entries {owner: microsecond of its arrival}; 0 if a yield
---                      window passed this entry over: the next release is for it
---   KEYS[3]  yielded   string: millisecond of the last yield window; before the first one,
---                      of the first release with an entry
+--   KEYS[2]  queue     zset of entries {owner: microsecond of its arrival}. The score is 0
+--                      if the last yield window was opened instead of a reservation for this
+--                      entry; then the next release reserves the lock for it
+--   KEYS[3]  yielded   string: millisecond of the last yield window; before the first window,
+--                      millisecond of the first release that found an entry
 --   ARGV[1]  owner     the owner that releases
---   ARGV[2]  channel   of Redisson: all waiters subscribe to it
+--   ARGV[2]  channel   Redisson's channel, to which all waiters subscribe
 --   ARGV[3]  queuers   channel to which all queued waiters also subscribe
 --   ARGV[4]  waiters   prefix of the channel of one waiting client
 --   ARGV[5]  reserve   milliseconds of a reservation
---   ARGV[6]  rest      milliseconds until an unused queue, or record of a window, expires
---   ARGV[7]  long      milliseconds of waiting after which a waiter seldom asks by itself
---   ARGV[8]  later     milliseconds until the third one asks: both before it may be dead
+--   ARGV[6]  rest      milliseconds until an unused queue, or KEYS[3], expires
+--   ARGV[7]  long      milliseconds of waiting after which a waiter seldom sends a request
+--                      without a notification
+--   ARGV[8]  later     milliseconds until the third waiter sends a request, because both
+--                      waiters before it may be dead
 --
---   0                      was held, and is free or reserved
---   -1                     was held, is free, but the server refused to announce it
---   2, 4, 8 or 16          was held, is free. The queue is empty, but other clients listen:
---                          they may ask first for this many milliseconds
---   {2, 4, 8 or 16}        was held, is free: a yield window of this many milliseconds.
---                          Then the first in the queue asks
---   {}                     not held by this owner, nor by anybody
---   {pttl, owner, count}   not held by this owner, but by another
+--   0                      the hold is removed, and the lock is free or reserved
+--   -1                     the lock is free, but the server denied the announcement
+--   2, 4, 8 or 16          the lock is free. The queue is empty, but other clients listen:
+--                          they may send requests first, for this many milliseconds
+--   {2, 4, 8 or 16}        the lock is free: a yield window of this many milliseconds begins.
+--                          After it, the first client in the queue sends a request
+--   {}                     this owner did not hold the lock, and no owner holds it
+--   {pttl, owner, count}   this owner did not hold the lock, and this other owner holds it
 --
 -- Messages:
 --
---   channel          0     free: ask.   00: free, and the first in the queue was notified
---   a client's own   n     ask for this lock in n milliseconds
+--   channel          0     the lock is free: send a request
+--   channel          00    the lock is free, and the first client in the queue was notified
+--   a client's own   n     send a request for this lock in n milliseconds
 --
--- A reservation is not a grant: the notified client sends a request, and finds itself as the
--- holder. An entry whose client does not listen is dropped, at most 100 entries for each release.
+-- A reservation is not a grant: the notified client sends a request, and finds its own owner as the
+-- holder. A release removes the entries of clients that no longer listen, at most 100 of them.
 --
--- A yield window is for clients without a queue entry. It opens if the last window was fifty times
--- its length ago, or five times if more clients listen to Redisson's channel than queue.
+-- In a yield window, clients without a queue entry can acquire. A window of n ms opens if the last
+-- one was at least 50 * n ms ago. If more clients listen to Redisson's channel than are queued, 5 *
+-- n ms are enough.
 --
 -- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
--- From eight subscribers on, Valkey 9 returns an address instead of their number.
+-- If there are eight or more subscribers, Valkey 9 returns an address instead of their number.
 local MOST_LISTENERS = 2 ^ 32
 
--- The first entry, which was removed from the queue, and its arrival.
+-- The first entry, which `take_first` removes from the queue, and its score.
 local place, came
 
--- Returns the client of an owner of this library, or nothing.
+-- Returns the client id in an owner of Leasehold, or nothing for another owner.
 local function client_of(owner)
     return #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
 end
@@ -53,17 +58,19 @@ local function channel_of(owner)
     return ARGV[4] .. (client_of(owner) or '?')
 end
 
--- Announces that the lock is free. Even if this fails, the hold has ended.
+-- Announces that the lock is free. Returns -1 if the server denied this; the hold has ended anyway.
 local function announce(words)
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
 end
 
--- Makes the client of an owner send a request. Returns whether the server allowed it.
+-- Notifies the client of an owner to send a request after `millis`. Returns whether the server
+-- allowed the message.
 local function notify(owner, millis)
     return type(redis.pcall('PUBLISH', channel_of(owner), millis)) == 'number'
 end
 
--- Removes the first entry whose client listens. Returns whether clients without an entry wait.
+-- Removes the entries up to the first one whose client listens, and keeps that one in `place`.
+-- Returns whether clients without an entry wait.
 local function take_first()
     for _ = 1, 100 do
         local first = redis.call('ZPOPMIN', KEYS[2])
@@ -77,7 +84,7 @@ local function take_first()
     place = nil
 end
 
--- Puts the entry back into the queue, which may have become empty without it.
+-- Puts the entry back into the queue. Redis deleted the queue and its TTL if it became empty.
 local function put_back(score)
     redis.call('ZADD', KEYS[2], score, place)
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
@@ -86,7 +93,7 @@ local function put_back(score)
 end
 
 -- The notified client may be dead. So the next two clients are notified to send a request later, if
--- they and the first one have waited for long.
+-- all three have waited for long.
 local function warn(from, now)
     local long_ago = (now - ARGV[7]) * 1000
     if tonumber(came) > long_ago then
@@ -111,12 +118,13 @@ local function is_due(window, outsiders, now)
         return false
     end
     local last = tonumber(redis.call('GET', KEYS[3]) or nil)
-    -- A time in the future does not count: the clock was set back, or the server was replaced.
+    -- A recorded time in the future is ignored: the clock was set back, or the server was replaced.
     if last and last <= now then
         return now - last >= window * (outsiders and 5 or 50)
     end
     record(now)
-    -- The record of the last window expires during long holds.
+    -- There was no valid record. If the first client has waited for as long as a record lasts, the
+    -- record may have expired during long holds: then a window is due.
     return outsiders or now - came / 1000 >= tonumber(ARGV[6])
 end
 
@@ -140,7 +148,8 @@ end
 local function pass_on()
     local outsiders = take_first()
     local time = (place or outsiders) and redis.call('TIME')
-    -- Longer windows are for clients with longer round trips.
+    -- The length of a window changes each second, from 2 to 16 ms, because clients with long round
+    -- trips need long windows.
     local window = time and 2 ^ (1 + time[1] % 4)
     if not place then
         redis.call('DEL', KEYS[3])
@@ -161,14 +170,14 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
         return holder(KEYS[1], pttl)
     end
     if queued then
-        -- The withdrawn owner may have been the only one that was notified of the free lock.
+        -- The client of the withdrawn owner may have been the only one that was notified.
         announce('0')
     end
     return {}
 end
 
 if redis.pcall('EXISTS', KEYS[1]) ~= 0 then
-    -- Another program has written a field, or the server denies EXISTS.
+    -- Another program has written a field to the hash, or the server denies EXISTS.
     return announce('0')
 end
 
@@ -176,7 +185,7 @@ local allowed, answer = pcall(pass_on)
 if allowed then
     return answer
 end
--- The server rejected a command. The lock is free for all, and the entry stays.
+-- The server rejected a command in `pass_on`. The lock stays free for all, and the entry goes back.
 if place then
     redis.pcall('HDEL', KEYS[1], place)
     pcall(put_back, came)

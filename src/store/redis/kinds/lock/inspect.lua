@@ -2,7 +2,7 @@
 --
 --   KEYS[1]  lock    hash {owner: hold count}
 --
---   {}                     nobody
+--   {}                     the lock is free
 --   {pttl, owner, count}   held for another pttl milliseconds (-1: without end)
 --
 -- Time: PTTL and HSCAN.

@@ -119,14 +119,14 @@ impl InRedis for Lock {
     }
 }
 
-/// Raises the token counter to `least`, and never lowers it. Returns its value. A repeated request
-/// raises nothing, so it needs no idempotency key.
+/// Raises the token counter to `least`, and never lowers it. Returns the value of the counter. A
+/// repeated request changes nothing, so it needs no idempotency key.
 pub(crate) async fn raise_token(store: &RedisStore, name: &Name, least: u64) -> Reply<i64> {
     let request = Request::script(&RAISE_TOKEN, &[keys::tokens(name)], least);
     store.ask(request.read(replies::number)).await
 }
 
-/// Requests a lock, with a queue entry and with tokens if the caller wants these.
+/// Requests a lock. A `place` also requests a queue entry, and a fenced claim requests tokens.
 fn acquire<'a>(
     store: &'a RedisStore,
     claim: &'a Claim,
@@ -168,11 +168,11 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     store.with_waiters(&claim.object, ask).await
 }
 
-/// Frees a lock for the first request, by two commands in one batch. A script with these commands
-/// would take twice as long.
+/// Frees a lock for the client that requests it first, by `HDEL` and `PUBLISH` in one batch. A
+/// script with these commands would take twice as long.
 ///
-/// The second command is executed even if the first one fails, so that a repeated request also
-/// repeats a lost message. An unnecessary message only wakes waiters in vain.
+/// The server executes `PUBLISH` even if `HDEL` deletes nothing. So a repeated request also repeats
+/// a lost message. An unnecessary message only makes waiters send a request in vain.
 async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply> {
     let name = claim.name();
     let mut free = command_with_space("HDEL");
@@ -194,7 +194,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
         return Ok(ReleaseReply::NotHeld { holder: successor(store, &claim.object).await });
     }
     let subscribers = replies.get(1).map_or(Ok(0), |reply| subscribers(reply, name))?;
-    // If nobody listens, no lookup is needed.
+    // If there are no subscribers, this saves the lookup of this client's own subscription.
     let others =
         subscribers > 0 && subscribers > i64::from(store.is_subscribed_to_releases(&claim.object));
     Ok(ReleaseReply::Freed(match others {
@@ -205,7 +205,7 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<ReleaseReply
 
 /// Returns the current holder of a lock that this owner lost, if the server replies.
 async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
-    // The loss is already known, and an error here would only hide it.
+    // The caller already knows of the loss, and an error of this request would hide the loss.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {
         tracing::debug!(target: "leasehold", lock = %object.name, %failure,
             "release found the hold already ended: present owner unknown");

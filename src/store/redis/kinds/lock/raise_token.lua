@@ -4,13 +4,14 @@
 --   ARGV[1]  least   minimum of the counter afterwards
 --
 --   n      the new value of the counter
---   {err}  the counter is no number, or Lua cannot hold it exactly
+--   {err}  the counter is not a number, or is beyond 2^53 - 1
 --
--- A repeated request raises nothing. The script needs no command that a fenced grant does not need.
+-- A repeated request changes nothing. A user that may acquire a fenced lock may also run this
+-- script, because the grant uses INCRBY, too.
 --
--- Time: INCRBY; a second one when it raises.
+-- Time: INCRBY; a second INCRBY if the counter is lower.
 
--- Lua does not hold greater numbers exactly.
+-- Lua represents whole numbers exactly only up to this one.
 local MOST = 2 ^ 53 - 1
 
 local now = redis.pcall('INCRBY', KEYS[1], 0)

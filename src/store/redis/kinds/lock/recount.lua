@@ -1,9 +1,9 @@
--- lock/recount: sets the hold count of the owner, if it holds.
+-- lock/recount: sets the hold count of the owner, if it holds the lock.
 --
 --   KEYS[1]  lock   hash {owner: hold count}
 --   ARGV[1]  owner  of the hold
 --   ARGV[2]  count  the new hold count
---   ARGV[3]  ttl    new lease in milliseconds; 0 leaves it as it is
+--   ARGV[3]  ttl    new lease in milliseconds; 0 keeps the old lease
 --
 --   1        done; a repeated request changes nothing
 --   0        not held by this owner

@@ -1,13 +1,13 @@
--- lock/renew: renews many holds, each only if its owner still has it.
+-- lock/renew: renews many holds. Skips each hold that its owner no longer has.
 --
 --   KEYS[i]      lock   hash {owner: hold count}
 --   ARGV[2i-1]   owner  of KEYS[i]
 --   ARGV[2i]     ttl    new lease in milliseconds; 0 only checks
 --
---   {o1, o2, …}  for each key 1 if it is held by its owner, 0 if not
+--   {o1, o2, …}  for each key 1 if its owner holds it, 0 if not
 --
--- A key of another type counts as not held, so that it does not affect the others. Any other
--- rejection proves no loss, and ends the script.
+-- A key of another type counts as not held, so the other holds are still renewed. Any other
+-- rejection does not prove a loss, so it ends the script.
 --
 -- Time: HEXISTS and PEXPIRE for each key.
 

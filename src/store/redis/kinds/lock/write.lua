@@ -3,7 +3,8 @@
 --   KEYS[1]     lock    hash {owner: hold count}
 --   KEYS[i]     key     of the write that ARGV[3i-4] and the next two describe
 --   ARGV[1]     owner   of the hold
---   ARGV[3i-4]  verb    SET, HSET, HSETNX, HDEL, DEL or PEXPIRE; or, before these, NOTICE
+--   ARGV[3i-4]  verb    SET, HSET, HSETNX, HDEL, DEL or PEXPIRE; or NOTICE, which publishes a
+--                       message. All NOTICEs come first
 --   ARGV[3i-3]  first   the value for SET, the field for HSET, HSETNX and HDEL, milliseconds for
 --                       PEXPIRE, the channel for NOTICE
 --   ARGV[3i-2]  second  the value for HSET and HSETNX, the message for NOTICE
@@ -11,11 +12,11 @@
 --   0                   not held by this owner: nothing is written
 --   {1}                 written
 --   {2, words, verb}    rejected: nothing is written
---   {3, words, verb}    rejected after earlier writes, which stay: the ACL denies this
---                       command. No other rejection comes so late
+--   {3, words, verb}    rejected after earlier writes, which stay. The reason is always that
+--                       the ACL denies this command
 --
--- The script checks types before its first write. A server that is full or accepts no writes
--- rejects the first write of a script, and never a later one.
+-- Other rejections come before the first write: the script has checked all types, and a server that
+-- is full or accepts no writes rejects the first write of a script, and never a later one.
 --
 -- Time: HEXISTS, TYPE for each HSET, HSETNX and HDEL, and the writes.
 

@@ -1,4 +1,4 @@
--- map/add: adds to the number that an entry of a map has.
+-- map/add: adds to the number in an entry of a map.
 --
 --   KEYS[1]  map      hash {key: number}
 --   KEYS[2]  receipt  reply to this request, kept for a minute
@@ -8,10 +8,10 @@
 --   ARGV[4]  topic    channel of Java's local caches; empty for no notice
 --   ARGV[5]  notice   message that invalidates the entry there
 --
---   0, -7, 42, …   the sum, as text, because Lua counts only to 2^53
+--   0, -7, 42, …   the sum, as text, because Lua represents whole numbers exactly only to 2^53
 --
--- The receipt is written first, because a server that rejects that write ends the script. It is
--- empty until there is a sum.
+-- The script writes the receipt before the map: if the server rejects writes, the script ends
+-- there. The receipt is empty until the sum is known.
 --
 -- Time: GET, SET, HINCRBY, HGET and SET; PUBLISH for a notice.
 

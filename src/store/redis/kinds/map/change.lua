@@ -7,18 +7,17 @@
 --   ARGV[3]  verb       insert, absent, replace, compare, remove or matching
 --   ARGV[4]  key        of the entry
 --   ARGV[5]  value      the new value; empty for a removal
---   ARGV[6]  old        the value that is expected by compare and matching; else empty
+--   ARGV[6]  old        the value that compare and matching expect; else empty
 --   ARGV[7]  field_ttl  milliseconds after which an inserted entry ends; 0 for never
 --   ARGV[8]  topic      channel of Java's local caches; empty for no notice
 --   ARGV[9]  notice     message that invalidates the entry there
 --
---   0          nothing changed: there was no entry, or it had another value
---   1…         changed, or, for absent, the entry was there; followed by the value before, except
---              for compare and matching
---   {1}        the value before is longer than the longest reply. Nothing changed
+--   0          there was no entry, or, for compare and matching, it had another value
+--   1…         there was an entry; its earlier value follows the 1, except for compare and matching
+--   {1}        the earlier value is longer than the longest reply. Nothing changed
 --
--- If nothing changes, there is no receipt: a repeated request may change something, and its reply
--- is then true.
+-- If nothing changes, the script writes no receipt. So a repeated request may change something, and
+-- then returns its own result.
 --
 -- Time: GET and HGET; SET and HSET or HDEL for a change; HPEXPIRE for a TTL; PUBLISH for a notice.
 
@@ -47,8 +46,8 @@ if there and #there > tonumber(ARGV[2]) then
     return {1}
 end
 
--- A server that does not know HPEXPIRE, and an ACL that denies it, end the script before the first
--- change: the receipt is no hash yet, so this one changes nothing.
+-- The first call uses the receipt, which does not exist yet. This HPEXPIRE changes nothing; but if
+-- the server does not know HPEXPIRE, or the ACL denies it, the script ends before the first change.
 local function limited(key)
     if ARGV[7] ~= '0' then
         redis.call('HPEXPIRE', key, ARGV[7], 'FIELDS', 1, ARGV[4])

@@ -12,7 +12,8 @@
 --
 --   1   the entries are set
 --
--- A repeated request must not overwrite what another client has written meanwhile.
+-- Because of the receipt, a repeated request does not overwrite what another client has written
+-- meanwhile.
 --
 -- Time: GET, SET and HSET of each entry; PUBLISH for a notice.
 

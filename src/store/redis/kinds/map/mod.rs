@@ -1,7 +1,7 @@
 //! The map: a hash, as Redisson's `RMap`. Its script `scan` also reads the pages of a set.
 //!
-//! A reply of more than 256 KiB would end the connection, which all callers share. So scripts read,
-//! and return no value that is too long.
+//! A reply of more than 256 KiB would end the connection, which all callers share. So values are
+//! read by scripts, which return only values that are short enough.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -29,7 +29,7 @@ static SCAN: LazyLock<Script> = script!("scan");
 
 pub(super) const SCRIPTS: Scripts = &[&CHANGE, &ADD, &INSERT_MANY, &READ, &SCAN];
 
-/// How many bytes one reply may have: enough for a key and its value.
+/// The largest number of bytes of one reply: enough for a key and its value.
 const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 
 /// A change of an entry.
@@ -37,39 +37,39 @@ const LONGEST_REPLY: usize = 2 * MAX_VALUE_BYTES;
 pub(crate) enum Change<'a> {
     /// Sets the value. Returns the previous value.
     Insert(&'a [u8]),
-    /// Sets the value, and removes the entry after that time. Returns the value before.
+    /// Sets the value of an entry that expires after this time. Returns the previous value.
     InsertFor(&'a [u8], Duration),
-    /// Sets the value if there is none. Returns the existing value.
+    /// Sets the value if the map lacks the key. Otherwise returns the existing value.
     InsertIfAbsent(&'a [u8]),
-    /// Sets the value if there is one. Returns the previous value.
+    /// Sets the value if the map has the key. Returns the previous value.
     Replace(&'a [u8]),
-    /// Sets the value if it is `old`.
+    /// Sets the value to `new` if it is `old`.
     CompareAndSet { old: &'a [u8], new: &'a [u8] },
     /// Removes the entry. Returns its value.
     Remove,
-    /// Removes the entry if its value is this one.
+    /// Removes the entry if it has this value.
     RemoveIf(&'a [u8]),
 }
 
 /// The reply to a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Changed {
-    /// Nothing changed, or there is no value.
+    /// Nothing changed, or there was no previous value.
     No,
-    /// It changed, or there is a value.
+    /// Something changed, or there was a previous value. Contains the previous value, or no bytes.
     Yes(Vec<u8>),
-    /// The value is too long, and nothing changed.
+    /// The previous value is too long for a reply, so nothing changed.
     TooLong,
 }
 
 /// A page of a map or a set, or a part of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Page {
-    /// Keys and values by turns, or elements.
+    /// Of a map, keys and values by turns; of a set, elements.
     pub(crate) parts: Vec<Vec<u8>>,
-    /// Unless this is the last page.
+    /// Where the next request continues. `None` after the last page.
     pub(crate) next: Option<Cursor>,
-    /// The next entry is too long. It is skipped.
+    /// Whether the entry after these was too long for a reply, and was left out.
     pub(crate) skips: bool,
 }
 
@@ -77,12 +77,13 @@ pub(crate) struct Page {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cursor {
     page: u64,
-    /// Hashes of the entries of this page that were read.
+    /// Hashes of the entries of this page that earlier requests have read.
     read: Vec<Vec<u8>>,
 }
 
-/// Changes an entry, and publishes `notice` if it does. A repeated request with the same `receipt` changes nothing, and returns the
-/// same reply. A server without TTLs of entries is a [`Failure::Unsupported`], and nothing changed.
+/// Changes an entry. If something changes, publishes `notice`. A repeated request with the same
+/// `receipt` changes nothing, and returns the same reply. If the server does not support TTLs of
+/// entries, nothing changes, and the result is [`Failure::Unsupported`].
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -111,7 +112,7 @@ pub(crate) async fn change(
     let reply = store.ask(request.read(changed)).await;
     store.notify_again(name, notice.as_slice()).await;
     reply.map_err(|failure| match failure {
-        // The words before it differ between servers.
+        // Servers differ in the words before `command called from`.
         Failure::Refused { message, .. } if ttl > 0 && message.contains("command called from") => {
             Failure::Unsupported(NO_TTLS)
         }
@@ -119,7 +120,8 @@ pub(crate) async fn change(
     })
 }
 
-/// The arguments that tell a script of `notice`.
+/// Returns the channel and the message of `notice` as arguments of a script; both empty for no
+/// notice.
 fn words(notice: Option<&Notice>) -> (&[u8], &[u8]) {
     notice.map_or((&[], &[]), |it| (it.channel.as_bytes(), &it.message))
 }
@@ -127,7 +129,7 @@ fn words(notice: Option<&Notice>) -> (&[u8], &[u8]) {
 const NO_TTLS: &str = "this server does not support a TTL of a map entry; use Redis 7.4, Valkey 9 \
                        or newer, or insert without a TTL";
 
-/// Adds to the number of an entry, and returns the sum.
+/// Adds to the number in an entry, and returns the sum.
 pub(crate) async fn add(
     store: &RedisStore,
     name: &Name,
@@ -144,7 +146,7 @@ pub(crate) async fn add(
     sum
 }
 
-/// Sets entries, each a key followed by its value. There is at least one.
+/// Sets entries. `pairs` has keys and values by turns, and must not be empty.
 pub(crate) async fn insert_many(
     store: &RedisStore,
     name: &Name,
@@ -160,7 +162,8 @@ pub(crate) async fn insert_many(
     reply
 }
 
-/// Returns the values of `keys`, of which there is at least one. `None` if they are too long.
+/// Returns the values of `keys`, which must not be empty. Returns `None` if the values are too long
+/// for one reply.
 pub(crate) async fn read(
     store: &RedisStore,
     name: &Name,
@@ -179,7 +182,7 @@ pub(crate) async fn read(
     store.ask(request.read(read)).await
 }
 
-/// Returns whether there is an entry with this key.
+/// Returns whether the map has an entry with this key.
 pub(crate) async fn contains(store: &RedisStore, name: &Name, key: &[u8]) -> Reply<bool> {
     flag(store, name, "HEXISTS", key).await
 }
@@ -194,19 +197,19 @@ pub(crate) async fn scan(store: &RedisStore, name: &Name, cursor: &Cursor) -> Re
     page(store, name, "HSCAN", cursor).await
 }
 
-/// The reply of a command that returns 1 or 0 for an element.
+/// Sends a command that returns 1 or 0 for `it`, and returns whether the reply is 1.
 pub(super) async fn flag(store: &RedisStore, name: &Name, verb: &str, it: &[u8]) -> Reply<bool> {
     let request = Request::command(verb, name.as_str(), it).about(name);
     store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
 }
 
-/// The reply of a command that counts.
+/// Sends a command that counts, and returns the number.
 pub(super) async fn count(store: &RedisStore, name: &Name, verb: &str) -> Reply<u64> {
     let request = Request::command(verb, name.as_str(), NOTHING).about(name);
     store.ask(request.read(|reply| replies::number(reply).map(i64::unsigned_abs))).await
 }
 
-/// Reads a page by this command.
+/// Reads a page by the command `verb`: `HSCAN` or `SSCAN`.
 pub(super) async fn page(
     store: &RedisStore,
     name: &Name,
@@ -225,14 +228,14 @@ pub(super) async fn page(
         };
         let texts = |values: &[Value]| values.iter().map(bytes).collect::<Result<Vec<_>, _>>();
         let next = Cursor { page: replies::number(page)?.unsigned_abs(), read: texts(read)? };
-        // A part of the first page has the cursor 0, too.
+        // The cursor 0 means the end, or a part of the first page; only the latter has hashes.
         let next = Some(next).filter(|next| *next != Cursor::default());
         Ok(Page { parts: texts(parts)?, next, skips })
     };
     store.ask(Request::of(name, &SCAN, &[], arguments).read(read)).await
 }
 
-/// Reads the reply of a script that follows `once.lua`.
+/// Reads the reply of a script that uses `once.lua`.
 pub(super) fn changed(reply: &Value) -> Result<Changed, Failure> {
     match reply {
         Value::Array(parts) if parts[..] == [Value::Int(1)] => Ok(Changed::TooLong),

@@ -1,9 +1,9 @@
 -- map/prelude: notifies the local caches of Java. Precedes the scripts that change entries.
 --
--- The message precedes the change. An ACL that denies it then ends the script with nothing changed,
--- and clients read it after the script in any case.
+-- Scripts publish before they change anything: if the ACL denies PUBLISH, the script ends without a
+-- change. Clients receive the message after the script has ended.
 --
---   0   nothing: scripts do not use it
+--   0   `notify` returns nothing
 --
 -- Time: PUBLISH.
 

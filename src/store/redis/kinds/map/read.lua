@@ -4,8 +4,9 @@
 --   ARGV[1]  longest  how many bytes the reply may have
 --   ARGV[i]  key      of an entry
 --
---   {value, …}   a value for each key, nil without an entry
---   0            they are longer than the longest reply, which would end the connection
+--   {value, …}   a value for each key; nil if the map lacks the key
+--   0            the values are longer than the longest reply. A longer reply would end the
+--                connection
 --
 -- Time: HGET of each key.
 

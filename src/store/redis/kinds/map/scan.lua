@@ -4,15 +4,17 @@
 --   ARGV[1]  longest  how many bytes the reply may have
 --   ARGV[2]  verb     HSCAN or SSCAN
 --   ARGV[3]  cursor   of the page
---   ARGV[i]  read     hash of an entry of this page that was read before
+--   ARGV[i]  read     hash of an entry of this page that an earlier request returned
 --
 --   {cursor, {key, value, …}, {}}              the rest of this page, and the cursor of the next
 --                                              page, 0 at the end; elements have no values
---   {cursor, {key, value, …}, {read, …}}       a part; ask again with this cursor and these hashes
---   {cursor, {key, value, …}, {read, …}, 1}    the same; the entry of the last hash is longer than
---                                              the longest reply, which would end the connection
+--   {cursor, {key, value, …}, {read, …}}       a part; the next request needs this cursor and these
+--                                              hashes
+--   {cursor, {key, value, …}, {read, …}, 1}    the same; the entry of the last hash was left out,
+--                                              because it is longer than the longest reply
 --
--- Entries are skipped by their hashes: between two requests their order in a page may change.
+-- A longer reply would end the connection. Hashes identify the entries to skip, because their order
+-- in a page may change between two requests.
 --
 -- Time: HSCAN or SSCAN.
 
@@ -27,7 +29,7 @@ for i = 1, #page[2], step do
     local key, value = page[2][i], step == 2 and page[2][i + 1] or ''
     local hash = redis.sha1hex(key)
     if not before[hash] then
-        -- A reply also has a hash and the lengths of each entry.
+        -- For each entry, a reply also has a hash, and the lengths of its texts.
         length = length + #key + #value + 64
         if length > longest and #parts > 0 then
             return {ARGV[3], parts, read}

@@ -1,16 +1,16 @@
--- permits/acquire: grants permits, or returns when the next one is free at the latest.
+-- permits/acquire: grants permits, or returns when the first lease ends.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  lease    in milliseconds
 --   ARGV[2]  channel  on which expired permits are announced as free
---   ARGV[3]  id       of the first requested permit, which no other acquisition has
+--   ARGV[3]  id       of the first requested permit, unique to this acquisition
 --   ARGV[i]  id       of each permit, from the first
 --
---   id       granted, all of them. A repeated request with the same ids gets the same grant
---            and a fresh lease, so a lost reply is safe
---   {pttl}   too few are free; the first lease ends in pttl milliseconds (-1: none does; -2:
---            none does, and the number of permits was never set)
+--   id       all permits are granted. A repeated request with the same ids gets the same
+--            grant and a fresh lease, so a lost reply is safe
+--   {pttl}   too few permits are free; the first lease ends in pttl milliseconds. -1: no
+--            lease ends. -2: no lease ends, and the number of permits was never set
 --
 -- Time: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
 
@@ -46,14 +46,14 @@ local ends = whole(now + ARGV[1])
 for i = 3, #ARGV do
     local added = redis.pcall('ZADD', KEYS[2], ends, ARGV[i])
     if type(added) == 'table' then
-        -- Only the first write can be rejected. Permits that are subtracted but not held would be
-        -- lost.
+        -- The first ZADD was rejected; a later one cannot be. Without this INCRBY, the permits
+        -- would be neither free nor held.
         redis.call('INCRBY', KEYS[1], missing)
         return added
     end
 end
 
--- If another program gave the counter a TTL, both keys expire together.
+-- If another program gave the counter a TTL, KEYS[2] gets the same TTL.
 local rest = redis.pcall('PTTL', KEYS[1])
 if type(rest) == 'number' and rest > 0 then
     redis.pcall('PEXPIRE', KEYS[2], rest)

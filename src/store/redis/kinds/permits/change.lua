@@ -1,16 +1,16 @@
--- permits/change: changes the number of permits, or takes one from its holder.
+-- permits/change: changes the number of permits, or takes a permit from its holder.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   KEYS[3]  receipt  reply to this request, kept for a while
 --   ARGV[1]  change   `set`, `set_if_absent`, `add` or `give_back`
---   ARGV[2]  what     how many, or the id of the permit
+--   ARGV[2]  what     the number of permits; for `give_back`, the id of the permit
 --   ARGV[3]  channel  on which expired permits are announced as free
 --   ARGV[4]  rest     how long the receipt is kept, in milliseconds
 --
---   1, 0   of `set_if_absent` and `give_back`: 1 if it did, 0 if the number was set before,
---          or the permit is not held
---   n      of the others: the new number of free permits
+--   1, 0   of `set_if_absent`: 0 if the number was set before, else 1
+--   1, 0   of `give_back`: 0 if the permit was not held, else 1
+--   n      of `set` and `add`: the new number of free permits
 --   {err}  of `add`: the number of free permits would exceed Java's `int`
 --
 -- Time: GET and SET twice of the receipt, TIME, GET, ZCOUNT, ZCARD, EXISTS; INCRBY, PUBLISH.
@@ -25,7 +25,7 @@ if ARGV[1] == 'give_back' then
 end
 make_room(KEYS[3], ARGV[4])
 
--- Checked first, because expired permits create a missing counter.
+-- This comes before `reap`, which creates a missing counter if permits have expired.
 local is_set = ARGV[1] == 'set_if_absent' and redis.call('EXISTS', KEYS[1]) == 1
 
 local free, regained = reap(KEYS[1], KEYS[2], clock())
@@ -33,7 +33,7 @@ if not free then
     return regained
 end
 
--- Functions that return the number of permits to add to the free ones.
+-- For each change, how many permits become free; nil if the change does nothing.
 local more = {}
 
 function more.set()
@@ -72,8 +72,8 @@ if regained > 0 or by and by > 0 then
     announce(ARGV[3], free)
 end
 if ARGV[1] == 'set_if_absent' and not by then
-    -- A repeated request gets the same reply, so callers that set the number before each
-    -- acquisition leave no receipts.
+    -- The receipt is not needed, because a repeated request gets 0 again. Some callers set the
+    -- number before each acquisition, and would leave many receipts.
     redis.pcall('PEXPIRE', KEYS[3], 0)
     return 0
 end

@@ -4,14 +4,14 @@
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  channel  on which expired permits are announced as free
 --   ARGV[2]  id       of the permit
---   ARGV[3]  lease    from now on at least, in milliseconds; 0 only checks
+--   ARGV[3]  lease    minimum of the remaining lease, in milliseconds; 0 only checks
 --
---   0      it is not held
---   n      it is held for another n milliseconds (-1: for ever)
+--   0      the permit is not held
+--   n      the permit is held for another n milliseconds (-1: for ever)
 --
--- The lease is never shortened, because the holder would trust it for longer than it lasts.
+-- The lease never becomes shorter, because the holder would still rely on the longer one.
 --
--- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD when it is set.
+-- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD unless ARGV[3] is 0.
 
 local now = clock()
 local free, regained = reap(KEYS[1], KEYS[2], now)

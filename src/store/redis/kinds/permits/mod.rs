@@ -75,13 +75,13 @@ impl InRedis for Permits {
     }
 }
 
-/// Returns the number of permits.
+/// Returns how many permits are free and how many are held.
 pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<Counts> {
     store.ask(on(name, &COUNT, Permits::channel(name)).read(counts)).await
 }
 
-/// Returns how long this permit is held, or `None` if it is not held. With a `lease`, it is held at
-/// least that long from now on.
+/// Returns for how long this permit is still held, or `None` if it is not held. With a `lease`,
+/// first extends the lease of the permit to at least this time from now.
 pub(crate) async fn lease(
     store: &RedisStore,
     name: &Name,
@@ -98,13 +98,13 @@ pub(crate) async fn lease(
 /// A change of permits, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the total, which includes the held permits. Returns how many are free.
+    /// Sets the total, which includes the held permits. Returns how many permits are free.
     Set(u32),
-    /// Sets the total if it is not set. Returns 1 if it did, else 0.
+    /// Sets the total unless it is set. Returns 1 if the request set it, else 0.
     SetIfAbsent(u32),
-    /// Adds or removes permits. Returns how many are free.
+    /// Adds or removes permits. Returns how many permits are free.
     Add(i64),
-    /// Releases this permit of any holder. Returns 1 if it was held, else 0.
+    /// Releases this permit, even if another client holds it. Returns 1 if it was held, else 0.
     Release(PermitId),
 }
 
@@ -142,7 +142,7 @@ fn first_of(claim: &Claim) -> Option<PermitId> {
     permits_of(&claim.owner, claim.share).next()
 }
 
-/// Reads the first id if permits were granted, or `{left}`.
+/// Reads the reply to an acquisition: the first id if permits were granted, otherwise `{pttl}`.
 fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         Value::BulkString(id) if first_of(claim).is_some_and(|it| it.as_bytes()[..] == id[..]) => {
@@ -152,7 +152,7 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// Reads whether all released permits were held.
+/// Reads the reply to a release. Returns whether all permits were held.
 fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match replies::number(reply)? {
         all @ 0..=1 => Ok(all == 1),

@@ -1,14 +1,14 @@
 -- permits/prelude: frees expired permits. Precedes the scripts of permits.
 --
---   {free, regained, is_set}   how many are free now, how many of them had expired, and
---                              whether there is a counter; or nothing, and the rejection of
---                              the server. NONUMBER: the counter is another text
+--   {free, regained, is_set}   of `reap`: how many permits are free now, how many of these had
+--                              expired, and whether the counter exists; or nil and an error.
+--                              NONUMBER: the counter is not a number
 --
--- The holder of an expired permit has stopped relying on it.
+-- An expired permit can be granted again, because its holder no longer relies on it.
 --
--- Time: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE when some have expired.
+-- Time: GET and ZCOUNT; ZREM, INCRBY and ZREMRANGEBYSCORE if permits have expired.
 
--- Redisson writes this for a lease that never ends.
+-- The time that Redisson writes for a lease that never ends.
 local NEVER = 922337203685477
 
 -- Returns the time in milliseconds. All scripts use the clock of the server.
@@ -21,7 +21,8 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Writes without a change. A full server lets a script continue after its first write.
+-- Makes a first write that changes nothing and that a full server accepts. After it, a full server
+-- also accepts the other writes of the script.
 local function begin(held)
     redis.call('ZREM', held, '')
 end
@@ -45,8 +46,8 @@ local function reap(counter, held, now)
     return free, expired, true
 end
 
--- Publishes the number of free permits, if there are any: Redisson takes a negative number for an
--- error. Returns whether the server allowed it.
+-- Publishes the number of free permits if it is positive: a negative number is an error for
+-- Redisson. Returns whether the server allowed the message.
 local function announce(channel, free)
     return free <= 0 or type(redis.pcall('PUBLISH', channel, whole(free))) == 'number'
 end

@@ -5,9 +5,9 @@
 --   ARGV[1]  channel  on which the free permits are announced
 --   ARGV[i]  id       of each permit, after the channel
 --
---   1        all of them were held until now
---   0        one of them was not, or its lease was over: the others are free
---   -1, -2   the same, but the server denied the announcement
+--   1        all permits were held until now
+--   0        the lease of a permit was over, or it was not held; the other permits are now free
+--   -1, -2   as 1 and 0, but the server denied the announcement
 --
 -- Time: TIME, and ZSCORE and ZREM for each permit; INCRBY and PUBLISH.
 

@@ -1,15 +1,15 @@
--- permits/renew: renews many holds of permits, each only if all of it is still held.
+-- permits/renew: renews many holds of permits. Skips each hold that has lost a permit.
 --
 --   KEYS[i]     held   zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[at]    lease  new lease of this hold in milliseconds; 0 only checks
---   ARGV[at+1]  count  how many permits it has
---   ARGV[id]    id     of each of them. The next hold follows
+--   ARGV[at+1]  count  how many permits this hold has
+--   ARGV[id]    id     of each of its permits. The next hold follows
 --
---   {o1, o2, …}  for each key 1 if all permits of the hold are held, 0 if not
+--   {o1, o2, …}  for each hold 1 if all its permits are held, 0 if not
 --
--- An expired permit is not held, even if it was not yet counted as free. A key of another type
--- counts as not held, so that it does not affect the others. Any other rejection proves no loss,
--- and ends the script.
+-- An expired permit is not held, even if no script has counted it as free yet. A key of another
+-- type counts as not held, so the other holds are still renewed. Any other rejection does not prove
+-- a loss, so it ends the script.
 --
 -- Time: TIME, and ZSCORE and ZADD for each permit; one ZREM for each hold.
 

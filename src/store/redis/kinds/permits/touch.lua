@@ -1,15 +1,15 @@
--- permits/touch: writes a permit again without a change, so that replicas receive a write after it.
+-- permits/touch: makes a write after the grant. A replica that acknowledges it has the permit.
 --
 --   KEYS[1]  held   zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  id     of the permit
 --
---   1      it exists
---   0      it does not
+--   1      the permit is held
+--   0      the permit is not held
 --
 -- Redis does not replicate a score that is set to its old value, so the script adds and removes
--- another member. The permit stays meanwhile: if the last member were removed, the key would be
--- deleted, and could not be written again on the exporting node of a migrating slot. A full server
--- lets a script end that has begun to write.
+-- another member. It does not remove and add the permit itself: removing the last member deletes
+-- the key, which the exporting node of a migrating slot could not create again. The first ZREM is
+-- there because a full server accepts the other writes of a script after a ZREM.
 --
 -- Time: ZSCORE, ZADD and two ZREM.
 

@@ -1,10 +1,10 @@
--- queue/acquire: claims the head of a queue, after the elements of expired claims went back.
+-- queue/acquire: puts the elements of expired claims back into a queue, then claims its head.
 --
 --   KEYS[1]  queue      list of elements, as Redisson has it
 --   KEYS[2]  claims     hash {owner: claim}
 --   KEYS[3]  claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   KEYS[4]  aside      list of elements that were set aside
---   ARGV[1]  owner      which no other acquisition has
+--   ARGV[1]  owner      unique to this acquisition
 --   ARGV[2]  lease      in milliseconds
 --   ARGV[3]  channel    on which returned elements are announced
 --   ARGV[4]  longest    bytes of the longest element that may be claimed
@@ -13,14 +13,15 @@
 --                   lease, so a lost reply is safe
 --   {pttl}          the queue is empty; the first lease ends in pttl milliseconds (-1: no element
 --                   is claimed)
---   TOOLONG         the head was longer, and was set aside: its reply would end the connection
+--   TOOLONG         the head is longer than ARGV[4], so the script has set it aside: a reply with
+--                   this element would end the connection
 --
--- At any time, an element is in the queue or claimed. The claim is written before the element is
--- removed. If the removal is rejected, the claim is removed. If the server rejects this as well,
--- the element exists twice.
+-- The script writes the claim before it removes the element from the queue, so the element is never
+-- lost. If the server rejects the removal, the script removes the claim. If the server rejects this
+-- as well, the element exists twice.
 --
--- Expired elements go to the head in the order in which they were taken: for each of them HGET,
--- LPUSH, HDEL and ZREM; once PUBLISH.
+-- The elements of expired claims go to the head in the order in which they were taken. Each costs
+-- HGET, LPUSH, HDEL and ZREM; all together cost one PUBLISH.
 --
 -- Time: TIME, ZRANGEBYSCORE, HGET, LINDEX, HSET, ZADD and LPOP.
 

@@ -1,4 +1,5 @@
-//! The queue: a list that Redisson shares. Each claim has an owner, an element and a lease.
+//! The queue: a list that Redisson also uses, and claims. Each claim has an owner, an element and a
+//! lease.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -30,7 +31,7 @@ static PUSH: LazyLock<Script> = script!("../receipt", "push");
 static RELEASE: LazyLock<Script> = script!("prelude", "release");
 static RENEW: LazyLock<Script> = script!("prelude", "renew");
 
-/// The length of the time in a claim, with the colon after it.
+/// The number of bytes before the element in a claim: sixteen digits of the time, and a colon.
 const TIME: usize = 17;
 
 pub(in crate::store::redis) struct Queue;
@@ -84,7 +85,7 @@ impl InRedis for Queue {
     }
 }
 
-/// Reads `{owner, claim}` or `{pttl}`.
+/// Reads the reply to an acquisition: `{owner, claim}` or `{pttl}`.
 fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
     let unreadable = || replies::unreadable(reply);
     let Value::Array(parts) = reply else { return Err(unreadable()) };
@@ -101,15 +102,15 @@ fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
     }
 }
 
-/// Reads `TIME:ELEMENT`.
+/// Reads a claim: `TIME:ELEMENT`.
 fn element(claim: &[u8]) -> Option<Element> {
     let (time, bytes) = claim.split_at_checked(TIME)?;
     let digits = str::from_utf8(time).ok()?.strip_suffix(':')?;
     Some(Element { taken_at: digits.parse().ok()?, bytes: bytes.to_vec() })
 }
 
-/// Appends `elements`. Returns how many elements the queue has then. A repeated request with the
-/// same `receipt` within [`RECEIPT_RESTS`] appends nothing, and returns the same.
+/// Appends `elements`. Returns how many elements the queue has after this. A repeated request with
+/// the same `receipt` within [`RECEIPT_RESTS`] appends nothing, and returns the same number.
 pub(crate) async fn push(
     store: &RedisStore,
     name: &Name,
@@ -127,7 +128,7 @@ pub(crate) async fn len(store: &RedisStore, name: &Name) -> Reply<u64> {
     store.ask(request.read(replies::number)).await.map(i64::unsigned_abs)
 }
 
-/// Returns how many elements are claimed, by all clients.
+/// Returns how many elements all clients together have claimed.
 pub(crate) async fn claimed(store: &RedisStore, name: &Name) -> Reply<u64> {
     let request = Request::command("HLEN", &keys::claims(name), NOTHING);
     store.ask(request.read(replies::number)).await.map(i64::unsigned_abs)

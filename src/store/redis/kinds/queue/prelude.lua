@@ -1,9 +1,10 @@
 -- queue/prelude: common functions. Precedes the scripts of claims.
 --
---   {ms, µs}   the time of the server since 1970; microseconds as a text of sixteen digits
+--   {ms, µs}   of `clock`: milliseconds since 1970 on the server's clock, and the microseconds as a
+--              text of sixteen digits
 --
--- A claim is the text `TIME:ELEMENT`: when the element was taken, in those microseconds, and its
--- bytes.
+-- A claim is the text `TIME:ELEMENT`: the microseconds at which the element was taken, as such a
+-- text, and the bytes of the element.
 --
 -- Time: TIME; PUBLISH.
 

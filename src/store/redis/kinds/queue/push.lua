@@ -6,7 +6,8 @@
 --   ARGV[2]  channel  on which the elements are announced
 --   ARGV[i]  element  each element, in order
 --
---   1, 2, 3, …   how many elements the queue had after that. A repeated request returns the same
+--   1, 2, 3, …   how many elements the queue had after this push. A repeated request returns the
+--                same number
 --
 -- Time: GET, SET twice, RPUSH for each element, PUBLISH.
 

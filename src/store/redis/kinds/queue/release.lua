@@ -7,13 +7,14 @@
 --   KEYS[5]  aside      list of elements that a codec could not read
 --   ARGV[1]  owner      of the claim
 --   ARGV[2]  ending     'back', 'done' or 'aside'
---   ARGV[3]  taken      when the element was taken, for 'done' and 'aside'. An element that a late
---                       request of the same owner took goes back
+--   ARGV[3]  taken      for 'done' and 'aside': when the element was taken. If the claim has
+--                       another time, a late request of this owner has taken another element,
+--                       which goes back
 --   ARGV[4]  channel    on which a returned element is announced
 --   ARGV[5]  rest       milliseconds for which the receipt is kept
 --
---   1   the claim has ended as requested: now, or by an earlier request without a reply
---   0   there was no such claim: it had expired, and its element went back
+--   1   the claim has ended as requested: now, or by an earlier request whose reply was lost
+--   0   the claim had expired, and its element has gone back
 --
 -- Time: HGET, HDEL, ZREM and SET; LPUSH and PUBLISH, or RPUSH; GET for a repeated request.
 

@@ -1,4 +1,4 @@
--- queue/renew: renews many claims.
+-- queue/renew: renews many claims. Skips expired claims.
 --
 --   KEYS[i]       claimants  zset {owner: milliseconds since 1970 when its lease ends}
 --   ARGV[2i - 1]  owner      of the claim
@@ -6,9 +6,9 @@
 --
 --   {o1, o2, …}  for each key 1 if the owner has its claim, 0 if not
 --
--- An expired claim is over, even if its element did not go back yet. A key of another type counts
--- as no claim, so that it does not affect the others. Any other rejection proves no loss, and ends
--- the script.
+-- An expired claim is over, even if its element has not yet gone back. If a key has another type,
+-- its claim counts as lost, so the other claims are still renewed. Any other rejection does not
+-- prove a loss, so it ends the script.
 --
 -- Time: TIME, and ZSCORE and ZADD for each claim.
 

@@ -1,15 +1,16 @@
 -- quorum/known: returns for how long a server of a quorum has had data.
 --
--- A server that came back without its data has no such key.
+-- If a server restarts without its data, it also lacks the key in which the time is stored.
 --
---   KEYS[1]  since  string: millisecond since which the server has data; 0 is always. No TTL
---   ARGV[1]  how    `look` changes nothing; `note` begins now, if there is no time yet;
---                   `trust` notes that the server always had data
+--   KEYS[1]  since  string without a TTL: millisecond since which the server has had its data;
+--                   0 means always
+--   ARGV[1]  how    `look` changes nothing; `note` stores the current time, unless a time is
+--                   stored; `trust` stores 0
 --
 --   0 or more   for how many milliseconds it has had data
 --   -1          unknown
 --
--- Time: TIME, GET, and SET unless it only looks.
+-- Time: TIME, GET; SET for `note` and `trust`.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -22,5 +23,5 @@ elseif ARGV[1] == 'note' and not since then
     since = now
     redis.call('SET', KEYS[1], string.format('%.0f', now))
 end
--- The clock may have been set back.
+-- If the clock was set back, `now - since` is negative.
 return since and math.max(now - since, 0) or -1

@@ -17,20 +17,21 @@ use crate::{
 
 static KNOWN: LazyLock<Script> = script!("known");
 
-/// The scripts are loaded when a connection is made.
+/// Each new connection loads these scripts.
 pub(super) const SCRIPTS: Scripts = &[&KNOWN];
 
-/// Returns for how long the server has had its data. `None` if no client has noted its beginning.
+/// Returns for how long the server has had its data. Returns `None` if no client has called
+/// [`note`] or [`trust`] for this data.
 pub(crate) async fn known_for(store: &RedisStore) -> Reply<Option<Duration>> {
     ask(store, "look").await
 }
 
-/// Notes that the server has data from now on, unless it has been noted before.
+/// Records that the server has had its data since now, unless a time is already recorded.
 pub(crate) async fn note(store: &RedisStore) -> Reply<()> {
     ask(store, "note").await.map(drop)
 }
 
-/// Notes that the server always had data.
+/// Records that the server always had its data.
 pub(crate) async fn trust(store: &RedisStore) -> Reply<()> {
     ask(store, "trust").await.map(drop)
 }

@@ -2,24 +2,24 @@
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
---   KEYS[3]  client's value  the same of this client, if each client has its own
+--   KEYS[3]  client's value  permits left to this client, if each client has its own
 --   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
---   KEYS[5]  client's        the same of this client
+--   KEYS[5]  client's        zset {member: milliseconds} of this client
 --   ARGV[1]  permits         how many, at least one
 --   ARGV[2]  member          16 random bytes of this request, and the number of permits
 --
 --   {0}            granted. A repeated request changes nothing
---   {wait, ahead}  too few are free; there are enough after this number of milliseconds. The newest
+--   {wait, ahead}  too few permits are free; enough are free after `wait` milliseconds. The newest
 --                  member was `ahead` milliseconds ahead of the server's clock
 --   {-1, 0}        no client has set a rate
---   {-2, rate}     more than the rate
+--   {-2, rate}     more permits were requested than the rate has
 --
--- A member may be ahead of the server's clock, if this clock was set back or its client has another
--- clock. Its score is set to the current time, because otherwise it would stay for longer than the
--- window.
+-- A member is ahead of the server's clock if this clock was set back, or if a client wrote the
+-- member by another clock. The script sets the score of such a member to the current time, because
+-- the member would otherwise stay for longer than the window.
 --
--- ZREMRANGEBYSCORE if permits have left the window. A refusal is ZRANGEBYSCORE twice instead of
--- SET and ZADD.
+-- If permits have left the window, a grant also costs ZREMRANGEBYSCORE. A rejected request costs
+-- two ZRANGEBYSCORE instead of SET and ZADD.
 --
 -- Time: HMGET, ZSCORE, TIME, GET, ZRANGEBYSCORE, ZCARD, SET, ZADD and PTTL.
 
@@ -61,7 +61,7 @@ for i = 1, #ahead, 2 do
     redis.call('ZADD', it.permits, whole(now), ahead[i])
 end
 
--- Counts members, from the oldest one on, until enough permits would be free.
+-- Finds the member after whose end enough permits are free: adds up members from the oldest one on.
 local missing, from, score = wanted - free, 0, now
 while missing > 0 do
     local some = redis.call('ZRANGEBYSCORE', it.permits, '(' .. it.gone, '+inf', 'WITHSCORES',
@@ -74,7 +74,7 @@ while missing > 0 do
             missing, score = missing - permits, tonumber(some[i + 1])
         end
     end
-    -- The counter lives longer than the window. If no member is left, the whole rate is free.
+    -- When the last member has left the window, the whole rate is free, whatever the counter says.
     if #some == 0 then
         missing = 0
     end

@@ -2,14 +2,14 @@
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
---   KEYS[3]  client's value  the same of this client, if each client has its own
+--   KEYS[3]  client's value  permits left to this client, if each client has its own
 --   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
---   KEYS[5]  client's        the same of this client
+--   KEYS[5]  client's        zset {member: milliseconds} of this client
 --
 --   0, 1, 2, …   the number of free permits
 --   -1           no client has set a rate
 --
--- Redisson's script writes the counter, and drops its TTL. This one writes nothing.
+-- Redisson's script writes the counter, and removes its TTL. This script writes nothing.
 --
 -- Time: HMGET, TIME, GET, ZRANGEBYSCORE and ZCARD.
 

@@ -1,5 +1,5 @@
-//! The rate limiter: Redisson's settings, counter and window of acquisitions. The throttle exists
-//! only in Leasehold.
+//! The rate limiter, with Redisson's settings, counter and window of acquisitions; and the
+//! throttle, which exists only in Leasehold.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -26,7 +26,7 @@ static RELEASE: LazyLock<Script> = script!("prelude", "release");
 static SET: LazyLock<Script> = script!("../receipt", "prelude", "set");
 static THROTTLE: LazyLock<Script> = script!("throttle");
 
-/// They are loaded when a connection is made.
+/// Each new connection loads these scripts.
 pub(super) const SCRIPTS: Scripts = &[&ACQUIRE, &AVAILABLE, &RELEASE, &SET, &THROTTLE];
 
 /// The rate limiter called `name`, for the client called `client`.
@@ -44,16 +44,16 @@ pub(crate) enum Decision {
     Wait(Duration),
     /// No client has set a rate.
     Unset,
-    /// More permits than the rate has.
+    /// The request is for more permits than this rate has.
     Above(u64),
 }
 
 /// A change of the settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets the rate if there is none.
+    /// Sets the rate unless there is one.
     SetIfAbsent(Rate),
-    /// Sets the rate, with a new window.
+    /// Sets the rate, and begins a new window.
     Set(Rate),
     /// Changes the rate if there is one. The window stays.
     Update(Rate),
@@ -61,20 +61,23 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// The member of the window for this number of permits: `struct.pack('Bc0I', 16, id, n)`.
+/// Returns the member of the window for this number of permits. In Lua, it would be
+/// `struct.pack('Bc0I', 16, id, n)`.
 fn member(it: &RatePermits, permits: u32) -> Vec<u8> {
     [&[16], &it.id.as_bytes()[..], &permits.to_le_bytes()].concat()
 }
 
 impl Limiter<'_> {
-    /// The keys of permits: those of all clients, and those of this one.
+    /// The keys of the counter and of the permits: each for all clients together, then for this
+    /// client.
     fn keys(&self) -> [String; 4] {
         let key = |what| format!("{}:{what}", keys::in_slot(self.name));
         let own = |what| format!("{}:{}", key(what), self.client);
         [key("value"), own("value"), key("permits"), own("permits")]
     }
 
-    /// Acquires these permits, if they are free. The request may be repeated with the same permits.
+    /// Acquires these permits, if they are free. After a grant, a repeated request with the same
+    /// permits changes nothing.
     pub(crate) async fn acquire(&self, store: &RedisStore, it: &RatePermits) -> Reply<Decision> {
         let [value, own_value, permits, own_permits] = self.keys();
         let others = [&*value, &*own_value, &*permits, &*own_permits];
@@ -83,7 +86,7 @@ impl Limiter<'_> {
         store.ask(request.read(|reply| decision(self.name, reply))).await
     }
 
-    /// How many permits are free. `None` if no client has set a rate.
+    /// Returns how many permits are free, or `None` if no client has set a rate.
     pub(crate) async fn available(&self, store: &RedisStore) -> Reply<Option<u64>> {
         let [value, own_value, permits, own_permits] = self.keys();
         let others = [&*value, &*own_value, &*permits, &*own_permits];
@@ -91,7 +94,7 @@ impl Limiter<'_> {
         store.ask(request.read(|reply| Ok(u64::try_from(replies::number(reply)?).ok()))).await
     }
 
-    /// Releases the unused permits. Nothing happens if they have left the window.
+    /// Releases the unused permits. If they have left the window, does nothing.
     pub(crate) async fn release(
         &self,
         store: &RedisStore,
@@ -107,8 +110,8 @@ impl Limiter<'_> {
         store.ask(request.read(|reply| replies::number(reply).map(drop))).await
     }
 
-    /// Changes the settings, and returns whether it did. A repeated request with the same `receipt`
-    /// changes nothing, and returns the same reply.
+    /// Changes the settings, and returns whether something changed. A repeated request with the
+    /// same `receipt` changes nothing, and returns the same reply.
     pub(crate) async fn change(
         &self,
         store: &RedisStore,
@@ -133,7 +136,7 @@ impl Limiter<'_> {
         store.ask(request.read(|reply| Ok(replies::number(reply)? == 1))).await
     }
 
-    /// The settings. `None` if no client has set a rate.
+    /// Returns the settings, or `None` if no client has set a rate.
     pub(crate) async fn rate(&self, store: &RedisStore) -> Reply<Option<Rate>> {
         let fields = ["rate", "interval", "type", "keepAliveTime"];
         let request = Request::command("HMGET", self.name.as_str(), &fields).about(self.name);
@@ -181,8 +184,8 @@ fn decision(name: &Name, reply: &Value) -> Result<Decision, Failure> {
     })
 }
 
-/// Asks the throttle called `name` for these permits. Returns the time until they can be granted,
-/// zero if they are, and the time until the whole burst is free.
+/// Requests these permits of the throttle called `name`. Returns two times: until the permits can
+/// be granted (zero if they are granted), and until the whole burst is free.
 pub(crate) async fn throttle(
     store: &RedisStore,
     name: &Name,

@@ -1,10 +1,10 @@
--- rate_limiter/prelude: reads a rate limiter. Precedes the scripts that decide by it.
+-- rate_limiter/prelude: reads a rate limiter. Precedes the scripts of rate limiters.
 --
---   {err}   DAMAGED: a field, the counter or a member has another form
+--   {err}   DAMAGED: a field, the counter or a member has an unknown form
 --
--- Redisson's counter has the permits that are left, and its sorted set what was acquired: the
--- score of a member is the time in milliseconds since 1970. A member is one byte with a length,
--- that many random bytes, and the number of permits in four bytes, the lowest first.
+-- Redisson's counter is the number of permits that are left. Its sorted set has a member for each
+-- acquisition; the score is the time in milliseconds since 1970. A member consists of one byte with
+-- a length, that many random bytes, and the number of permits in four bytes, the lowest byte first.
 --
 -- Time: HMGET; TIME; GET, ZRANGEBYSCORE and ZCARD; PTTL, or PEXPIRE of three keys.
 
@@ -22,8 +22,8 @@ local function milliseconds()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Returns the settings of the limiter, and the keys that its type selects; or nothing and an error.
--- Nothing alone means that no client has set a rate.
+-- Returns the settings of the limiter, and the keys that its type selects. On failure, returns nil
+-- and an error. If no client has set a rate, returns only nil.
 local function limiter_at(name, value, own_value, permits, own_permits)
     local rate, interval, kind, idle = unpack(redis.call('HMGET', name, 'rate', 'interval',
         'type', 'keepAliveTime'))
@@ -41,7 +41,7 @@ local function limiter_at(name, value, own_value, permits, own_permits)
     return it
 end
 
--- Returns the number of permits of a member; nothing if it has another form.
+-- Returns the number of permits of a member, or nil if the member has an unknown form.
 local function permits_of(member)
     local length = string.byte(member) or 0
     if #member == length + 5 then
@@ -50,7 +50,7 @@ local function permits_of(member)
     end
 end
 
--- Returns the number of permits of these members; or nothing and an error.
+-- Returns the number of permits of these members, or nil and an error.
 local function sum(members, key)
     local all = 0
     for _, member in ipairs(members) do
@@ -63,7 +63,8 @@ local function sum(members, key)
     return all
 end
 
--- Returns the counter, and as the third result whether it exists; or nothing and an error.
+-- Returns the counter, nil, and the stored text, which is false if the counter does not exist. On
+-- failure, returns nil and an error.
 local function counter(it)
     local text = redis.call('GET', it.value)
     local value = tonumber(string.match(text or '0', '^%-?%d+$'))
@@ -73,9 +74,9 @@ local function counter(it)
     return nil, damaged(it.value)
 end
 
--- Returns the number of free permits, and the members that have left the window by now; or nothing
--- and an error. If the window is empty, the whole rate is free, and the counter is not read,
--- because it may be out of date.
+-- Returns the number of free permits, or nil and an error. Sets `it.gone` to the start of the
+-- window, and `it.old` to how many members have left the window. If the window is empty, the whole
+-- rate is free whatever the counter says, because the counter may be out of date.
 local function free_at(it, now)
     local value, refused, there = counter(it)
     it.gone = whole(now - it.interval)
@@ -99,8 +100,8 @@ local function free_at(it, now)
     return used and it.rate - used, refused
 end
 
--- Sets the TTL of the permits to that of the limiter. The permits of one client expire by
--- themselves, because no other client would delete them.
+-- Gives the counter and the permits the TTL of the limiter. If each client has its own permits,
+-- these expire even if the limiter does not, because no other client would delete them.
 local function keep(it)
     local rest = it.idle
     if rest > 0 then

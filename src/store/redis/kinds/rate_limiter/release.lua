@@ -2,19 +2,21 @@
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
---   KEYS[3]  client's value  the same of this client, if each client has its own
+--   KEYS[3]  client's value  permits left to this client, if each client has its own
 --   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
---   KEYS[5]  client's        the same of this client
---   ARGV[1]  member          the acquired permits
---   ARGV[2]  rest            the member of the permits that were used; empty if none was
+--   KEYS[5]  client's        zset {member: milliseconds} of this client
+--   ARGV[1]  member          of the acquired permits
+--   ARGV[2]  rest            member of the used permits, which replaces ARGV[1]; empty if no permit
+--                            was used
 --   ARGV[3]  unused          the number of unused permits
 --
---   0   the member is gone: it has left the window, or was released before
---   1   released
+--   0   the member does not exist: it has left the window, or was released before
+--   1   the unused permits are free
 --
--- Redisson leaves the member, so its permits come back a second time when it leaves the window.
+-- Redisson's release keeps the member, so the released permits become free a second time when the
+-- member leaves the window.
 --
--- Time: HMGET, ZSCORE; ZREM, ZADD, GET, SET and PTTL if the member is there.
+-- Time: HMGET, ZSCORE; ZREM, ZADD, GET, SET and PTTL if the member exists.
 
 local it, refused = limiter_at(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if refused then

@@ -2,23 +2,24 @@
 --
 --   KEYS[1]  limiter         hash {rate, interval, type, keepAliveTime}
 --   KEYS[2]  value           permits left, of all clients together
---   KEYS[3]  client's value  the same of this client, if each client has its own
+--   KEYS[3]  client's value  permits left to this client, if each client has its own
 --   KEYS[4]  permits         zset {member: milliseconds}, of all clients together
---   KEYS[5]  client's        the same of this client
---   KEYS[6]  receipt         the reply to this request, for a minute
+--   KEYS[5]  client's        zset {member: milliseconds} of this client
+--   KEYS[6]  receipt         the reply to this request, kept for a minute
 --   ARGV[1]  rest            milliseconds for which the receipt is kept
---   ARGV[2]  how             `absent` if there is no rate yet; `set` with a new window; `update`
---                            if there is a rate, with the window as it is; `delete`
+--   ARGV[2]  how             `absent` sets the rate unless there is one; `set` sets it and starts a
+--                            new window; `update` changes an existing rate and keeps the window;
+--                            `delete` deletes the limiter
 --   ARGV[3]  rate            permits in an interval
 --   ARGV[4]  interval        milliseconds
 --   ARGV[5]  type            0 for all clients together, 1 for each client
 --   ARGV[6]  idle            keepAliveTime: milliseconds until an idle limiter ends; 0 for never
 --
---   1   done
---   0   there is a rate; for `update` and `delete`, there is none
---   {err}   WRONGTYPE: a hash that is no limiter, such as a lock
+--   1       done
+--   0       nothing changed: `absent` found a rate; `update` and `delete` found none
+--   {err}   WRONGTYPE: the key is a hash of another kind, such as a lock
 --
--- A new window is DEL; a kept one TIME, ZRANGEBYSCORE, ZREMRANGEBYSCORE, SET and PTTL.
+-- A new window costs DEL. A kept window costs TIME, ZRANGEBYSCORE, ZREMRANGEBYSCORE, SET and PTTL.
 --
 -- Time: GET, HGET, EXISTS for a new limiter, SET twice, HSET, and PEXPIRE or PERSIST.
 

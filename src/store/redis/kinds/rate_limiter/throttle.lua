@@ -1,20 +1,20 @@
 -- rate_limiter/throttle: admits work at an even pace, by the generic cell rate algorithm.
 --
---   KEYS[1]  throttle  `TIME:ID`: the time in microseconds since 1970 at which the whole burst is
---                      free again, and the request that was granted last
+--   KEYS[1]  throttle  `TIME:ID`: TIME is the microsecond since 1970 at which the whole burst is
+--                      free again; ID is that of the request that was granted last
 --   ARGV[1]  permits   number of permits, at least one
 --   ARGV[2]  burst     number of permits that can be granted at once
 --   ARGV[3]  spacing   microseconds from one permit to the next
 --   ARGV[4]  id        32 hexadecimal digits of this request
 --
---   {wait, debt}   0 if it is granted, otherwise the microseconds until it can be granted; and
---                  the microseconds until the whole burst is free
---   {err}          DAMAGED: the text has another form
+--   {wait, debt}   `wait` is 0 if the request is granted, otherwise the microseconds until it can
+--                  be granted; `debt` is the microseconds until the whole burst is free
+--   {err}          DAMAGED: the text has an unknown form
 --
--- If the time is later than the end of a fully used burst, it counts as that end: the clock was set
--- back, or the burst was larger before.
+-- The stored time can be at most one whole burst after now. If it is later, because the clock was
+-- set back or the burst was larger before, the script lowers it to that limit.
 --
--- Time: TIME and GET; SET if it is granted.
+-- Time: TIME and GET; SET if the request is granted.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

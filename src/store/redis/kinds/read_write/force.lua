@@ -6,14 +6,18 @@
 --   ARGV[3]  message  to publish: 0 after readers, 1 after a writer
 --   ARGV[4]  prefix   of the leases of readers
 --
---   1        was held in this mode, is no longer
+--   1        the lock was held in this mode, and no longer is
 --   2        the same, but the server denied the notification
---   0        was not held in this mode
+--   0        the lock was not held in this mode
 --
--- A read hold of the writer stays as long as its lease lasts. If readers are removed while a writer
--- holds, no waiter may acquire, so none is notified.
+-- A writer can also have a read hold. If the writer is removed, this read hold stays until its
+-- lease ends. If readers are removed while a writer holds the lock, no waiter can acquire it, so
+-- the script notifies no waiter.
 --
--- Time: HGET, HLEN, DEL and PUBLISH; if both are held HGETALL, HDEL, HSET and the longest lease.
+-- If a writer that has a read hold is removed, the script costs HGETALL, HDEL, HSET, and the cost
+-- of `longest_lease` instead of DEL.
+--
+-- Time: HGET, HLEN, DEL and PUBLISH.
 
 local function notify()
     return type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' and 2 or 1

@@ -3,12 +3,12 @@
 --   KEYS[1]  lock  hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[1]  mode  read or write
 --
---   {}                     nobody
---   {pttl, owner, count}   one of them, for another pttl milliseconds (-1: without end)
+--   {}                     the lock is not held in this mode
+--   {pttl, owner, count}   one holder, for another pttl milliseconds (-1: without end)
 --
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
--- Returns a reader while the write side is held: a read hold that the writer also has.
+-- Returns the reader while the write side is held: the writer has this read hold, too.
 local function reads_beside()
     local fields = redis.call('HGETALL', KEYS[1])
     for i = 1, #fields, 2 do

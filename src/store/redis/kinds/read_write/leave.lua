@@ -6,15 +6,15 @@
 --   ARGV[2]  channel  on which the free lock is announced
 --   ARGV[3]  prefix   of the leases of other readers
 --
---   0                      released
+--   0                      the read hold is released
 --   -1                     the same, but the server denied the announcement
---   {}                     was not a reader, and nobody has the lock
---   {pttl, owner, count}   was not a reader
+--   {}                     this owner was not a reader, and no owner holds the lock
+--   {pttl, owner, count}   this owner was not a reader, and this other owner holds the lock
 --
--- The lock lives as long as the leases of the remaining readers. If they are too many to look up,
--- it lives as long as before.
+-- The TTL of the lock becomes the longest lease of the remaining readers. If there are too many
+-- readers to look up, the TTL stays as it is.
 --
--- Time: HDEL, DEL, HLEN and HGET; the cost of the longest lease of others.
+-- Time: HDEL, DEL, HLEN and HGET; the cost of `longest_lease` if other readers remain.
 
 local function free()
     redis.call('DEL', KEYS[1])
@@ -24,8 +24,8 @@ local function free()
     return 0
 end
 
--- DEL comes first, because the ACL may deny it, and a reader that is removed in part could not be
--- removed later.
+-- DEL comes before HDEL because the ACL may deny DEL, which ends the script. After HDEL, a repeated
+-- request would no longer find the reader.
 redis.call('DEL', KEYS[2])
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     local pttl = redis.call('PTTL', KEYS[1])

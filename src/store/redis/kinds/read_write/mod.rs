@@ -1,5 +1,6 @@
-//! The two sides of a read-write lock. A reader is a field of the lock's hash by its owner, and a
-//! key that lives as long as its lease. A writer is the field `<owner>:write`.
+//! The two sides of a read-write lock. A reader has the field `<owner>` in the hash of the lock,
+//! and a key that lives as long as the lease of this reader. A writer has the field
+//! `<owner>:write`.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -45,7 +46,7 @@ pub(in crate::store::redis) struct Readers;
 impl InRedis for Readers {
     const SCRIPTS: Scripts = &[&READ, &LEAVE, &RENEW_READERS, &INSPECT, &FORCE];
 
-    /// Every waiter sends a request.
+    /// Makes readers and writers send requests.
     const WAKES: &'static str = "1";
 
     fn channel(name: &Name) -> String {
@@ -75,7 +76,8 @@ impl InRedis for Readers {
         store.ask(read(claim, None, Some(writer))).await
     }
 
-    /// The tasks that share a read lock are one reader in the store.
+    /// Renews the lease, and ignores the count: the tasks of a process that share a read lock are
+    /// one reader in the store.
     async fn recount(
         store: &RedisStore,
         claim: &Claim,
@@ -204,8 +206,8 @@ fn channel(name: &Name) -> String {
     keys::redissons("redisson_rwlock", name)
 }
 
-/// Requests a read lock: behind the writers that came before the caller, which has `waited` for
-/// this long; or for a writer, during its write hold.
+/// Requests a read lock. With `waited`, for which the caller has waited, earlier writers go first.
+/// With `writing`, the request is that of this writer during its write hold.
 fn read<'a>(
     claim: &'a Claim,
     waited: Option<u32>,
@@ -223,7 +225,8 @@ fn read<'a>(
     request.reporting_split(waited.is_some()).read(|reply| verdict(reply, claim))
 }
 
-/// Requests the write lock. With `waits`, later readers see this writer.
+/// Requests the write lock. With `waits`, the request records this writer as waiting, and later
+/// readers let it go first.
 fn write(claim: &Claim, waits: bool) -> Ask<'_, impl Read<Verdict>> {
     let name = claim.name();
     let writers = keys::writers(name);
@@ -250,8 +253,8 @@ fn unlock<'a>(
     request.reporting_split(waited).read(|reply| release_reply(reply, name))
 }
 
-/// Renews the lock and the lease of a reader by two requests, because they are on two nodes. If the
-/// reader leaves in between, its lease key is unused, and expires.
+/// Renews the lock and the lease of a reader by two requests, because the keys are on two nodes. If
+/// the reader leaves between the requests, the key of its lease is left unused, and expires.
 async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     let Renewal { object, owner, ttl, .. } = renewal;
     let looked = prolong_lock(store, object, owner, 0).await?;
@@ -261,7 +264,7 @@ async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
     prolong_lock(store, object, owner, ttl.map_or(0, millis)).await
 }
 
-/// The script for writers can renew any field of the lock.
+/// Renews the lock for a reader by the script for writers, which can check any field of the hash.
 async fn prolong_lock(
     store: &RedisStore,
     object: &Object,
@@ -273,7 +276,7 @@ async fn prolong_lock(
     Ok(outcomes.into_iter().next().unwrap_or(Outcome::Unknown))
 }
 
-/// Renews the lease of a reader, or only checks it. Returns whether it exists.
+/// Renews the lease of a reader; without a `ttl`, only checks it. Returns whether the lease exists.
 async fn lease_lives_on(
     store: &RedisStore,
     object: &Object,
@@ -286,7 +289,7 @@ async fn lease_lives_on(
     Ok(store.send(&request).await? == Value::Int(1))
 }
 
-/// Returns one holder of this mode.
+/// Returns one holder of this mode: `read` or `write`.
 async fn holder_in(store: &RedisStore, mode: &str, object: &Object) -> Reply<Option<Holder>> {
     let request = Request::of(&object.name, &INSPECT, &[], mode);
     Ok(store.ask(request.read(replies::holder)).await?.map(as_owner))
@@ -310,7 +313,7 @@ fn writer(owner: &Owner) -> String {
     format!("{}{WRITER}", owner.as_str())
 }
 
-/// Reads a grant, a holder or waiting writer, or nothing.
+/// Reads the reply to an acquisition: a grant, a holder or a waiting writer, or nothing.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         Value::Array(empty) if empty.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),

@@ -1,19 +1,19 @@
--- read_write/prelude: returns holders of a read-write lock, and leases. Precedes its scripts.
+-- read_write/prelude: reads the holders and leases of a read-write lock. Precedes its scripts.
 --
---   {pttl, owner, count}   the writer, or one reader
---   left                   milliseconds until the last reader's lease ends; nothing if there are
---                          too many readers to look up, or the server denies it
+--   {pttl, owner, count}   of `in_the_way`: the writer, or one reader
+--   left                   of `longest_lease`: milliseconds until the last lease of a reader ends;
+--                          nil if there are too many readers to look up, or the server denies it
 --
--- If there are too many readers, 16 random ones are checked, and the expired ones of these are
--- removed.
+-- If there are more than 16 readers, `sweep` checks 16 random readers, and removes those whose
+-- leases have ended.
 --
 -- Time: HLEN, HGETALL; HRANDFIELD and HDEL; a PTTL for each of up to 64 leases of 16 readers.
 
 local MOST = 16
--- Redisson's readers have one lease for each entry.
+-- A reader of Redisson has one lease for each time that it has acquired.
 local MOST_LEASES = 64
 
--- If the writer also has a read hold, the writer is returned.
+-- Returns a holder that prevents a grant: a reader, or the writer, even if it has a read hold, too.
 local function in_the_way(lock, mode, pttl)
     local fields = mode == 'write' and redis.call('HGETALL', lock) or {}
     for i = 1, #fields, 2 do
@@ -24,7 +24,7 @@ local function in_the_way(lock, mode, pttl)
     return holder(lock, pttl)
 end
 
--- Returns the longest lease of a reader.
+-- Returns how many milliseconds the last lease of a reader lasts, or nil if the server denies this.
 local function lease(prefix, owner, count)
     local longest = 0
     for i = 1, count do
@@ -51,7 +51,8 @@ local function readers(fields)
     return found, leases
 end
 
--- Removes expired readers among a few random ones: no other command removes them while others read.
+-- Checks a few random readers, and removes the expired ones. While other readers hold the lock, no
+-- other command removes an expired reader.
 local function sweep(lock, prefix)
     local fields, looked_at = redis.pcall('HRANDFIELD', lock, MOST + 1, 'WITHVALUES'), 0
     for i, reader in ipairs(not fields.err and readers(fields) or {}) do

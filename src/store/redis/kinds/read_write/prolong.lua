@@ -1,4 +1,4 @@
--- read_write/prolong: renews many writers, each only if it still holds.
+-- read_write/prolong: renews many writers. Skips writers that no longer hold.
 --
 --   KEYS[i]      lock    hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[2i-1]   writer  the field of the writer of KEYS[i]
@@ -6,9 +6,9 @@
 --
 --   {o1, o2, …}  for each writer 1 if it holds, 0 if not
 --
--- The lock lives as long as the longest lease, which may be that of a read hold. A key of another
--- type counts as not held, so that it does not affect the others. Any other rejection proves no
--- loss, and ends the script.
+-- The TTL of the lock is the longest lease, which may be that of a read hold, so the script never
+-- shortens it. A key of another type counts as not held, so the other writers are still renewed.
+-- Any other rejection does not prove a loss, so it ends the script.
 --
 -- Time: HEXISTS, PTTL and PEXPIRE for each writer.
 

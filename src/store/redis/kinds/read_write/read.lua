@@ -4,26 +4,28 @@
 --                     lives as long as the longest lease
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
 --   KEYS[3]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
---                     only passed by a reader that yields to earlier writers
---   ARGV[1]  owner    of this acquisition, which no other one has
+--                     only passed if this reader lets earlier writers acquire first
+--   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
---   ARGV[3]  writer   the writer during whose hold it is to read, or nothing
---   ARGV[4]  waited   milliseconds that it has waited
---   ARGV[5]  turn     milliseconds for which waiting writers go first; then any reader may
---                     enter for as long, and so on
+--   ARGV[3]  writer   if a writer requests a read lock during its write hold, the field of this
+--                     writer; else empty
+--   ARGV[4]  waited   milliseconds for which this reader has waited
+--   ARGV[5]  turn     milliseconds for which readers wait for an earlier writer. For the next
+--                     period of this length, readers may acquire; and so on by turns
 --
 --   owner                  granted. A repeated request gets the same grant and a fresh lease
 --   {pttl, owner, count}   the write side is held for at most pttl milliseconds (-1: without end)
---   {left, writer, 0}      this earlier writer goes first for that many milliseconds
---   {}                     the writer of ARGV[3] no longer holds
+--   {left, writer, 0}      readers wait for this earlier writer for another `left` milliseconds
+--   {}                     the writer of ARGV[3] no longer holds the lock
 --
--- At most 16 writers that stopped waiting are checked.
+-- The script checks at most 16 earlier writers, some of which may have stopped waiting.
 --
 -- Time: HGET, HEXISTS, SET, HSET, PTTL, PEXPIRE for any number of readers; ZRANGEBYSCORE, ZSCORE.
 
 local MOST_LOOKED_AT = 16
 
--- Returns the earlier writer for which this reader must wait now. Its turns begin at its arrival.
+-- Returns the earlier writer for which this reader must wait now. The first turn of a writer begins
+-- when the writer arrives.
 local function courtesy()
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -68,7 +70,7 @@ redis.call('HSET', KEYS[1], ARGV[1], '1')
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
     if type(lease) == 'table' then
-        -- Without a lease, the hold must not stay.
+        -- Without a TTL, the hold would never end.
         redis.call('HDEL', KEYS[1], ARGV[1])
         if not mode then
             redis.call('HDEL', KEYS[1], 'mode')

@@ -1,14 +1,14 @@
--- read_write/renew: renews many readers, each only if its own lease is not over.
+-- read_write/renew: renews many readers. Skips each reader whose own lease is over.
 --
 --   KEYS[2i-1]   lock   hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   KEYS[2i]     lease  string; lives as long as the lease of this reader
 --   ARGV[2i-1]   owner  of the read hold
 --   ARGV[2i]     ttl    new lease in milliseconds; 0 only checks
 --
---   {o1, o2, …}  for each reader 1 if it holds, 0 if not
+--   {o1, o2, …}  for each reader 1 if it holds the lock, 0 if not
 --
--- A key of another type counts as not held, so that it does not affect the others. Any other
--- rejection proves no loss, and ends the script.
+-- A key of another type counts as not held, so the other readers are still renewed. Any other
+-- rejection does not prove a loss, so it ends the script.
 --
 -- Time: HEXISTS, PEXPIRE, PTTL and PEXPIRE for each reader.
 

@@ -1,24 +1,25 @@
--- read_write/unlock: releases a writer, which may keep a read hold, and notifies the waiters.
+-- read_write/unlock: releases a write hold, and notifies the waiters. A read hold stays.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
 --                     only passed by a writer that may have waited
 --   ARGV[1]  owner    of the write hold
 --   ARGV[2]  writer   the field of this owner as a writer
---   ARGV[3]  channel  on which the lock is announced as free, or free for readers
+--   ARGV[3]  channel  on which `1` announces that the lock is free, at least for readers
 --   ARGV[4]  prefix   of the leases of readers
 --   ARGV[5]  own      how many of the subscribers belong to the releasing client
 --
---   0                      released
---   gap                    released; others listen, and may ask first for 2 to 16 milliseconds
---   -1                     released, but the server denied the announcement
---   {}                     was not the writer, and nobody has the lock
---   {pttl, owner, count}   was not the writer
+--   0                      the write hold is released
+--   2, 4, 8 or 16          the same; other clients listen, and may send requests first, for this
+--                          many milliseconds
+--   -1                     the same, but the server denied the announcement
+--   {}                     this owner was not the writer, and no owner holds the lock
+--   {pttl, owner, count}   this owner was not the writer, and this other owner holds the lock
 --
--- Remaining readers keep the lock as long as their leases last. The length of the gap changes each
--- second, because some clients have longer round trips than others.
+-- Remaining readers keep the lock as long as their leases last. The 2 to 16 milliseconds change
+-- each second, because clients with long round trips need more time.
 --
--- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of the longest lease.
+-- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; the cost of `longest_lease`.
 
 local function notify()
     local ears = redis.pcall('PUBLISH', ARGV[3], '1')
@@ -30,8 +31,8 @@ local function notify()
     return 2 ^ (1 + redis.call('TIME')[1] % 4)
 end
 
--- Returns whether it was among the waiting writers. Even if the ACL denies the key, the lock is
--- released.
+-- Removes this owner from the waiting writers. Returns whether it was among them. If the ACL denies
+-- the key, the script still releases the lock.
 local function leave_the_writers()
     local gone = redis.pcall('ZREM', KEYS[2], ARGV[1], 'until:' .. ARGV[1])
     return type(gone) == 'number' and gone > 0
@@ -40,7 +41,7 @@ end
 local waited = KEYS[2] and leave_the_writers()
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     if waited then
-        -- Until now, readers have waited for this writer.
+        -- Readers have waited for this writer, and may acquire now.
         notify()
     end
     local pttl = redis.call('PTTL', KEYS[1])

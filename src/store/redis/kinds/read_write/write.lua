@@ -4,17 +4,17 @@
 --                     lives as long as the longest lease
 --   KEYS[2]  writers  zset {owner: its arrival, until:owner: minus the time when it expires};
 --                     only passed by a waiting writer
---   ARGV[1]  owner    of this acquisition, which no other one has
+--   ARGV[1]  owner    unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
 --   ARGV[3]  writer   the field of this owner as a writer
---   ARGV[4]  counts   milliseconds for which it counts as waiting
+--   ARGV[4]  counts   milliseconds for which a writer counts as waiting after its last request
 --
 --   owner                  granted. A repeated request gets the same grant and a fresh lease
 --   {pttl, owner, count}   held for at most pttl milliseconds (-1: without end)
 --
 -- Time: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; when held HGET, HGETALL, ZRANGEBYSCORE and ZADD.
 
--- Removes a waiting writer. If the server denies it, the writer only loses its precedence.
+-- Removes a waiting writer. A rejection is ignored, because the entry also expires.
 local function leave_the_writers(owner)
     redis.pcall('ZREM', KEYS[2], owner, 'until:' .. owner)
 end
@@ -49,7 +49,7 @@ if pttl < tonumber(ARGV[2]) then
     local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
     if type(lease) == 'table' then
         if pttl == -2 then
-            -- Without a lease, the hold must not stay.
+            -- Without a TTL, the hold would never end.
             redis.call('HDEL', KEYS[1], 'mode', ARGV[3])
         end
         return lease

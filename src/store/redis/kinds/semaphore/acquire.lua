@@ -1,41 +1,46 @@
 -- semaphore/acquire: takes permits from a semaphore, if enough are free.
 --
---   KEYS[1]  semaphore  Redisson's counter of free permits; without it there are none
+--   KEYS[1]  semaphore  Redisson's counter of free permits; if it does not exist, there are none
 --   KEYS[2]  holders    hash {owner: permits}, without a TTL
---   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is rejected}
---   KEYS[4]  patient    hash {owner, permits, since, until, began}: the longest waiter of this
---                       library, how many permits it requests, since when, until when they
---                       are left to it after its last request, and when the first turn began;
---                       all in milliseconds since 1970. It expires two turns after it began
---   ARGV[1]  owner      of this acquisition, which no other one has
+--   KEYS[3]  withdrawn  zset {owner: millisecond since 1970 until which it is rejected}
+--   KEYS[4]  patient    hash {owner, permits, since, until, began} of Leasehold's longest waiter:
+--                       how many permits it requests, since when it waits, until when permits
+--                       are kept for it after its last request, and when the first turn
+--                       began; times are milliseconds since 1970. The hash expires two turns
+--                       after `began`
+--   ARGV[1]  owner      unique to this acquisition
 --   ARGV[2]  permits    how many, at least one
---   ARGV[3]  waited     milliseconds that it has waited, if that is long; else empty
---   ARGV[4]  rest       milliseconds for which permits are left to it after its last request
---   ARGV[5]  turn       milliseconds for which permits are left to the longest waiters; for as
---                       long after that, they are left to nobody
---   ARGV[6]  channel    on which the number of free permits is published when they are no
---                       longer left to it
+--   ARGV[3]  waited     milliseconds for which this owner has waited, if that is long; else empty
+--   ARGV[4]  rest       milliseconds for which permits are kept for the longest waiter after its
+--                       last request
+--   ARGV[5]  turn       milliseconds for which permits are kept for longest waiters. For the next
+--                       period of this length, no permits are kept
+--   ARGV[6]  channel    on which the number of free permits is published when none are kept any
+--                       longer
 --
---   owner    granted. A repeated request finds the permits and changes nothing
---   {-1}     too few are free
---   {-2}     there is no counter: the number of permits was never set
---   {pttl}   enough are free, but they are left to one that has waited for longer, for at
---            most this many milliseconds
+--   owner    granted. A repeated request finds the permits of this owner, and changes nothing
+--   {-1}     too few permits are free
+--   {-2}     the counter does not exist: the number of permits was never set
+--   {pttl}   enough permits are free, but they are kept for the longest waiter, for at most pttl
+--            milliseconds
 --
--- If the owner has withdrawn, its request is rejected, because it is an old one that was still in
--- flight.
+-- If the owner has withdrawn its request, the script rejects the request, which was still in flight
+-- at the withdrawal.
 --
--- An owner that has waited for long becomes the longest waiter ("patient"), unless an earlier one
--- is. All other owners of this library leave these permits to it, until it has them or its turn is
--- over. Redisson's clients do not. If it requests more than the free permits and those of this
--- library's holders together, it must not block the others, because it may wait for ever. It may
--- also wait for ever if some holders are dead, or hold for hours, which no script can know. So its
--- turn is limited.
+-- An owner that has waited for long becomes the longest waiter ("patient"), unless another owner
+-- has waited for longer. The script keeps permits for it: other owners of Leasehold get permits
+-- only beyond the number that the longest waiter requests. Redisson's clients ignore this. The
+-- script keeps permits until the longest waiter gets them, or until the turn is over.
 --
--- For an owner that has waited for long, also TIME, HLEN, HVALS of a thousand at most, HSET and
--- PEXPIRE. HDEL and PUBLISH when it is no longer the longest waiter.
+-- Because of two limits, a longest waiter cannot block the others for ever. An owner does not
+-- become the longest waiter if it requests more permits than are free and held by Leasehold's
+-- clients together. And the turn is limited, because some holders may be dead or hold for hours,
+-- which no script can know.
 --
--- With a longest waiter, also TIME, and DEL when it gets its permits.
+-- For an owner that has waited for long, a request also costs TIME, HLEN, HVALS of at most a
+-- thousand holders, HSET and PEXPIRE; if it stops being the longest waiter, HDEL and PUBLISH.
+--
+-- While there is a longest waiter, each request also costs TIME; its grant also costs DEL.
 --
 -- Time: HGET, ZSCORE, GET, HMGET, HSET and DECRBY.
 
@@ -61,7 +66,7 @@ if began or ARGV[3] ~= '' then
     now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Another program may have written the hash, or the clock was set back.
+-- `began` is ignored if another program wrote it, or if the clock was set back.
 began = tonumber(began or nil)
 if not (began and began <= now) then
     owner, began = false, now
@@ -84,7 +89,7 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- Returns whether this number of permits can be free at once, judged by the known holders.
+-- Returns whether enough permits are free when all of Leasehold's holders have released theirs.
 local function may_be_free()
     local all = free
     if redis.call('HLEN', KEYS[2]) > 1000 then
@@ -96,18 +101,18 @@ local function may_be_free()
     return all >= wanted
 end
 
--- Notes this owner as the longest waiter.
+-- Records this owner as the longest waiter.
 local function be_patient()
     local named = redis.pcall('HSET', KEYS[4], 'owner', ARGV[1], 'permits', ARGV[2], 'since',
         whole(waits_since), 'until', whole(now + ARGV[4]), 'began', whole(began))
     local left_to_it = whole(began + 2 * turn - now)
     if type(named) == 'number' and type(redis.pcall('PEXPIRE', KEYS[4], left_to_it)) ~= 'number' then
-        -- Without a TTL it must not stay.
+        -- Without a TTL, the record would stay for ever.
         redis.pcall('DEL', KEYS[4])
     end
 end
 
--- Leaves the permits to all waiters again.
+-- Keeps no more permits for this owner, and announces them to the other waiters.
 local function be_patient_no_more()
     redis.pcall('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     if free > 0 then

@@ -6,10 +6,10 @@
 --   ARGV[1]  rest       milliseconds for which the receipt is kept
 --
 --   1   the semaphore existed
---   0   it did not
+--   0   the semaphore did not exist
 --
--- GET rejects a key of another type, which DEL would delete. DEL of the receipt changes nothing.
--- But a full server lets a script end if its first write was a DEL.
+-- GET comes first because it rejects a key of another type, which DEL would delete. The DEL of the
+-- receipt changes nothing, but after it a full server also accepts the other writes of the script.
 --
 -- Time: GET, GET, DEL, SET and SET; DEL when the semaphore existed.
 

@@ -4,7 +4,7 @@
 --   KEYS[2]  receipt    reply to this request, kept for a minute
 --   ARGV[1]  rest       milliseconds for which the receipt is kept
 --
---   0, 1, 2, …   how many were removed. A negative number stays as it is
+--   0, 1, 2, …   how many permits were removed. A negative counter stays as it is
 --
 -- Time: GET, GET, SET, DECRBY and SET.
 

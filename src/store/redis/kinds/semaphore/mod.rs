@@ -1,5 +1,5 @@
-//! The semaphore. Redisson has the counter and the channel; only Leasehold stores the owners of
-//! permits.
+//! The semaphore: Redisson's counter and channel, and the owners of permits, which only Leasehold
+//! stores.
 
 use std::sync::LazyLock;
 
@@ -81,7 +81,7 @@ impl InRedis for Semaphore {
         })
     }
 
-    /// Checks whether each owner has its permits. They have no lease to renew.
+    /// Checks whether each owner has its permits. Permits of a semaphore have no lease to renew.
     async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let look = |renewal: &Renewal| {
             let holders = keys::holders(&renewal.object.name);
@@ -114,11 +114,11 @@ pub(crate) async fn available(store: &RedisStore, name: &Name) -> Reply<i64> {
 /// A change of the number of permits, and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Sets it if it is not set. Returns 1 if it did, else 0.
+    /// Sets the number unless it is set. Returns 1 if the request set it, else 0.
     SetIfAbsent(u32),
-    /// Adds or removes permits. Returns how many are free.
+    /// Adds or removes permits. Returns how many permits are free.
     Add(i64),
-    /// Removes all free permits. Returns how many there were.
+    /// Removes all free permits. Returns how many permits it removed.
     Drain,
     /// Deletes the semaphore. Returns 1 if it existed, else 0.
     Delete,
@@ -144,7 +144,7 @@ pub(crate) async fn change(
     store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_RESTS))).await
 }
 
-/// Reads the owner if permits were granted, or `{pttl}`.
+/// Reads the reply to an acquisition: the owner if permits were granted, otherwise `{pttl}`.
 fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
@@ -152,7 +152,8 @@ fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, 
     }
 }
 
-/// Returns the other keys: owners of permits, withdrawn owners, the longest waiter.
+/// Returns the keys that only Leasehold has: owners of permits, withdrawn owners, the longest
+/// waiter.
 fn own_keys(name: &Name) -> [String; 3] {
     [keys::holders(name), keys::withdrawn(name), keys::longest_waiter(name)]
 }

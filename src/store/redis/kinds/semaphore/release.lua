@@ -2,25 +2,25 @@
 --
 --   KEYS[1]  semaphore  counter of free permits
 --   KEYS[2]  holders    hash {owner: permits}
---   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is rejected}
+--   KEYS[3]  withdrawn  zset {owner: millisecond since 1970 until which it is rejected}
 --   KEYS[4]  patient    hash {owner, permits, since, until, began}
 --   ARGV[1]  owner      of the permits
 --   ARGV[2]  channel    on which the number of free permits is published
---   ARGV[3]  refused    milliseconds for which its request may still be in flight
---   ARGV[4]  mode       `forget` to leave the permits taken, without an owner; `leave` when it
---                       has none and has no request in flight; else `back`
+--   ARGV[3]  refused    milliseconds for which a request of this owner may still be in flight
+--   ARGV[4]  mode       `back` frees the permits; `forget` keeps them taken, without an owner;
+--                       `leave` is for an owner without permits and without a request in flight
 --
---   1   it had permits, and has none now
+--   1   the owner had permits, and now has none
 --   2   the same, but the server denied the notification
---   0   it had none; or the semaphore was deleted with its permits
+--   0   the owner had no permits; or the semaphore was deleted with its permits
 --
--- If the owner has no permits, it is rejected from now on, unless the mode is `leave`. It is also
--- rejected after `forget`, because no valid request of it can follow.
+-- If the owner has no permits, its later requests are rejected, because they may be old requests in
+-- flight. `leave` is the exception. After `forget`, its later requests are also rejected.
 --
--- The first writes are HDEL and ZREMRANGEBYSCORE, which a full server allows; it then allows the
--- others as well.
+-- The first writes are HDEL or ZREMRANGEBYSCORE, which a full server accepts. After these, it also
+-- accepts the other writes of the script.
 --
--- If there is nothing to release: TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
+-- If the owner has no permits, the script costs TIME, ZREMRANGEBYSCORE, ZADD, PEXPIRE and HGET.
 --
 -- Time: HGET, HDEL, EXISTS, INCRBY and PUBLISH.
 
@@ -31,7 +31,7 @@ end
 
 local permits = redis.call('HGET', KEYS[2], ARGV[1])
 local back = permits and ARGV[4] ~= 'forget'
--- A command that may be denied comes first, because the script must not stop after a write.
+-- The ACL may deny EXISTS, and the script must not stop after a write. So EXISTS comes before HDEL.
 local exists = back and redis.call('EXISTS', KEYS[1]) == 1
 if permits then
     redis.call('HDEL', KEYS[2], ARGV[1])

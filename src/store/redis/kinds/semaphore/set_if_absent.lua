@@ -1,4 +1,4 @@
--- semaphore/set_if_absent: creates a semaphore with this number of permits, if there is none.
+-- semaphore/set_if_absent: creates a semaphore, unless it exists.
 --
 --   KEYS[1]  semaphore  counter of free permits
 --   KEYS[2]  receipt    reply to this request, kept for a minute
@@ -7,10 +7,10 @@
 --   ARGV[2]  channel    on which the number of free permits is published
 --   ARGV[3]  rest       milliseconds for which the receipt is kept
 --
---   1   created; owners of permits of an earlier semaphore have none of this one
---   0   it exists. A repeated request gets the same reply, so no receipt stays
+--   1   created. Owners of permits of an earlier, deleted semaphore have no permits of the new one
+--   0   the semaphore existed. The script deletes the receipt: a repeated request gets 0 without it
 --
--- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET when it is created.
+-- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET if the semaphore is created.
 
 local before = answered(KEYS[2])
 if before then

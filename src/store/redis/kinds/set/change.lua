@@ -1,15 +1,15 @@
--- set/change: changes a set.
+-- set/change: adds elements to a set, or removes elements.
 --
 --   KEYS[1]  set      of elements
 --   KEYS[2]  receipt  reply to this request, kept for a minute
 --   ARGV[1]  rest     milliseconds for which the receipt is kept
---   ARGV[2]  verb     SADD, SREM, or NONE: SADD if none of the elements is there
+--   ARGV[2]  verb     SADD or SREM; NONE adds the elements unless the set has one of them
 --   ARGV[i]  element  to add or to remove, at least one
 --
 --   0   nothing changed
 --   1   changed
 --
--- Time: GET and SISMEMBER of each element; SET and SADD or SREM when it changes something.
+-- Time: GET, and SISMEMBER for each element; for a change SET, and SADD or SREM.
 
 local before = replied(KEYS[2])
 if before then

@@ -30,13 +30,13 @@ pub(super) const SCRIPTS: Scripts = &[&CHANGE, &POP];
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Insert,
-    /// Adds the elements if none of them is there.
+    /// Adds the elements, unless the set has one of them.
     InsertAllIfNone,
     Remove,
 }
 
-/// Changes the set, and returns whether it did. There is at least one element. A repeated request
-/// with the same `receipt` changes nothing, and returns the same reply.
+/// Adds or removes `elements`, which must not be empty. Returns whether something changed. A
+/// repeated request with the same `receipt` changes nothing, and returns the same reply.
 pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
@@ -65,7 +65,7 @@ pub(crate) async fn pop(store: &RedisStore, name: &Name, receipt: &Owner) -> Rep
     store.ask(request.read(read)).await
 }
 
-/// Returns whether this element is there.
+/// Returns whether the set has this element.
 pub(crate) async fn contains(store: &RedisStore, name: &Name, element: &[u8]) -> Reply<bool> {
     map::flag(store, name, "SISMEMBER", element).await
 }

@@ -6,10 +6,10 @@
 --   ARGV[2]  longest  how many bytes the reply may have
 --
 --   0     the set is empty
---   1…    followed by the element
+--   1…    the removed element follows the 1
 --   {1}   the element is longer than the longest reply. Nothing changed
 --
--- Time: GET and SRANDMEMBER; SET and SREM when there is an element.
+-- Time: GET and SRANDMEMBER; SET and SREM if the set has an element.
 
 local before = replied(KEYS[2])
 if before then
