@@ -125,8 +125,7 @@ pub enum Error {
     /// If [`run`](crate::Lock::run) returns this error, the work was cancelled, or completed
     /// without the lock. [`LockGuard::run`](crate::LockGuard::run) returns which of the two
     /// happened.
-    #[error("hold of `{name}` ended: {reason}; check the result of the work; check the result of \
-             the work")]
+    #[error("hold of `{name}` ended: {reason}; check the result of the work")]
     Lost {
         /// The name that is no longer held.
         name: Name,

@@ -258,7 +258,7 @@ async fn number(store: &RedisStore, found: &mut Inspection, now: Duration) -> Re
     if is_too_large(store, &name, &holders).await? {
         return Err(replies::refused(
             "ERR",
-            &format!("the key the key {holders} is too large to be read at once at once"),
+            &format!("the key {holders} is too large to be read at once"),
         ));
     }
     let questions =

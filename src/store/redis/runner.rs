@@ -156,7 +156,7 @@ impl RedisStore {
         let unset = millis == UNSET;
         if unset && let Some(times) = self.unset.once_more(Instant::now()) {
             tracing::warn!(target: "leasehold", lock = %name, times,
-                "acquisition waits, but the number of permits was never set: call set_if_absent");
+                "number of permits not set: call set_if_absent");
         }
         let at_most = u64::try_from(millis).ok().map(Duration::from_millis);
         Ok(Verdict::Busy(Taken { at_most, unset, ..Taken::UNKNOWN }))
