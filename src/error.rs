@@ -10,6 +10,9 @@ use crate::{
     },
 };
 
+/// The end of the reason of [`Error::Unavailable`], if a request was sent and got no reply.
+pub(crate) const MAY_HAVE_HAPPENED: &str = "; the request may have been executed";
+
 /// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -238,8 +241,8 @@ pub enum Error {
     /// Too few replicas acknowledged the grant of `name` in time, so the client released the grant.
     /// See [`Lock::replicated`](crate::Lock::replicated).
     #[error(
-        "cannot acquire `{name}`: only {got} of {wanted} required replicas acknowledged the lock \
-         in time, so the lock was released; check the replicas, or require fewer"
+        "cannot acquire `{name}`: only {got} of {wanted} required replicas acknowledged the \
+         acquisition in time, so the acquisition was undone; check the replicas, or require fewer"
     )]
     NotReplicated {
         /// The name of the lock.
@@ -542,7 +545,7 @@ impl Error {
         // The text of `Error::Unavailable` already says that the store is unavailable.
         let mut reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
         if failure.may_have_happened() {
-            reason += "; the request may have been executed";
+            reason += MAY_HAVE_HAPPENED;
         }
         let name = name.clone();
         match failure {

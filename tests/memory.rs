@@ -460,8 +460,8 @@ async fn grant_is_released_at_the_timeout_with_too_few_replicas() {
     let error = lock.acquire().await.unwrap_err();
     assert!(matches!(error, Error::NotReplicated { wanted: 2, got: 1, .. }), "{error:?}");
     assert!(error.is_transient() && !error.is_busy());
-    let output = "cannot acquire `door`: only 1 of 2 required replicas acknowledged the lock in \
-                  time";
+    let output = "cannot acquire `door`: only 1 of 2 required replicas acknowledged the \
+                  acquisition in time";
     assert!(error.to_string().starts_with(output), "{error}");
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());

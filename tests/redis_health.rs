@@ -221,7 +221,7 @@ async fn missing_replicas_are_found_and_logged() {
     let text = log.text();
     let taken_back = |it: &&str| {
         it.contains("WARN")
-            && it.contains("lock released: too few replicas acknowledged the acquisition")
+            && it.contains("acquisition undone: too few replicas sent an acknowledgement in time")
     };
     assert_eq!(text.lines().filter(taken_back).count(), 1, "{text}");
 

@@ -422,8 +422,8 @@ async fn error_says_that_replicas_cannot_be_counted() {
     let refused = within(secs(20), "it is reported", task).await.unwrap().unwrap_err();
     let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
     assert!(reason.starts_with(
-        "the lock was released, because the server did not report how many replicas acknowledged \
-         it: "
+        "the acquisition was undone, because the server did not report how many replicas \
+         acknowledged it: "
     ));
     assert!(refused.is_transient());
 }

@@ -91,7 +91,7 @@ use crate::{
         LostReason, Name, Object, Outcome, Owner, ReleaseMode, ReleaseReply, Renewal, Stats,
         WaiterRecord,
     },
-    error::Error,
+    error::{Error, MAY_HAVE_HAPPENED},
     metrics,
     store::{Event, RECEIPT_RESTS, RedisStore, Subscriber, audit, client_info},
 };
@@ -417,7 +417,7 @@ impl Engine {
             && !reason.contains(&obstacle.obstacle())
         {
             // The reason explains more than the missing reply.
-            *reason = obstacle.obstacle();
+            *reason = obstacle.obstacle() + MAY_HAVE_HAPPENED;
         }
         error
     }

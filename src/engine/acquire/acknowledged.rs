@@ -69,9 +69,9 @@ impl Engine {
         };
         match due {
             Some(times) => tracing::warn!(target: "leasehold", %lock, %owner, %error, times,
-                "lock released: too few replicas acknowledged the acquisition"),
+                "acquisition undone: too few replicas sent an acknowledgement in time"),
             None => tracing::debug!(target: "leasehold", %lock, %owner, %error,
-                "lock released: too few replicas acknowledged the acquisition"),
+                "acquisition undone: too few replicas sent an acknowledgement in time"),
         }
     }
 
@@ -102,7 +102,7 @@ impl Engine {
 fn not_requested(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
         *reason = format!(
-            "the lock was released, because the server did not report how many replicas \
+            "the acquisition was undone, because the server did not report how many replicas \
              acknowledged it: {reason}"
         );
     }
