@@ -84,7 +84,7 @@ pub enum Error {
 
     /// Two members of a multi-lock exclude each other, such as the two sides of one read-write
     /// lock. A multi-lock of both would wait for itself.
-    #[error("invalid multi-lock: two members named `{name}` exclude each other; keep one of them")]
+    #[error("invalid multi-lock: two members named `{name}` exclude each other; remove one member")]
     ConflictingMembers {
         /// The name that the two members have in common.
         name: Name,

@@ -1112,7 +1112,9 @@ async fn error_names_an_unassigned_slot_and_other_slots_keep_working() {
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
     assert!(health.is_ready(), "all others can be had: {health:?}");
-    let words = format!("no node of the cluster serves slot {slot}; names there cannot be locked");
+    let words = format!(
+        "no node of the cluster serves slot {slot}, so names in these slots cannot be locked"
+    );
     assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 

@@ -174,7 +174,7 @@ async fn primary_without_replicas_is_found_and_logged_each_time() {
             healed(&client, PATIENCE, "it has none", |health| has(health, is_it)).await;
             replica.start_again();
             healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
-            let words = "no server can replace it";
+            let words = "no server can replace this primary";
             assert_eq!([warned(&log, words), over(&log, words)], [times, times], "{}", log.text());
         }
     }
@@ -384,7 +384,7 @@ async fn sentinels_without_a_primary_are_logged() {
         let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
         let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
         assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
-        let hazard = "no sentinel names the primary";
+        let hazard = "no sentinel returned the address of the primary";
         let reported = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
         assert_eq!((reported.0, reported.2), (3, 1), "{}", log.text());
         assert!(reported.1 >= 3, "{}", log.text());

@@ -169,7 +169,8 @@ impl Hazard {
             Self::ClockApart { .. } => "synchronize the clocks of all machines by NTP",
             Self::FewSentinels { .. } => "run at least three sentinels, on separate machines",
             Self::NoQuorum { .. } => {
-                "start the missing sentinels; remove those that are gone for good by SENTINEL RESET"
+                "start the missing sentinels; use SENTINEL RESET to remove sentinels that are gone \
+                 for good"
             }
             Self::NoSentinel => {
                 "start the sentinels, or correct their addresses, the name of the primary or \
@@ -245,19 +246,15 @@ impl fmt::Display for Hazard {
                      slots",
             ),
             Self::OldVersion { version } => {
-                write!(
-                    f,
-                    "this server has version {version}, which is older than the oldest tested \
-                     one, 6.2"
-                )
+                write!(f, "this server has version {version}, but the oldest tested version is 6.2")
             }
             Self::UnprotectedPrimary => f.write_str(
                 "if the network cuts off this primary and a replica is promoted, both servers may \
                  grant the same lock",
             ),
             Self::NoReplica => f.write_str(
-                "no replica is connected to this primary, so no server can replace it if it \
-                     fails",
+                "no replica is connected to this primary, so no server can replace this primary if \
+                 it fails",
             ),
             Self::FewerReplicas { wanted, there } => write!(
                 f,
@@ -277,23 +274,32 @@ impl fmt::Display for Hazard {
             ),
             Self::FewSentinels { known } => write!(
                 f,
-                "only {known} sentinels watch this primary; if one of them fails, no failover is \
+                "only {known} sentinels watch this primary; if one sentinel fails, no failover is \
                  possible"
             ),
             Self::NoQuorum { usable, needed } => {
                 write!(f, "only {usable} sentinels are available, but a failover needs {needed}")
             }
             Self::NoSentinel => f.write_str(
-                "no sentinel names the primary; this client cannot follow a failover now",
+                "no sentinel returned the address of the primary, so this client cannot follow a \
+                 failover",
             ),
             Self::TooFewReplicas => f.write_str(
                 "this server rejects writes because too few replicas are connected: NOREPLICAS",
             ),
             Self::NodeUnreachable { slots, why } => {
-                write!(f, "names in {slots} cannot be locked: {why}")
+                write!(
+                    f,
+                    "names in {slots} cannot be locked, because this client cannot use their node: \
+                     {why}"
+                )
             }
             Self::SlotsWithoutNode { slots } => {
-                write!(f, "no node of the cluster serves {slots}; names there cannot be locked")
+                write!(
+                    f,
+                    "no node of the cluster serves {slots}, so names in these slots cannot be \
+                     locked"
+                )
             }
             Self::ChannelModeChanged => f.write_str(
                 "the cluster was upgraded to sharded channels after this client started; \

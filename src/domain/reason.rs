@@ -33,7 +33,7 @@ pub enum LostReason {
     #[error("the hold reached its limit max_hold")]
     MaxHold,
     /// The store no longer has the hold: a client released it by force, or its data was lost.
-    #[error("Redis no longer has the hold: it was released by force, or Redis lost the data")]
+    #[error("Redis no longer has the hold: a client released it by force, or Redis lost the data")]
     NotOwned,
     /// The server was replaced during the release, and the new server does not have the hold.
     /// Either the old server executed the release, or the hold was lost before. Assume that another

@@ -131,7 +131,7 @@ impl<T: SubscriptionTable> Cluster<T> {
         if nodes.is_empty() {
             return Err(Error::Connect {
                 server: "the cluster".into(),
-                reason: "no node has slots".into(),
+                reason: "no node of the cluster has slots".into(),
                 permanent: false,
                 source: None,
             });
