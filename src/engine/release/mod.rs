@@ -358,7 +358,7 @@ mod tests {
             "{release:?}"
         );
         let error = release.into_result().unwrap_err();
-        assert!(error.to_string().contains("it may have been lost"), "{error}");
+        assert!(error.to_string().contains("the hold may have been lost"), "{error}");
         assert!(!error.is_transient());
         let stats = client.stats();
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
