@@ -36,7 +36,7 @@ impl Forcible {
                 let remedy = "only a lock can be released by force";
                 return Err(Exit::new(
                     DATA,
-                    format!("unlock `{name}`: the object is a {kind}; {remedy}"),
+                    format!("unlock `{name}`: the object is of the kind {kind}; {remedy}"),
                 ));
             }
         };

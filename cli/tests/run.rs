@@ -457,7 +457,7 @@ fn as_many_commands_run_as_there_are_permits() {
     assert!(third.err.contains("all 2 permits are held"), "{}", third.err);
     let other = shell(&redis, &["--permits", "3", "-n"], "true").ended();
     assert_eq!(other.code, 65);
-    assert!(other.err.contains("it has 2 permits, not 3"), "{}", other.err);
+    assert!(other.err.contains("the semaphore has 2 permits, not 3"), "{}", other.err);
     holders.iter().for_each(|it| it.write("\n"));
     assert!(holders.into_iter().all(|it| it.ended().code == 0));
     assert_eq!(redis.command(&["GET", "door"]).text(), "2");

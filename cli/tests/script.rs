@@ -199,7 +199,7 @@ fn forced_release_of_permits_returns_65() {
     redis.command(&["ZADD", "{pool}:timeout", "9000000000000", "0123456789abcdef"]);
     let ended = leasehold(&redis, &["unlock", "--force", "--yes", "pool"]).ended();
     assert_eq!(ended.code, 65);
-    assert!(ended.err.contains("its kind is expirable semaphore"), "{}", ended.err);
+    assert!(ended.err.contains("the object is of the kind expirable semaphore"), "{}", ended.err);
 }
 
 #[test]
